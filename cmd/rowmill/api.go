@@ -21,7 +21,7 @@ import (
 	"github.com/rowmill/rowmill/store/journal"
 )
 
-// api answers requests.
+// api is the part of a node that answers the requests of clients.
 type api struct {
 	part
 	pipeline *pipeline
@@ -41,12 +41,12 @@ func (a *api) openJournal() (err error) {
 	if a.journal, err = journal.Open(a.Settings.Log.Audit); err != nil {
 		return fmt.Errorf("log.audit: %w", err)
 	}
-	a.opened("file of the audit record", func(context.Context) error { return a.journal.Close() })
+	a.onStop("file of the audit record", func(context.Context) error { return a.journal.Close() })
 	return nil
 }
 
-// audited adds the file and the receiver of the audit record to a store, if the
-// settings name them.
+// audited returns a store that also writes each audit entry of s to the file and the
+// receiver of the audit record, if the settings name them.
 func (a *api) audited(s store.Store) store.Store {
 	if a.journal != nil {
 		s = a.journal.Of(s)
@@ -66,7 +66,7 @@ func (a *api) Start(ctx context.Context) error {
 	if err := a.openStream(ctx); err != nil {
 		return err
 	}
-	a.opened("API", on.api.stop)
+	a.onStop("API", on.api.stop)
 	objects, err := a.serveObjects()
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (a *api) Start(ctx context.Context) error {
 	config := a.config(objects)
 	if set.AdminListen != "" {
 		config.Gatherer = nil // metrics are served on the admin address
-		a.opened("admin listener", on.admin.stop)
+		a.onStop("admin listener", on.admin.stop)
 		on.serve(on.admin, adminHandler(a.Registry, p.System))
 	}
 	if a.API, err = http.New(config); err != nil {
@@ -137,7 +137,7 @@ func (a *api) serveObjects() (nethttp.Handler, error) {
 	if public := a.Settings.HTTP.PublicURL; public != "" {
 		base = strings.TrimRight(public, "/")
 	} else if open {
-		a.Logger.Warn("download links will name this machine only: set http.public_url (--public-url) to the address that clients use", "address", base)
+		a.Logger.Warn("signed download URLs work only on this machine: set http.public_url (--public-url) to the address that clients use", "address", base)
 	}
 	if err := folder.SetPublicURL(base); err != nil {
 		return nil, fmt.Errorf("http.public_url: %w", err)
@@ -168,7 +168,7 @@ func (a *api) openStream(ctx context.Context) error {
 		return nil
 	}
 	a.stream.Start()
-	a.opened("stream of the audit record", a.stream.Stop)
+	a.onStop("stream of the audit record", a.stream.Stop)
 	return nil
 }
 

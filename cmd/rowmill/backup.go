@@ -20,9 +20,9 @@ import (
 
 // Backup holds the records of a single moment and every object that they name. A node
 // writes an object before a record names it, and deletes it after no record names it,
-// or when it has expired. Backup starts to hold objects before that moment, so an
-// object that is deleted later stays in the snapshot. An object that is added later
-// does as little harm as an object that a crash leaves.
+// or when it has expired. Backup starts to hold objects before it copies the records,
+// so an object that is deleted later stays in the snapshot. An object that is added
+// later is harmless, like an object without a record after a crash.
 func (s *service) Backup(ctx context.Context) (nodes.Backup, error) {
 	m := s.storage
 	records, embedded := m.Store.(*bolt.Store)
@@ -58,6 +58,7 @@ func (b *heldBackup) Close() error {
 	return b.snapshot.Close()
 }
 
+// hold makes a snapshot of the records and of every object that they name.
 func (s *storage) hold(ctx context.Context, records *bolt.Store) (*heldBackup, error) {
 	before, err := s.jobFolders()
 	if err != nil {
@@ -95,8 +96,8 @@ func (s *storage) jobFolders() (map[string]bool, error) {
 
 // dropLater removes from a snapshot the jobs that came after the copy of the records
 // and that the records do not know. A node that starts on the backup would quarantine
-// their objects like the objects of lost jobs. Objects stay if no record knew them
-// before the backup either and no client was submitting them.
+// their objects like the objects of lost jobs. Objects stay if they had no record
+// before the backup and no client was submitting their job.
 func dropLater(ctx context.Context, folder string, before map[string]bool) (err error) {
 	at := func(key string) string { return filepath.Join(folder, backup.Objects, filepath.FromSlash(key)) }
 	entries, err := os.ReadDir(at(layout.Jobs))

@@ -9,8 +9,8 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/doctor"
 )
 
-// certificateLooks is the time between two looks at the node's certificates for the log.
-const certificateLooks = 24 * time.Hour
+// certificateInterval is the time between two checks of the node's certificates.
+const certificateInterval = 24 * time.Hour
 
 // certificates warns of the end of the node's certificates: in the log, and as a metric
 // for an alert. Checks reports an ended certificate, and the node is then not ready.
@@ -32,7 +32,7 @@ func (c *certificates) Start(ctx context.Context) error {
 		}))
 	}
 	c.run(ctx, "the watch of certificates", func(ctx context.Context) {
-		ticks := time.NewTicker(certificateLooks)
+		ticks := time.NewTicker(certificateInterval)
 		defer ticks.Stop()
 		for {
 			for _, f := range doctor.OfCertificates(set, c.now()) {

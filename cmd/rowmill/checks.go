@@ -42,14 +42,14 @@ func (s *service) Checks(ctx context.Context) []http.Check {
 	case s.Settings.Cluster.Role == settings.APIOnly:
 		say("engines", "none: rows run on other nodes, cluster.role is api")
 	case len(s.engines.Engines) > 0:
-		say("engines", "not asked yet")
+		say("engines", "no server has been asked yet")
 	default:
 		looking := s.Settings.Discover
 		say("engines", fmt.Sprintf("NONE YET, jobs wait for a server at %s, looked for every %v; answers are not simulated: %s",
 			strings.Join(looking.Addresses, ", "), looking.Interval, s.engines.waiting))
 	}
-	for _, u := range s.engines.policy.passedOver() {
-		say("server "+u.Address, "FOUND AND NOT USED: "+u.reason+"; "+identified(u.Info)+", serves "+s.engines.serves(u.Info))
+	for _, u := range s.engines.policy.unusedServers() {
+		say("server "+u.Address, "FOUND AND NOT USED: "+u.reason+"; "+describeServer(u.Info)+", serves "+s.engines.modelsText(u.Info))
 	}
 	gpus, err := s.engines.gpus.Read(ctx)
 	for _, g := range gpus {
@@ -73,7 +73,7 @@ func (s *service) describeEngine(e actors.EngineStatus) string {
 	}
 	limit, inFlight, queued := e.Load()
 	text := fmt.Sprintf("%s at %s, up since %s, serves %s; a window of %d rows, %d in flight, %d waiting",
-		identified(e.Info), host, since, s.engines.serves(e.Info), limit, inFlight, queued)
+		describeServer(e.Info), host, since, s.engines.modelsText(e.Info), limit, inFlight, queued)
 	for _, why := range e.Waits() {
 		text += "; " + why
 	}
@@ -92,15 +92,15 @@ func describeGPU(g gpu.GPU) string {
 	return text
 }
 
-// short shortens an error to one line.
+// short returns the text of an error, shortened to 300 characters.
 func short(err error) string { return spelling.Shorten(err.Error(), 300) }
 
 // remoteTimeout limits each request to a server that nodes share. Clients of /readyz
 // wait longer.
 const remoteTimeout = 500 * time.Millisecond
 
-// deploymentCheck names the deployment of the storage. A node whose storage was
-// replaced is not ready, because another deployment would keep the new jobs.
+// deploymentCheck names the deployment of the storage. If the storage was replaced by
+// that of another deployment, the node is not ready: new jobs would go to the other one.
 func (s *service) deploymentCheck() http.Check {
 	held := s.Storage().Held
 	var skew *retention.SkewError
@@ -140,9 +140,9 @@ func (s *service) checkRecords(ctx context.Context, say func(name, text string))
 	}
 }
 
-// lookedAt is how long the result of the last object request counts as the state of the
-// bucket.
-const lookedAt = 5 * time.Second
+// objectsFresh is how long the result of the last object request counts as the state of
+// the bucket.
+const objectsFresh = 5 * time.Second
 
 // checkObjects reports where objects are, and since when they cannot be used. It uses
 // the results of the node's recent requests. Without a recent one it makes a request,
@@ -152,7 +152,7 @@ func (s *service) checkObjects() http.Check {
 	looked := make(chan struct{})
 	go func() {
 		defer close(looked)
-		known.Look(context.Background(), lookedAt)
+		known.Look(context.Background(), objectsFresh)
 	}()
 	select {
 	case <-looked:

@@ -44,19 +44,19 @@ func (m *membership) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cluster: %w", err)
 	}
-	m.opened("peer listener", m.peers.Close)
+	m.onStop("peer listener", m.peers.Close)
 	m.Cluster, err = cluster.Open(ctx, cluster.Config{
 		Node: m.nodeName(), Bind: set.Listen, Advertise: set.Advertise,
 		Join: set.Join, JoinDNS: set.JoinDNS, JoinFile: set.JoinFile, Keys: keys, Label: set.Label,
 		Peer:    cmp.Or(set.PeerAdvertise, reachable(m.peers.Addr().String(), cmp.Or(set.Advertise, set.Listen))),
-		API:     m.announced(),
+		API:     m.announcedURL(),
 		Engines: set.Role != settings.APIOnly, Owns: set.Role != settings.EnginesOnly,
 		Protocol: actors.Protocol, Logger: m.Logger, Metrics: m.Registry,
 	})
 	if err != nil {
 		return err
 	}
-	m.opened("cluster", func(ctx context.Context) error {
+	m.onStop("cluster", func(ctx context.Context) error {
 		if err := m.Cluster.Leave(ctx); err != nil {
 			// The other nodes notice it by themselves, seconds later.
 			m.Logger.Warn("telling the other nodes that this node leaves failed; they will notice it", "err", err)
@@ -83,7 +83,7 @@ func (m *membership) client() (actors.Peers, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.opened("peer client", func(context.Context) error { client.Close(); return nil })
+	m.onStop("peer client", func(context.Context) error { client.Close(); return nil })
 	return peersOf{m.Cluster, client}, nil
 }
 
@@ -98,8 +98,9 @@ var _ actors.Peers = peersOf{}
 // Node returns the client for another node.
 func (p peersOf) Node(address string) peerv1connect.NodeServiceClient { return p.client.Node(address) }
 
-// announced is the base URL of the API under which other machines reach this node.
-func (m *membership) announced() string {
+// announcedURL returns the base URL under which other machines reach the API of this
+// node.
+func (m *membership) announcedURL() string {
 	u, err := url.Parse(m.listeners.URL)
 	if err != nil {
 		return m.listeners.URL // package url wrote this one, so it is valid
@@ -125,8 +126,8 @@ func (m *membership) secrets() []secret {
 		func(set settings.Settings) ([][]byte, error) { return set.Cluster.Keys() }, m.Cluster.SetKeys)}
 }
 
-// reachable returns the address of a listener for other nodes. If it listens on all
-// addresses of the machine, reachable takes the host from advertised.
+// reachable returns the address under which other nodes reach a listener. If the
+// listener is on all addresses of the machine, the host is that of advertised.
 func reachable(address, advertised string) string {
 	if !settings.IsUnspecified(address) {
 		return address

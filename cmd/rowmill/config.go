@@ -22,7 +22,7 @@ var settingFlags = []struct {
 	{"data", "data", false, "directory of records and objects (default: rowmill in $XDG_STATE_HOME, else ~/.local/state/rowmill)"},
 	{"listen", "http.listen", false, "address of the API, HOST:PORT (default 127.0.0.1:8088)"},
 	{"admin-listen", "http.admin_listen", false, "separate address for /metrics and pprof (default: /metrics on --listen, no pprof)"},
-	{"public-url", "http.public_url", false, "base of signed download URLs, if clients reach this node by another address"},
+	{"public-url", "http.public_url", false, "base of signed download URLs, if clients reach this node by another address than --listen"},
 	{"tls-cert", "http.tls_cert", false, "certificate file (PEM) to serve HTTPS"},
 	{"tls-key", "http.tls_key", false, "key file (PEM) to serve HTTPS"},
 	{"api-key-file", "api_key_file", false, "file that holds an administrator key (default: $ROWMILL_API_KEY, else one is made at the first start)"},
@@ -83,8 +83,9 @@ func configCommand(term *terminal.IO) *cobra.Command {
 Settings come from flags, then ROWMILL_ variables, then one YAML file (--config
 or ROWMILL_CONFIG), then defaults. The variable of jobs.max_active is
 ROWMILL_JOBS_MAX_ACTIVE; a list of engines may be written as URLs with commas
-in ROWMILL_ENGINES. A secret can be read from a file, by api_key_file or
-ROWMILL_API_KEY_FILE, or from another variable, by api_key_env. Unknown keys
+in ROWMILL_ENGINES. To read a secret such as api_key from a file, set
+api_key_file or ROWMILL_API_KEY_FILE to the name of the file; to read it from
+another variable, set api_key_env to the name of the variable. Unknown keys
 are errors.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -105,7 +106,7 @@ are errors.`,
 	}
 	check := &cobra.Command{
 		Use:     "validate",
-		Short:   "Check the settings and print what is wrong; the exit code is then 2",
+		Short:   "Check the settings; if some are wrong, print the errors and exit with code 2",
 		Example: "  rowmill config validate --config rowmill.yaml",
 		Args:    cobra.NoArgs,
 	}

@@ -33,7 +33,7 @@ func (s *service) CheckStorage(ctx context.Context, read bool) (deployment.Check
 	return s.storage.check(ctx, read, nil)
 }
 
-// Diagnose lets every node check itself.
+// Diagnose asks every node to check itself, and returns their reports.
 func (s *service) Diagnose(ctx context.Context) ([]apinodes.Diagnosis, error) {
 	replies, err := s.System.Facts(ctx)
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *service) facts(ctx context.Context) any {
 	return facts
 }
 
-// hashOf returns equal texts for equal catalogs only.
+// hashOf returns a hash of a catalog, so that equal catalogs have equal hashes.
 func hashOf(c *catalog.Catalog) string {
 	text, err := json.Marshal([]any{c.All(), c.Aliases()})
 	if err != nil {
@@ -117,7 +117,7 @@ func hashOf(c *catalog.Catalog) string {
 // rotation reports changed secrets that are not in use.
 func (x *diagnosis) rotation() {
 	if trouble := x.secrets.trouble.Load(); trouble != nil {
-		x.say("secrets", doctor.Warn, *trouble, "correct the settings or files that it names, or restart the node if it asks for that; see docs/security.md")
+		x.say("secrets", doctor.Warn, *trouble, "correct the settings or files that the text names, or restart the node if the text says so; see docs/security.md")
 	}
 }
 
@@ -129,9 +129,9 @@ func (x *diagnosis) deploymentAndClock() {
 	status := x.Storage()
 	switch skew := status.Skew; {
 	case skew.Abs() > clockOff:
-		x.say("clock", doctor.Fail, fmt.Sprintf("it is %v ahead of that of the records", skew.Round(time.Second)), "synchronise the clock of the machine (NTP)")
+		x.say("clock", doctor.Fail, fmt.Sprintf("it is %v ahead of the clock of the records", skew.Round(time.Second)), "synchronise the clock of the machine (NTP)")
 	default:
-		x.say("clock", doctor.OK, "it agrees with that of the records", "")
+		x.say("clock", doctor.OK, "it agrees with the clock of the records", "")
 	}
 	if status.Held != nil {
 		x.say("retention", doctor.Fail, "no data is removed: "+short(status.Held), "see docs/operations.md, RowmillRetentionHeld")
@@ -272,7 +272,7 @@ func (x *diagnosis) tryEngine(e actors.EngineStatus) {
 		}
 	}
 	if well {
-		x.say(check, doctor.OK, "it serves "+x.engines.serves(e.Info)+at, "")
+		x.say(check, doctor.OK, "it serves "+x.engines.modelsText(e.Info)+at, "")
 	}
 }
 
@@ -294,7 +294,7 @@ func (x *diagnosis) tryPeers(ctx context.Context) {
 	}
 }
 
-// Minimum values for a machine.
+// A machine with less than these values gets a warning.
 const (
 	fewFiles   = 4096 // open at once: connections of clients, engines and storage, and files
 	littleRoom = 0.1  // share of a disk

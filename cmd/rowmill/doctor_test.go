@@ -191,7 +191,7 @@ func TestDoctor_ServiceAndKey(t *testing.T) {
 		t.Fatal(err, user)
 	}
 	found, _ = consult(t, m.Listeners.URL, made.Key)
-	diagnosed(t, found, planted{"key", "fail", "may not see nodes", "administrator's key"})
+	diagnosed(t, found, planted{"key", "fail", "does not allow listing nodes", "administrator's key"})
 	files, _ := issued(t)
 	secure := start(t, t.TempDir(), func(s *settings.Settings) {
 		s.APIKey, s.HTTP.TLSCert, s.HTTP.TLSKey = clusterKey, files.Cert, files.Key
@@ -308,13 +308,13 @@ func TestDoctor_Cluster(t *testing.T) {
 		planted{"node2: cluster", "fail", "cluster.advertise is 127.0.0.1", "address of this machine"},
 		planted{"node2: admin", "fail", "pprof", "127.0.0.1"},
 		planted{"node2: clock", "fail", "clock_offset is 1m0s", "remove clock_offset"},
-		planted{"node2: clock", "fail", "ahead of that of the records", "NTP"},
+		planted{"node2: clock", "fail", "ahead of the clock of the records", "NTP"},
 		planted{"node2: retention", "warn", "retention.orphan_age", "24h"},
 		planted{"settings", "warn", "jobs.max_active", "same value"},
 		planted{"settings", "warn", "retention.orphan_age", "same value"},
 		planted{"settings", "warn", "retention.clock_tolerance", "same value"},
 		planted{"catalog", "fail", "nodes differ in catalog", "same catalog"},
-		planted{"setting tracing.sample", "warn", "nothing is traced", "each decides"},
+		planted{"setting tracing.sample", "warn", "nothing is traced", "each node decides"},
 	)
 	found, _ = consult(t, nodes[0].Listeners.URL, clusterKey)
 	for _, f := range found {

@@ -71,7 +71,7 @@ func (e *engines) Start(ctx context.Context) error {
 	case len(set.Engines) > 0:
 		return nil
 	case set.Simulator.Enabled == settings.Always:
-		return e.openSimulated(ctx, "--simulate, or simulator.enabled, says so")
+		return e.openSimulated(ctx, "--simulate or simulator.enabled asks for simulated outputs")
 	case e.finder != nil:
 		found := e.finder.Look(ctx)
 		if slices.ContainsFunc(found, func(f discover.Found) bool { return !f.Info.Simulated }) {
@@ -80,7 +80,7 @@ func (e *engines) Start(ctx context.Context) error {
 		for _, f := range found {
 			if e.admit(f) {
 				e.Engines = append(e.Engines, f.Engine)
-				e.opened("engine "+f.Engine.Name(), func(context.Context) error { f.Engine.Close(); return nil })
+				e.onStop("engine "+f.Engine.Name(), func(context.Context) error { f.Engine.Close(); return nil })
 			}
 		}
 	}
@@ -150,7 +150,7 @@ func (e *engines) simulateOrWait(ctx context.Context) error {
 		return fmt.Errorf("no engine is configured, discover.enabled is never, and outputs are not simulated: %s; name a server with --engine URL, or give --simulate; in a cluster a node of cluster.role api needs none", reason)
 	}
 	e.waiting = reason
-	e.Logger.Warn("NO INFERENCE SERVER YET: jobs wait for one; start it, or name it with --engine URL; --simulate makes answers up",
+	e.Logger.Warn("NO INFERENCE SERVER YET: jobs wait for one; start one, name one with --engine URL, or simulate the answers with --simulate",
 		"looking_at", strings.Join(e.finder.Waiting(), ","), "reason", reason)
 	return nil
 }
@@ -168,28 +168,28 @@ func (e *engines) openEngine(set settings.Engine) error {
 		e.named = map[string]*openai.Engine{}
 	}
 	e.named[set.DisplayName()] = adapter
-	e.opened("engine "+set.DisplayName(), func(context.Context) error { adapter.Close(); return nil })
+	e.onStop("engine "+set.DisplayName(), func(context.Context) error { adapter.Close(); return nil })
 	return nil
 }
 
 // openSimulated starts the simulated engine.
 func (e *engines) openSimulated(ctx context.Context, reason string) error {
 	server, err := openSimulator(ctx, "127.0.0.1:0", sim.Config{
-		Models: simulated(e.Catalog.All()), Profile: paced(sim.DefaultProfile(), e.Settings.Simulator), Logger: e.Logger,
+		Models: completeModels(e.Catalog.All()), Profile: withSpeeds(sim.DefaultProfile(), e.Settings.Simulator), Logger: e.Logger,
 	})
 	if err != nil {
 		return err
 	}
 	e.Simulator = server
-	e.opened("simulator", server.Stop)
+	e.onStop("simulator", server.Stop)
 	e.policy.decide(true)
 	e.Logger.Warn("OUTPUTS ARE SIMULATED; give a real server with --engine URL", "address", server.URL(), "reason", reason)
 	return e.openEngine(settings.Engine{URL: server.URL(), Name: simulatorName})
 }
 
-// simulated fills in the kind and dimension that entries of a catalog leave out: a
+// completeModels fills in the kind and dimension that entries of a catalog leave out: a
 // simulated server needs them.
-func simulated(models []rowmill.Model) []rowmill.Model {
+func completeModels(models []rowmill.Model) []rowmill.Model {
 	for i := range models {
 		switch m := &models[i]; {
 		case m.Kind == rowmill.KindEmbedding && m.Dimension == 0:
@@ -215,8 +215,8 @@ func openSimulator(ctx context.Context, address string, config sim.Config) (*sim
 	return server, server.Start(ctx, address)
 }
 
-// paced returns a profile with the speeds of the settings.
-func paced(p sim.Profile, set settings.Simulator) sim.Profile {
+// withSpeeds returns a profile with the speeds and slots of the settings.
+func withSpeeds(p sim.Profile, set settings.Simulator) sim.Profile {
 	p.TimeToFirstToken, p.TimePerToken, p.Slots = set.TTFT, set.PerToken, set.Slots
 	return p
 }
@@ -247,13 +247,13 @@ func (e *engines) openFinder() error {
 	if err != nil {
 		return err
 	}
-	e.opened("finder", func(context.Context) error { e.finder.Close(); return nil })
+	e.onStop("finder", func(context.Context) error { e.finder.Close(); return nil })
 	return nil
 }
 
 // admit decides whether the node uses a server that it found, and logs the decision.
 func (e *engines) admit(f discover.Found) bool {
-	log := e.Logger.With("address", f.Address, "kind", f.Info.Kind, "version", f.Info.Version, "models", e.serves(f.Info))
+	log := e.Logger.With("address", f.Address, "kind", f.Info.Kind, "version", f.Info.Version, "models", e.modelsText(f.Info))
 	if reason := e.policy.refuse(f); reason != "" {
 		f.Engine.Close()
 		log.Warn("INFERENCE SERVER FOUND AND NOT USED", "reason", reason)
@@ -263,13 +263,13 @@ func (e *engines) admit(f discover.Found) bool {
 	if f.Info.Simulated {
 		log.Warn("OUTPUTS ARE SIMULATED: a simulated server was found and is used")
 	} else {
-		log.Info("inference server found, it is used")
+		log.Info("an inference server was found and is used")
 	}
 	return true
 }
 
-// identified describes a server for people.
-func identified(info engine.Info) string {
+// describeServer returns the kind and the version of a server as a text for people.
+func describeServer(info engine.Info) string {
 	text := strings.TrimSpace(info.Kind + " " + info.Version)
 	if info.Simulated {
 		text = "SIMULATED, outputs are made up; " + text
@@ -289,17 +289,17 @@ func (e *engines) models(served []engine.ServedModel) (models []client.Engine_Mo
 	return models
 }
 
-// served returns the ids of the models that a server serves.
-func (e *engines) served(info engine.Info) (ids []string) {
+// modelIDs returns the ids of the models that a server serves.
+func (e *engines) modelIDs(info engine.Info) (ids []string) {
 	for _, model := range e.models(info.Models) {
 		ids = append(ids, model.ID)
 	}
 	return ids
 }
 
-// serves lists the models of a server for people.
-func (e *engines) serves(info engine.Info) string {
-	return cmp.Or(terminal.Few(e.served(info)), "no model")
+// modelsText returns the models of a server as a text for people.
+func (e *engines) modelsText(info engine.Info) string {
+	return cmp.Or(terminal.Few(e.modelIDs(info)), "no model")
 }
 
 // url returns the address of an engine's server, http://HOST:PORT. The name of a found

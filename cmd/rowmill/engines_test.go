@@ -73,7 +73,7 @@ func startSim(t *testing.T, address string, ttft time.Duration) (kill func()) {
 	t.Helper()
 	server, err := openSimulator(t.Context(), address, sim.Config{
 		Models:  catalog.Default().All(),
-		Profile: paced(sim.DefaultProfile(), settings.Simulator{TTFT: ttft, Slots: 8}),
+		Profile: withSpeeds(sim.DefaultProfile(), settings.Simulator{TTFT: ttft, Slots: 8}),
 	})
 	noError(t, err)
 	kill = func() {
@@ -342,16 +342,16 @@ func TestServesTellsTheCatalogsModels(t *testing.T) {
 	for _, model := range all { // the names of the servers and of the catalog
 		info.Models = append(info.Models, engine.ServedModel{Name: model.EngineNames[0]}, engine.ServedModel{Name: model.ID})
 	}
-	if got := m.served(info); len(got) != len(all) || got[0] != all[0].ID {
+	if got := m.modelIDs(info); len(got) != len(all) || got[0] != all[0].ID {
 		t.Errorf("all models are %v", got)
 	}
-	if got := m.serves(info); !strings.HasPrefix(got, all[0].ID+", ") || !strings.HasSuffix(got, fmt.Sprintf(" and %d more", len(all)-5)) || strings.Count(got, ",") != 4 {
+	if got := m.modelsText(info); !strings.HasPrefix(got, all[0].ID+", ") || !strings.HasSuffix(got, fmt.Sprintf(" and %d more", len(all)-5)) || strings.Count(got, ",") != 4 {
 		t.Errorf("all models are %q", got)
 	}
-	if got, want := m.serves(engine.Info{Models: []engine.ServedModel{{Name: all[1].EngineNames[0]}}}), all[1].ID; got != want {
+	if got, want := m.modelsText(engine.Info{Models: []engine.ServedModel{{Name: all[1].EngineNames[0]}}}), all[1].ID; got != want {
 		t.Errorf("one model is %q, want %q", got, want)
 	}
-	if got := m.serves(offers([]nodes.Engine{{Models: []engine.ServedModel{{Name: "own"}}}})); got != "own" {
+	if got := m.modelsText(modelsOfServers([]nodes.Engine{{Models: []engine.ServedModel{{Name: "own"}}}})); got != "own" {
 		t.Errorf("a model of no catalog is %q", got)
 	}
 }

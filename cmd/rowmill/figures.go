@@ -35,7 +35,7 @@ func (s *service) figures(ctx context.Context, what string) (any, error) {
 	case figuresGPUs:
 		return s.ownGPUs(ctx), nil
 	}
-	return nil, &peer.Refusal{Code: peer.CodeUnknownKind, Message: fmt.Sprintf("no figures %q here", what)}
+	return nil, &peer.Refusal{Code: peer.CodeUnknownKind, Message: fmt.Sprintf("this node has no figures called %q", what)}
 }
 
 // figuresOf asks all nodes a question, unless there is a recent answer.

@@ -26,8 +26,8 @@ const (
 	headerTimeout = 20 * time.Second
 	// idleTimeout is how long a connection without a request stays open.
 	idleTimeout = 2 * time.Minute
-	// headerBytes limits the headers of a request. The API refuses smaller ones
-	// already, with a JSON error.
+	// headerBytes limits the headers of a request. The limit of the API itself is
+	// lower, and its refusal is a JSON error.
 	headerBytes = 256 << 10
 )
 
@@ -49,7 +49,7 @@ func (l *listeners) Start(ctx context.Context) error {
 	if l.api, err = listen(ctx, set.Listen, set.TLSCert, set.TLSKey, l.Logger); err != nil {
 		return err
 	}
-	l.opened("listener", l.api.stop)
+	l.onStop("listener", l.api.stop)
 	l.Addr = l.api.Addr
 	l.URL, _ = l.api.url()
 	if set.AdminListen == "" {
@@ -58,7 +58,7 @@ func (l *listeners) Start(ctx context.Context) error {
 	if l.admin, err = listen(ctx, set.AdminListen, "", "", l.Logger); err != nil {
 		return err
 	}
-	l.opened("admin listener", l.admin.stop)
+	l.onStop("admin listener", l.admin.stop)
 	l.AdminAddr = l.admin.Addr
 	return nil
 }
@@ -151,8 +151,8 @@ func (l *listener) url() (base string, open bool) {
 	return scheme + net.JoinHostPort(host, port), open
 }
 
-// adminHandler serves metrics, profiles, and the places of the rows of this node's
-// jobs.
+// adminHandler serves metrics, profiles, and the state and place of single rows of this
+// node's jobs.
 func adminHandler(metrics prometheus.Gatherer, pipeline *actors.System) nethttp.Handler {
 	mux := nethttp.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))

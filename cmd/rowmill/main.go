@@ -1,6 +1,6 @@
 // Command rowmill is a batch-inference service and its client: `rowmill serve` runs a
-// node, `rowmill jobs` uses one. This package owns the flags, connects the parts of a
-// node and shuts them down. The work of the parts is in other packages.
+// node, and `rowmill jobs` sends jobs to it. This package owns the flags, connects the
+// parts of a node and shuts them down. The work of the parts is in other packages.
 package main
 
 import (

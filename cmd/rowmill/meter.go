@@ -12,8 +12,8 @@ import (
 	apinodes "github.com/rowmill/rowmill/http/nodes"
 )
 
-// engineRateOver is the time over which the rate of an engine is computed.
-const engineRateOver = time.Minute
+// engineRateWindow is the time over which the rate of an engine is computed.
+const engineRateWindow = time.Minute
 
 // A meter keeps recent readings of the node's own metrics.
 type meter struct {
@@ -22,7 +22,7 @@ type meter struct {
 
 	mu     sync.Mutex
 	last   *reading  // nil before the first
-	recent []reading // the readings within engineRateOver, oldest first
+	recent []reading // the readings within engineRateWindow, oldest first
 	points []apinodes.Point
 }
 
@@ -35,7 +35,7 @@ type reading struct {
 	inFlight, window         int
 }
 
-// take adds a reading.
+// take reads the metrics and keeps the reading.
 func (m *meter) take(now time.Time) error {
 	r, err := m.read(now)
 	if err != nil {
@@ -52,7 +52,7 @@ func (m *meter) take(now time.Time) error {
 		m.points = slices.DeleteFunc(m.points, func(p apinodes.Point) bool { return now.Sub(p.At) > apinodes.StatsKept })
 	}
 	m.last = &r
-	m.recent = slices.DeleteFunc(append(m.recent, r), func(r reading) bool { return now.Sub(r.at) > engineRateOver })
+	m.recent = slices.DeleteFunc(append(m.recent, r), func(r reading) bool { return now.Sub(r.at) > engineRateWindow })
 	return nil
 }
 

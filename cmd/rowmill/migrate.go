@@ -47,16 +47,17 @@ the ones that a file names (store.url_env and similar).
 The command moves jobs with inputs, parts and results, byte for byte; keys, Functions,
 files, batches, webhooks with their waiting events, settings, quotas, usage, the audit
 record, and the signing secrets. Running jobs continue from their last recorded parts.
-It does not move settings files, and administrator keys that nodes get from
+It does not move settings files, nor administrator keys that nodes get from
 ROWMILL_API_KEY or a file. Old download URLs lead to the old place.
 
 Stop all nodes of --from first; while one runs, nothing is moved. For a shorter
 downtime, move a backup that was made while the node runs; changes after the backup
 are then lost. Nothing is changed at --from.
 
---to must be empty. It is marked until everything is copied and compared, and no node
-starts on it before. After a failure or a kill run the same command with --force,
-which removes the incomplete copy and begins again. --force removes nothing else.
+--to must be empty. The command marks --to as incomplete until everything is copied
+and compared, and no node starts on a marked place. After a failure or a kill run the
+same command with --force, which removes the incomplete copy and begins again. --force
+removes nothing else.
 
 If a place is a directory, run the command as the user of its node.
 
@@ -67,7 +68,7 @@ If a place is a directory, run the command as the user of its node.
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&g.from, "from", "", "place to move from: a file of settings, a data directory, an archive or -")
-	cmd.Flags().StringVar(&g.to, "to", "", "place to move to, empty: a file of settings, or a data directory")
+	cmd.Flags().StringVar(&g.to, "to", "", "empty place to move to: a file of settings, or a data directory")
 	cmd.Flags().BoolVar(&g.again, "force", false, "remove the data of an unfinished migration from --to, and begin again")
 	cmd.Flags().BoolVarP(&term.Quiet, "quiet", "q", term.Quiet, "no progress, and no messages except errors")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return g.run(cmd.Context()) }
@@ -146,7 +147,7 @@ func (g *migration) run(ctx context.Context) (err error) {
 		return g.unfinished(err)
 	}
 	g.progress.Pause()
-	_, err = fmt.Fprintf(g.term.Out, "moved to %s and %s: %s; %s objects, %s; compared, all the same. It is %s\n",
+	_, err = fmt.Fprintf(g.term.Out, "moved to %s and %s: %s; %s objects, %s; compared, no difference. The new place is %s\n",
 		target.place.RecordsName, target.place.BucketName, moved, terminal.Count(moved.Objects), spelling.Size(moved.Bytes), settled)
 	if err == nil && !archived {
 		g.term.Say("nothing was changed at --from: start no node there any more, both would run the same jobs")
@@ -154,7 +155,8 @@ func (g *migration) run(ctx context.Context) (err error) {
 	return err
 }
 
-// unfinished adds to an error in the middle the state of --to, and the remedy.
+// unfinished adds the state of --to and the remedy to an error that ends the migration
+// after its begin.
 func (g *migration) unfinished(err error) error {
 	return fmt.Errorf("%w; --to is not complete, and no node starts on it: repair the cause and run the same command with --force", err)
 }
@@ -219,8 +221,9 @@ func (o *openPlace) close(ctx context.Context) error {
 	return o.Stop(context.WithoutCancel(ctx))
 }
 
-// open opens the place that a flag names. The place to move from must exist.
-func (g *migration) open(ctx context.Context, flag, name string, there bool) (_ *openPlace, err error) {
+// open opens the place that a flag names. With mustExist it refuses a data directory
+// without records.
+func (g *migration) open(ctx context.Context, flag, name string, mustExist bool) (_ *openPlace, err error) {
 	src := settings.Sources{Environ: g.term.Environ, Alone: true}
 	if isSettings(name) {
 		src.File = name
@@ -235,7 +238,7 @@ func (g *migration) open(ctx context.Context, flag, name string, there bool) (_ 
 	if set.Data, err = filepath.Abs(set.Data); err != nil {
 		return nil, err
 	}
-	if file := filepath.Join(set.Data, backup.Records); there && set.Store.Embedded() {
+	if file := filepath.Join(set.Data, backup.Records); mustExist && set.Store.Embedded() {
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 			return nil, exit.With(exit.Usage, fmt.Errorf("%s %s: there is no %s: it is not the data directory of a node, nor a file of settings or an archive", flag, name, file))
 		}
@@ -258,7 +261,7 @@ func (g *migration) open(ctx context.Context, flag, name string, there bool) (_ 
 		err = o.openS3(ctx)
 	} else if o.folder, err = dir.Open(dir.Config{Root: set.Data, Logger: o.Logger}); err == nil {
 		o.Bucket = o.folder // no keys, because nothing is signed here
-		o.opened("bucket", func(context.Context) error { return o.folder.Close() })
+		o.onStop("bucket", func(context.Context) error { return o.folder.Close() })
 	}
 	if err != nil {
 		return nil, err
@@ -281,7 +284,7 @@ func (o *openPlace) openRecords(ctx context.Context) error {
 		return err
 	}
 	o.Store, o.place.Records = records, records
-	o.opened("store", func(context.Context) error { return records.Close() })
+	o.onStop("store", func(context.Context) error { return records.Close() })
 	return nil
 }
 
@@ -312,7 +315,7 @@ func (a *archive) read(ctx context.Context, name string) (move.Records, deployme
 		a.g.totals["objects"] = max(h.Files-2, 0) // without the records and the identity of the bucket
 	})
 	if err == nil && a.identity == nil {
-		err = errors.New("the copy has no identity of a deployment: no node was ever started on its data, so there is nothing to move")
+		err = errors.New("the archive has no identity of a deployment: no node was ever started on its data, so there is nothing to move")
 	}
 	if err != nil {
 		return nil, deployment.Identity{}, a.g.unfinished(err)

@@ -38,7 +38,7 @@ func TestMigrateCommand(t *testing.T) {
 	if _, err := os.Stat(at("none")); err == nil {
 		t.Error("a place that was not there was made")
 	}
-	if out := migrate(0, "", "compared, all the same", "--from", at("data"), "--to", at("new")); !strings.Contains(out, "2 key, ") {
+	if out := migrate(0, "", "compared, no difference", "--from", at("data"), "--to", at("new")); !strings.Contains(out, "2 key, ") {
 		t.Errorf("it says %q", out)
 	}
 	migrate(1, "", "not empty", "--from", at("data"), "--to", at("new"), "--force")
@@ -50,7 +50,7 @@ func TestMigrateCommand(t *testing.T) {
 	whole := archive.String()
 	migrate(1, whole[:len(whole)-4096], "cut off", "--from", "-", "--to", at("archived"))
 	migrate(1, whole, "--force", "--from", "-", "--to", at("archived"))
-	migrate(0, whole, "compared, all the same", "--from", "-", "--to", at("archived"), "--force")
+	migrate(0, whole, "compared, no difference", "--from", "-", "--to", at("archived"), "--force")
 	noError(t, os.WriteFile(at("a.tar"), archive.Bytes(), 0o600))
 	migrate(2, "", "an archive cannot be moved to", "--from", at("data"), "--to", at("a.tar"))
 	quoted, err := json.Marshal(at("filed"))

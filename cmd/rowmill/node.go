@@ -33,10 +33,10 @@ import (
 //	           │
 //	       Listeners: API, administration (metrics, pprof)
 //
-// Run starts the parts upwards. Only the sockets of Listeners open earlier, so that
-// Members can tell other nodes the address of the API, and no input leads to one of
-// them. Close drains the pipeline while the API still answers and other nodes take
-// over, and then stops the parts in the reverse order.
+// Run starts the parts upwards. Only the sockets of Listeners open earlier, for two
+// reasons: Members tells other nodes the address of the API, and Pipeline refuses
+// inputs from the node's own addresses. Close drains the pipeline while the API still
+// answers and other nodes take over, and then stops the parts in the reverse order.
 type Main struct {
 	*node
 
@@ -77,8 +77,8 @@ func (m *Main) parts() []startStopper {
 	return []startStopper{m.Tracing, m.Storage, m.Engines, m.Listeners, m.Members, m.Pipeline, m.Discovery, m.Meter, m.API, m.Secrets, m.Certificates}
 }
 
-// Run starts the node and returns when it answers. If a part does not start, Run stops
-// the parts that have started and returns the error.
+// Run starts the node and returns when the node answers requests. If a part does not
+// start, Run stops the parts that have started and returns the error.
 func (m *Main) Run(ctx context.Context) error {
 	var err error
 	m.Engines.Catalog, err = loadCatalog(m.Settings.Catalog)
@@ -95,7 +95,7 @@ func (m *Main) Run(ctx context.Context) error {
 	return errors.Join(err, m.stop(closing))
 }
 
-// Failed receives the error of a part that stopped by itself.
+// Failed returns the channel that receives the error of a part that stopped by itself.
 func (m *Main) Failed() <-chan error { return m.Listeners.failed }
 
 // Close stops the node: it takes no new jobs, finishes and commits rows in flight, and

@@ -32,7 +32,7 @@ type node struct {
 	Registry *prometheus.Registry
 
 	watchdog   *watchdog     // nil in tests
-	tryTimeout time.Duration // of each try of a diagnosis: the records, the bucket, the other nodes
+	tryTimeout time.Duration // limit of each check of a diagnosis: of the records, the bucket, the other nodes
 }
 
 func newNode(set settings.Settings, log *slog.Logger) *node {
@@ -64,7 +64,7 @@ func newLogger(term *terminal.IO, set settings.Log) *slog.Logger {
 // now returns the time to store in records.
 func (n *node) now() time.Time { return time.Now().Add(n.Settings.ClockOffset) }
 
-// nodeName is the name of this node in records, in logs and for other nodes.
+// nodeName returns the name of this node in records, in logs and for other nodes.
 func (n *node) nodeName() string {
 	if name := n.Settings.Cluster.Node; name != "" {
 		return name
@@ -93,7 +93,8 @@ type closer struct {
 	close func(ctx context.Context) error
 }
 
-func (p *part) opened(name string, close func(ctx context.Context) error) {
+// onStop registers a function that Stop calls. The name is for errors and the watchdog.
+func (p *part) onStop(name string, close func(ctx context.Context) error) {
 	p.closers = append(p.closers, closer{name, close})
 }
 
@@ -105,7 +106,7 @@ func (p *part) run(ctx context.Context, name string, work func(ctx context.Conte
 		defer close(over)
 		work(ctx)
 	}()
-	p.opened(name, func(context.Context) error {
+	p.onStop(name, func(context.Context) error {
 		cancel()
 		<-over
 		return nil
@@ -117,7 +118,7 @@ func (p *part) run(ctx context.Context, name string, work func(ctx context.Conte
 func (p *part) Stop(ctx context.Context) error {
 	var errs []error
 	for i := len(p.closers) - 1; i >= 0; i-- {
-		p.watchdog.at(p.closers[i].name)
+		p.watchdog.setStep(p.closers[i].name)
 		if err := p.closers[i].close(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("close %s: %w", p.closers[i].name, err))
 		}

@@ -42,7 +42,7 @@ func TestPartStopsInReverse(t *testing.T) {
 	var closed []string
 	trouble := errors.New("it hangs")
 	for _, name := range []string{"first", "second", "third"} {
-		p.opened(name, func(context.Context) error {
+		p.onStop(name, func(context.Context) error {
 			closed = append(closed, name)
 			if name == "second" {
 				return trouble
@@ -150,7 +150,7 @@ func TestMembersFindEachOther(t *testing.T) {
 	one := member(gossip)
 	two := member("127.0.0.1:0", gossip)
 	wait.For(t, "both know two nodes", func() bool { return one.count() == 2 && two.count() == 2 })
-	if api := one.announced(); api != one.listeners.URL {
+	if api := one.announcedURL(); api != one.listeners.URL {
 		t.Errorf("the API is announced at %s, want %s", api, one.listeners.URL)
 	}
 	ended(t, two)

@@ -25,7 +25,7 @@ type pipeline struct {
 	listeners *listeners
 	members   *membership
 	facts     func(ctx context.Context) any                       // answers other nodes about this node
-	figures   func(ctx context.Context, what string) (any, error) // likewise
+	figures   func(ctx context.Context, what string) (any, error) // answers other nodes' questions for the API
 
 	*actors.System
 	Webhooks *sender.Sender
@@ -44,10 +44,10 @@ func (p *pipeline) Start(ctx context.Context) error {
 	if err := p.System.Start(ctx); err != nil {
 		return fmt.Errorf("start the pipeline: %w", err)
 	}
-	p.opened("pipeline", p.System.Stop)
+	p.onStop("pipeline", p.System.Stop)
 	if p.Settings.Cluster.Role != settings.EnginesOnly { // only owners of jobs send events
 		p.Webhooks.Start()
-		p.opened("webhooks", p.Webhooks.Stop)
+		p.onStop("webhooks", p.Webhooks.Stop)
 	}
 	if p.members.peers != nil {
 		p.members.peers.Serve(p.Service())
@@ -126,7 +126,7 @@ func (p *pipeline) drain(ctx context.Context) error {
 	if len(p.closers) == 0 { // it has not started, or has stopped
 		return nil
 	}
-	p.watchdog.at("rows in flight")
+	p.watchdog.setStep("rows in flight")
 	ctx, cancel := context.WithTimeout(ctx, p.Settings.Jobs.DrainTimeout)
 	defer cancel()
 	if err := p.Drain(ctx); err != nil {
@@ -138,8 +138,8 @@ func (p *pipeline) drain(ctx context.Context) error {
 // Stop hides the Stop of actors.System, which pipeline embeds.
 func (p *pipeline) Stop(ctx context.Context) error { return p.part.Stop(ctx) }
 
-// newWebhooks makes the sender of events. Events may go to the same networks as the
-// ones inputs may come from.
+// newWebhooks makes the sender of events. The settings of inputs also limit the networks
+// to which events may go.
 func (p *pipeline) newWebhooks() *sender.Sender {
 	in := p.Settings.Inputs
 	return sender.New(sender.Config{
@@ -160,8 +160,8 @@ func (p *pipeline) announce(ctx context.Context, rec *store.Record) error {
 }
 
 // ownAddresses returns the HOST:PORT of the listeners and the inference servers of all
-// nodes. Inputs from these addresses are refused. It works after the pipeline has
-// started.
+// nodes. Inputs from these addresses are refused. Callers must
+// wait until the pipeline has started.
 func (p *pipeline) ownAddresses() []string {
 	addresses := []string{p.listeners.Addr.String()}
 	if p.listeners.AdminAddr != nil {

@@ -29,22 +29,22 @@ func restoreCommand(term *terminal.IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE|-",
 		Short: "Put a backup into an empty data directory",
-		Long: `Put a backup of rowmill backup into an empty data directory, from --data or the
-settings. - is standard input.
+		Long: `Put an archive of rowmill backup into the empty data directory that --data or the
+settings name. FILE may be - for standard input.
 
 The command checks the checksum of every file, and the end of the archive. The
 directory does not change until everything is read, checked and on the disk; after
-an error nothing stays in it. Only after a kill does the folder "restoring" stay;
-you can remove it.
+an error it is empty again. If the command is killed, the folder "restoring" stays
+in the directory; you can remove it.
 
-Run it as the user of the node, who will own the files:
+Run the command as the user of the node, because this user must own the files:
 
     sudo -u rowmill rowmill restore rowmill.tar --data /var/lib/rowmill
 
 Then start the node. Jobs that ran during the backup continue, keys and settings are
-from that time, and data that has expired since is removed. Do not start it while
-the node of the backup still runs: both would run the same jobs, and send events to
-the same webhooks.
+from that time, and data that has expired since is removed. Do not start the new
+node while the node of the backup still runs: both would run the same jobs, and send
+events to the same webhooks.
 
 ` + exit.Help,
 		Example: `  rowmill restore rowmill.tar --data /srv/rowmill && rowmill serve --data /srv/rowmill
@@ -74,7 +74,7 @@ the same webhooks.
 				return fmt.Errorf("check %s: %w", args[0], err)
 			}
 			progress.Pause()
-			return tell(term.Out, "whole", h)
+			return tell(term.Out, "complete and undamaged", h)
 		}
 		if !s.Store.Embedded() || s.Objects.URL != "" {
 			return exit.With(exit.Usage, errors.New("the settings name Redis or S3: rowmill restore fills a data directory, that of a node without store.url and objects.url"))
@@ -98,7 +98,7 @@ the same webhooks.
 	return cmd
 }
 
-// tell prints the contents of an archive.
+// tell prints one line about an archive. It begins with the text what.
 func tell(w io.Writer, what string, h backup.Header) error {
 	_, err := fmt.Fprintf(w, "%s: records and %s objects of %s, %s, deployment %s, made by rowmill %s\n",
 		what, terminal.Count(h.Files-1), h.At.Format(time.RFC3339), spelling.Size(h.Bytes), terminal.Printable(h.Deployment), terminal.Printable(h.Version))

@@ -51,8 +51,8 @@ It prints an API key. In another shell:
     export ROWMILL_API_KEY=…
     rowmill jobs submit prompts.csv --column prompt
 
-Any OpenAI-compatible server can be named, such as vLLM, SGLang, llama.cpp or
-Ollama:
+To use other servers that speak OpenAI's API, such as vLLM, SGLang, llama.cpp or
+Ollama, name their addresses:
 
     rowmill serve --engine http://127.0.0.1:8000
 
@@ -95,7 +95,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	return exit.With(exit.Usage, errors.New(text))
 }
 
-// checkArgs makes wrong arguments of all commands below cmd usage errors.
+// checkArgs makes cmd and all commands below it report wrong arguments as usage errors.
 func checkArgs(cmd *cobra.Command) {
 	check := cmd.Args
 	if cmd.HasSubCommands() {

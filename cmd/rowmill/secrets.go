@@ -15,12 +15,13 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 )
 
-// A secret is a setting that a running node takes over when it changes.
+// A secret is a setting that a running node reads again: if its value has changed, the
+// node uses the new value without a restart.
 type secret struct {
 	name string
 	// of returns the value of the secret as text, to notice changes.
 	of func(settings.Settings) string
-	// use makes the node use the new value.
+	// use makes the node use the value in these settings.
 	use func(settings.Settings) error
 }
 
@@ -36,11 +37,11 @@ func parsed[T any](name string, of func(settings.Settings) settings.Secret, pars
 	}}
 }
 
-// A rotating part has secrets that a running node takes over when they change.
+// A rotating part of a node has secrets that can change while the node runs.
 type rotating interface{ secrets() []secret }
 
-// secrets holds the secrets that the node uses. It reads all settings again, but takes
-// over only the secrets.
+// secrets holds the secrets that the node uses. It reads all settings again, but lets
+// only changes of secrets take effect.
 type secrets struct {
 	part
 	// Reload reads the settings again. If it is nil, secrets do not change.
@@ -126,13 +127,13 @@ func (s *secrets) look() (changed []string) {
 		s.Logger.Info("a secret has changed and is in use", "setting", secret.name)
 	}
 	if plain(now) != s.plain {
-		troubles = append(troubles, "settings have changed that take effect with the next start")
+		troubles = append(troubles, "other settings have changed, and take effect only after a restart")
 	}
 	s.tell(strings.Join(troubles, "; "))
 	return changed
 }
 
-// tell logs a problem once; empty for no problem.
+// tell notes the present problem, and logs it if it is new; empty means no problem.
 func (s *secrets) tell(trouble string) {
 	if trouble == "" {
 		s.trouble.Store(nil)

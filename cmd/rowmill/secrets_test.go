@@ -99,7 +99,7 @@ func TestSecretsAtSIGHUP(t *testing.T) {
 	if status(t, m, "second") != 200 {
 		t.Error("the new key is not good")
 	}
-	wait.For(t, "the node says that it needs a restart", func() bool { return strings.Contains(log.String(), "take effect with the next start") })
+	wait.For(t, "the node says that it needs a restart", func() bool { return strings.Contains(log.String(), "take effect only after a restart") })
 }
 
 // rotated is a node of TestRotation, with the files of its secrets.

@@ -22,24 +22,24 @@ func serveCommand(term *terminal.IO) *cobra.Command {
 		Long: `Run a node: the API, the pipeline and the records, in one process.
 
 Rows run on the inference servers named with --engine. Without --engine the node
-uses servers that it finds at the usual local ports: 8000 (vLLM), 8080 (llama.cpp),
-11434 (Ollama), 30000 (SGLang), now or later. If there is none, a built-in simulated
-server makes up the answers, but not on a machine with an NVIDIA GPU: there jobs
-wait for the server. --simulate changes this.
+looks for servers at the usual local ports: 8000 (vLLM), 8080 (llama.cpp),
+11434 (Ollama), 30000 (SGLang). It does this at its start and again later. If it
+finds none, a built-in simulated server makes up the answers; on a machine with an
+NVIDIA GPU, jobs wait for a real server instead. --simulate changes this choice.
 
-Nothing else needs to be installed: records and objects live in the data
-directory. Several nodes share them in Redis and S3 instead (store.url,
-objects.url), find each other (cluster.listen, --join), and run each other's
-rows; docs/cluster.md sets three of them up.
+Nothing else needs to be installed: records and objects are in the data directory.
+Several nodes share records in Redis and objects in S3 instead (store.url,
+objects.url). They find each other (cluster.listen, --join) and run each other's
+rows; docs/cluster.md shows how to set up three nodes.
 
 The first start without ROWMILL_API_KEY or --api-key-file makes an
 administrator key and prints it, once.
 
 The first SIGINT or SIGTERM, or rowmill nodes drain, lets rows in flight finish,
-commits them and ends the node with code 0; unfinished jobs continue with the next
-start, or on another node. A process that has not ended 10 s after
-jobs.drain_timeout is ended with code 9, and logs what still ran. The second signal
-ends the process at once; committed rows are not lost then either.
+commits them and ends the node with code 0; unfinished jobs continue after the next
+start, or on another node. If the process still runs 10 s after jobs.drain_timeout,
+it logs the parts that have not stopped and ends with code 9. The second signal ends
+the process at once; even then no committed row is lost.
 
 A running node reads its secrets again when their files change and at SIGHUP
 (docs/security.md lists them). If the node was started from a terminal, a SIGHUP of

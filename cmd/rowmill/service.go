@@ -36,9 +36,9 @@ type service struct {
 
 var _ http.Service = (*service)(nil)
 
-// figuresFresh is how long an answer of other nodes is used before they are asked
-// again, so that many open pages cost as much as one. maxWhere limits the jobs with a
-// stored answer.
+// figuresFresh is how long this node uses an answer of other nodes before it asks them
+// again, so that many open pages of the console cost as much as one. maxWhere limits the
+// number of jobs for which recent keeps an answer.
 const (
 	figuresFresh = time.Second
 	maxWhere     = 1000
@@ -63,11 +63,11 @@ func (s *service) Nodes(context.Context) []client.Node {
 	for _, n := range s.System.Nodes() {
 		node := client.Node{
 			ID: n.ID, Name: n.Name, Self: n.Self, Role: role(n), State: apinodes.NodeRunning,
-			URL: n.API, Peer: n.Peer, Version: n.Version, Models: s.engines.served(offers(n.Servers)),
+			URL: n.API, Peer: n.Peer, Version: n.Version, Models: s.engines.modelIDs(modelsOfServers(n.Servers)),
 			Jobs: int64(n.Jobs), Window: int64(n.Window), InFlight: int64(n.InFlight),
 		}
 		if n.Self {
-			node.URL = s.members.announced()
+			node.URL = s.members.announcedURL()
 		}
 		if n.Draining {
 			node.State = apinodes.NodeDraining
@@ -93,9 +93,9 @@ func (s *service) Servers() (servers []offer.Server) {
 	return servers
 }
 
-// Counting describes how this node counts the tokens of a model's prompts. Counts for
-// embeddings are not compared with the server's counts, because servers count them per
-// request with several rows.
+// Counting describes how this node counts the tokens of a model's prompts. For
+// embeddings the result has no error: this node cannot compare its counts with those of
+// a server, which reports one count for a request with several rows.
 func (s *service) Counting(m rowmill.Model) http.Counting {
 	exact, off, compared := s.System.Counting(m)
 	said := http.Counting{Exact: exact}
@@ -105,8 +105,8 @@ func (s *service) Counting(m rowmill.Model) http.Counting {
 	return said
 }
 
-// offers returns the models of all servers of a node.
-func offers(servers []nodes.Engine) (info engine.Info) {
+// modelsOfServers returns the models of all servers of a node.
+func modelsOfServers(servers []nodes.Engine) (info engine.Info) {
 	for _, s := range servers {
 		info.Models = append(info.Models, s.Models...)
 	}

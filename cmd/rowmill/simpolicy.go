@@ -41,7 +41,8 @@ func (p *simPolicy) simulates() bool {
 	return p.decided && p.simulated
 }
 
-// refuse returns why a server cannot be used, with the remedy, or nothing.
+// refuse returns why a server cannot be used, with the remedy. An empty text means that
+// the server can be used.
 func (p *simPolicy) refuse(f discover.Found) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,8 +61,8 @@ func (p *simPolicy) refuse(f discover.Found) string {
 	return reason
 }
 
-// passedOver returns the servers that were found and are not used.
-func (p *simPolicy) passedOver() []unusedServer {
+// unusedServers returns the servers that were found and are not used.
+func (p *simPolicy) unusedServers() []unusedServer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]unusedServer(nil), p.unused...)

@@ -39,7 +39,7 @@ func TestSimulatedIsNeverMixedWithReal(t *testing.T) {
 			if !strings.Contains(reason, test.refused) || (reason == "") != (test.refused == "") {
 				t.Errorf("refused for %q, want %q", reason, test.refused)
 			}
-			if passed := p.passedOver(); (len(passed) == 1) != (reason != "") {
+			if passed := p.unusedServers(); (len(passed) == 1) != (reason != "") {
 				t.Errorf("passed over: %+v", passed)
 			}
 			if p.simulates() != (test.inUse == madeUp) {

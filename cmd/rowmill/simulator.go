@@ -41,8 +41,8 @@ A node without a server can run the same simulator inside, see rowmill serve
 
 Answers take fixed latencies (--ttft, --per-token, --slots), or, with --gpu, the
 time that a model would take on a GPU with continuous batching, a bounded KV
-cache and a prefix cache; a row then takes seconds, and many together are fast.
-The GPUs are simulated for: ` + strings.Join(gpuNames(), ", ") + `.
+cache and a prefix cache; one row then takes seconds, but many rows run at once.
+--gpu takes one of: ` + strings.Join(gpuNames(), ", ") + `.
 
 --fault makes requests fail at random, as KIND=RATE with a rate between 0 and 1.
 The kinds: ` + strings.Join(sim.FaultKinds(), ", ") + `.
@@ -64,8 +64,8 @@ running server takes the same rates by POST /sim/faults.`,
 			if set.Slots < 1 {
 				return exit.With(exit.Usage, fmt.Errorf("--slots must be at least 1, is %d", set.Slots))
 			}
-			config.Models, config.Logger = simulated(models.All()), newLogger(term, logs)
-			config.Profile = paced(config.Profile, set)
+			config.Models, config.Logger = completeModels(models.All()), newLogger(term, logs)
+			config.Profile = withSpeeds(config.Profile, set)
 			if witness != "" {
 				file, err := os.OpenFile(witness, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 				if err != nil {
@@ -83,19 +83,19 @@ running server takes the same rates by POST /sim/faults.`,
 	flags.DurationVar(&set.TTFT, "ttft", set.TTFT, "time to the first token")
 	flags.DurationVar(&set.PerToken, "per-token", set.PerToken, "time of each further token")
 	flags.IntVar(&set.Slots, "slots", set.Slots, "requests that run at once")
-	flags.IntVar(&config.Profile.QueueLimit, "queue-limit", 0, "requests that may wait; more are answered 503 (default: any number)")
+	flags.IntVar(&config.Profile.QueueLimit, "queue-limit", 0, "maximum number of waiting requests; further requests get 503 (default: no limit)")
 	flags.StringVar(&gpu.name, "gpu", "", "model and GPU to simulate, such as llama-3.1-8b/h100 (default: fixed latencies)")
-	flags.IntVar(&gpu.maxSeqs, "max-num-seqs", batching.DefaultMaxSeqs, fmt.Sprintf("with --gpu, requests in the batch at most, up to %d", batching.LargestMaxSeqs))
-	flags.StringToStringVar(&faults.rates, "fault", nil, "share of the requests that fail in this way, `KIND=RATE`; several with commas")
+	flags.IntVar(&gpu.maxSeqs, "max-num-seqs", batching.DefaultMaxSeqs, fmt.Sprintf("with --gpu, maximum number of requests in a batch, from 1 to %d", batching.LargestMaxSeqs))
+	flags.StringToStringVar(&faults.rates, "fault", nil, "share of the requests that fail in this way, `KIND=RATE`; separate several with commas")
 	flags.Lookup("fault").DefValue = ""
 	flags.DurationVar(&faults.startupDelay, "startup-delay", 0, "answer 503 for this time after the start")
 	flags.DurationVar(&faults.dieAfter, "die-after", 0, "break all connections and accept no more after this time (default: never)")
-	flags.DurationVar(&faults.reviveAfter, "revive-after", 0, "accept connections again after being dead for this time (default: never)")
+	flags.DurationVar(&faults.reviveAfter, "revive-after", 0, "with --die-after, accept connections again this long after the server died (default: never)")
 	flags.IntVar(&config.Profile.AnswerTokens, "answer-tokens", config.Profile.AnswerTokens, "median length of an answer, in tokens")
 	flags.IntVar(&config.Profile.ReasoningTokens, "reasoning-tokens", config.Profile.ReasoningTokens, "median length of reasoning, in tokens")
 	flags.IntVar(&config.MaxContext, "max-context", 0, "context length of every model, in tokens (default: the catalog's)")
-	flags.Int64Var(&config.Seed, "seed", 0, "changes all answers")
-	flags.StringVar(&witness, "witness", "", "file that gets a line of JSON for every row computed")
+	flags.Int64Var(&config.Seed, "seed", 0, "seed of the answers and the faults")
+	flags.StringVar(&witness, "witness", "", "file to which the server appends a line of JSON for every row that it runs")
 	flags.StringVar(&logs.Level, "log-level", logs.Level, "debug, info, warn or error")
 	flags.StringVar(&logs.Format, "log-format", logs.Format, "text, json or auto")
 	return cmd
@@ -114,8 +114,8 @@ func gpuNames() (names []string) {
 	return names
 }
 
-// apply sets config.GPU if a GPU is named. It refuses flags of the other kind of
-// simulation, because they would do nothing.
+// apply sets config.GPU if --gpu is given. It then refuses the flags of fixed latencies,
+// and without --gpu it refuses --max-num-seqs, because these flags would do nothing.
 func (g gpuFlags) apply(config *sim.Config, flags *pflag.FlagSet) error {
 	if g.name == "" {
 		if flags.Changed("max-num-seqs") {

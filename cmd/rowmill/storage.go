@@ -76,14 +76,14 @@ func (s *storage) openStore(ctx context.Context) error {
 		return err
 	}
 	s.Store = records
-	s.opened("store", func(context.Context) error { return records.Close() })
+	s.onStop("store", func(context.Context) error { return records.Close() })
 	return nil
 }
 
 // dialRedis opens the records in Redis.
 func (s *storage) dialRedis(ctx context.Context) (*redis.Store, error) {
 	set := s.Settings.Store
-	authorities, err := verifiedBy(set.TLSCA)
+	authorities, err := tlsConfig(set.TLSCA)
 	if err != nil {
 		return nil, fmt.Errorf("store.tls_ca: %w", err)
 	}
@@ -110,7 +110,7 @@ func (s *storage) openRedis(ctx context.Context) error {
 	}
 	remembered := recall.New(recall.Config{Store: records, Log: s.Logger, For: s.Settings.Jobs.SettleTime, FailedAt: records.FailedAt})
 	s.Store, s.redis = remembered, records
-	s.opened("store", func(context.Context) error { return remembered.Close() })
+	s.onStop("store", func(context.Context) error { return remembered.Close() })
 	warnings, err := records.Durability(ctx)
 	if err != nil {
 		return fmt.Errorf("store.url: %w", err)
@@ -124,9 +124,9 @@ func (s *storage) openRedis(ctx context.Context) error {
 	return nil
 }
 
-// verifiedBy returns TLS settings that trust the authorities in a PEM file; nil without
-// a file.
-func verifiedBy(file string) (*tls.Config, error) {
+// tlsConfig returns TLS settings that trust only the authorities in a PEM file. Without
+// a file it returns nil.
+func tlsConfig(file string) (*tls.Config, error) {
 	if file == "" {
 		return nil, nil
 	}
@@ -163,7 +163,7 @@ func (s *storage) openBucket(ctx context.Context) error {
 		return err
 	}
 	s.Bucket = s.folder
-	s.opened("bucket", func(context.Context) error { return s.folder.Close() })
+	s.onStop("bucket", func(context.Context) error { return s.folder.Close() })
 	return nil
 }
 
@@ -178,7 +178,7 @@ func (s *storage) openS3(ctx context.Context) error {
 		return fmt.Errorf("objects.url: %w", err)
 	}
 	s.Bucket, s.s3 = bucket, bucket
-	s.opened("bucket", func(context.Context) error { return bucket.Close() })
+	s.onStop("bucket", func(context.Context) error { return bucket.Close() })
 	return nil
 }
 
@@ -187,8 +187,9 @@ func (s *storage) pair() deployment.Pair {
 	return deployment.Pair{Records: s.Store, RecordsName: s.records(), Bucket: s.Bucket, BucketName: s.objects(), Clock: s.now}
 }
 
-// check compares the records and the bucket. read: it also reads all results and parts of
-// ended jobs. looked is called from time to time with the number of jobs so far.
+// check compares the records and the bucket. If read is set, it also reads all results
+// and parts of ended jobs. From time to time it calls looked with the number of jobs
+// that it has checked.
 func (s *storage) check(ctx context.Context, read bool, looked func(jobs int)) (deployment.Checked, error) {
 	o := deployment.Options{Looked: looked}
 	if read {

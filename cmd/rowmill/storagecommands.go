@@ -38,13 +38,14 @@ func storageCommand(term *terminal.IO) *cobra.Command {
 		Long: `Check that records and objects belong together, and remove objects without a record.
 
 These commands open the records and the bucket directly, with the settings of a
-node (--config, --data and so on). Nodes may run, but only one process can open
-records in a file: check then asks the node, and the other commands need it stopped.
+node (--config, --data and so on). Nodes may run if records are in Redis. Only one
+process can open records in a file: check then asks the running node; for the other
+commands, stop the node.
 
 A deployment has an identity, kept in its records and in its bucket. A node
 refuses to start if the two differ. No node removes the objects of jobs that no
-record knows, because the records may be lost. They are set aside: they stay in
-their place until you purge them or the records come back.`,
+record knows, because these records may be lost. Such jobs are set aside: their
+objects stay in their place until you purge them or the records come back.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -52,14 +53,15 @@ their place until you purge them or the records come back.`,
 	return root
 }
 
-// with gives a command the flags of a node's settings, and a body that works on their
-// storage.
-func (s storageCommands) with(cmd *cobra.Command, body func(ctx context.Context, m *storage, args []string) error) *cobra.Command {
-	return s.withOr(cmd, nil, body)
+// withStorage gives a command the flags of a node's settings, and a body that works on
+// the storage that the settings name.
+func (s storageCommands) withStorage(cmd *cobra.Command, body func(ctx context.Context, m *storage, args []string) error) *cobra.Command {
+	return s.withStorageOr(cmd, nil, body)
 }
 
-// withOr is like with. It calls inUse instead of body if another process uses the records.
-func (s storageCommands) withOr(cmd *cobra.Command, inUse, body func(ctx context.Context, m *storage, args []string) error) *cobra.Command {
+// withStorageOr is like withStorage. It calls inUse instead of body if another process
+// uses the records.
+func (s storageCommands) withStorageOr(cmd *cobra.Command, inUse, body func(ctx context.Context, m *storage, args []string) error) *cobra.Command {
 	load := settingsFlags(cmd.Flags(), s.term)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		set, err := load()
@@ -88,11 +90,11 @@ func (s storageCommands) check() *cobra.Command {
 		Long: `Compare records and bucket in both directions and change nothing: their identities,
 jobs with objects but no record, result files that records name and the bucket
 does not have, damaged records, and the difference between the clocks of this
-machine and the store. The exit code is 1 if anything is wrong. Many jobs take
-minutes.
+machine and the store. The exit code is 1 if anything is wrong. With many jobs the
+check takes minutes.
 
-If a running node uses records in a file, it does this itself: ROWMILL_SERVER and
-ROWMILL_API_KEY name the node and an administrator's key.`,
+If a running node uses records in a file, the command asks this node to check them:
+set ROWMILL_SERVER to its address and ROWMILL_API_KEY to an administrator's key.`,
 		Example: `  rowmill storage check --config /etc/rowmill/rowmill.yaml
   rowmill storage check --read
   rowmill storage check -o json | jq .missing`,
@@ -116,7 +118,7 @@ ROWMILL_API_KEY name the node and an administrator's key.`,
 		}
 		return err
 	}
-	return s.withOr(cmd, func(ctx context.Context, m *storage, _ []string) error {
+	return s.withStorageOr(cmd, func(ctx context.Context, m *storage, _ []string) error {
 		checked, err := s.ask(ctx, m, read)
 		if err != nil {
 			return err
@@ -152,13 +154,13 @@ func (s storageCommands) ask(ctx context.Context, m *storage, read bool) (checke
 	return checked, nil
 }
 
-// progress prints how far a long check is.
+// progress returns a function that prints, every 5 s, how many jobs are checked.
 func (s storageCommands) progress() func(jobs int) {
 	told := s.term.Now()
 	return func(jobs int) {
 		if now := s.term.Now(); now.Sub(told) > 5*time.Second {
 			told = now
-			s.term.Say("%s jobs are checked", terminal.Count(int64(jobs)))
+			s.term.Say("%s jobs are checked so far", terminal.Count(int64(jobs)))
 		}
 	}
 }
@@ -203,7 +205,7 @@ func size(notes []deployment.Note) (bytes int64) {
 }
 
 func describe(n deployment.Note) string {
-	text := fmt.Sprintf("%d objects, %s, the last of %s", n.Objects, spelling.Size(n.Bytes), n.Newest.Format(time.RFC3339))
+	text := fmt.Sprintf("%d objects, %s, last written %s", n.Objects, spelling.Size(n.Bytes), n.Newest.Format(time.RFC3339))
 	if !n.Found.IsZero() {
 		text += ", set aside " + n.Found.Format(time.RFC3339)
 	}
@@ -221,7 +223,7 @@ in the bucket says since when. If the records know a job again, its note is remo
 		Args:    cobra.NoArgs,
 	}
 	form := command.PrintFlag(cmd, "table", "json")
-	return s.with(cmd, func(ctx context.Context, m *storage, _ []string) error {
+	return s.withStorage(cmd, func(ctx context.Context, m *storage, _ []string) error {
 		how, err := form()
 		if err != nil {
 			return err
@@ -260,7 +262,7 @@ func (s storageCommands) purge() *cobra.Command {
 		Use:   "purge [JOB ...]",
 		Short: "Remove the objects of jobs that were set aside, for good",
 		Long: `Remove the objects of jobs that were set aside, for good: of the named jobs, of jobs
-set aside longer ago than --older-than, or of --all. Jobs that the records know
+set aside longer ago than --older-than, or of --all. Jobs that have a record
 again stay. The command asks before it removes anything, unless --yes is given.`,
 		Example: `  rowmill storage purge --older-than 720h --dry-run
   rowmill storage purge job-019ab3c4-5a3e-7c11-9f0d-2b8f2d8c3c11 --yes`,
@@ -269,7 +271,7 @@ again stay. The command asks before it removes anything, unless --yes is given.`
 	cmd.Flags().DurationVar(&older, "older-than", 0, "jobs that were set aside longer ago than this, such as 720h")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print which jobs would be removed, and remove nothing")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return s.with(cmd, func(ctx context.Context, m *storage, args []string) error {
+	return s.withStorage(cmd, func(ctx context.Context, m *storage, args []string) error {
 		ways := slices.DeleteFunc([]bool{len(args) > 0, all, older > 0}, func(given bool) bool { return !given })
 		if len(ways) != 1 {
 			return exit.With(exit.Usage, errors.New("name the jobs to remove, or give --older-than or --all"))
@@ -287,7 +289,7 @@ again stay. The command asks before it removes anything, unless --yes is given.`
 		if err := s.list(chosen); err != nil || dry || len(chosen) == 0 {
 			return err
 		}
-		if !yes && !s.agreed("remove %d jobs with %s for good?", len(chosen), spelling.Size(size(chosen))) {
+		if !yes && !s.askForYes("remove %d jobs with %s for good?", len(chosen), spelling.Size(size(chosen))) {
 			return exit.With(exit.Failure, errors.New("nothing was removed"))
 		}
 		return s.remove(ctx, m, chosen)
@@ -312,8 +314,8 @@ func (s storageCommands) remove(ctx context.Context, m *storage, chosen []deploy
 	return failed
 }
 
-// agreed asks the operator for a yes.
-func (s storageCommands) agreed(question string, args ...any) bool {
+// askForYes asks the operator a question, and reports whether the answer is yes.
+func (s storageCommands) askForYes(question string, args ...any) bool {
 	s.term.Say(question+" [yes/no]", args...)
 	line, _ := bufio.NewReader(s.term.In).ReadString('\n')
 	return strings.TrimSpace(line) == "yes"
@@ -338,8 +340,8 @@ The command asks first, unless --yes is given.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return s.with(cmd, func(ctx context.Context, m *storage, _ []string) error {
-		if !yes && !s.agreed("do the records at %s and the objects in %s belong together, and does no other deployment use them?", m.records(), m.objects()) {
+	return s.withStorage(cmd, func(ctx context.Context, m *storage, _ []string) error {
+		if !yes && !s.askForYes("do the records at %s and the objects in %s belong together, and does no other deployment use them?", m.records(), m.objects()) {
 			return exit.With(exit.Failure, errors.New("nothing was changed"))
 		}
 		settled, _, _, err := m.pair().Adopt(ctx)
@@ -354,14 +356,14 @@ The command asks first, unless --yes is given.`,
 func (s storageCommands) salvage() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "salvage",
-		Short: "Keep the records of a damaged file that can be read",
+		Short: "Replace a damaged record file by a new one with all records that can be read",
 		Long: `Replace a damaged record file by a new one with all records that can be read, and
-print the lost records. If you have a backup, restore it instead: it loses less. A
+print the losses. If you have a backup, restore it instead: it loses less. A
 file that a node can open is not changed. The damaged file stays, as
 rowmill.db.damaged.
 
-Jobs that are lost keep their objects: rowmill storage check lists them. Rows without
-their records run again and cost again. If pages of the tables usage or keyusage are
+Lost jobs keep their objects: rowmill storage check lists these jobs. Rows run again,
+and cost again, if their records are lost. If pages of the tables usage or keyusage are
 lost, the usage of some days is too low.`,
 		Example: `  rowmill storage salvage --data /srv/rowmill
   rowmill storage check --data /srv/rowmill`,

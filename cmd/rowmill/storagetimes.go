@@ -49,8 +49,8 @@ func (x *diagnosis) timeRecords(ctx context.Context) {
 	})
 }
 
-// commit writes the record that times commits. It fails if another diagnosis of the
-// node writes the record at the same time.
+// commit writes a small record once, for timeRecords. It fails if another diagnosis of
+// the node writes the record at the same time.
 func (x *diagnosis) commit(ctx context.Context) error {
 	name := "probe/" + x.nodeName()
 	if x.written == 0 {
@@ -91,7 +91,7 @@ func getProbe(ctx context.Context, bucket blob.Bucket, key string) error {
 	defer object.Close()
 	n, err := io.Copy(io.Discard, blob.NewReader(object))
 	if err == nil && n != timedObject {
-		err = fmt.Errorf("%d bytes were read of %d", n, timedObject)
+		err = fmt.Errorf("only %d of %d bytes were read", n, timedObject)
 	}
 	return err
 }

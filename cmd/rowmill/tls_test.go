@@ -58,8 +58,8 @@ func TestCertificateEnds(t *testing.T) {
 		ready bool
 		says  string
 	}{
-		"soon": {0, true, "http.tls_cert is valid until"},
-		"over": {48 * time.Hour, false, "http.tls_cert is no longer valid since"},
+		"soon": {0, true, "http.tls_cert is valid only until"},
+		"over": {48 * time.Hour, false, "http.tls_cert has not been valid since"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

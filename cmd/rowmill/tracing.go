@@ -20,7 +20,7 @@ func (t *traces) Start(context.Context) error {
 	metrics, set := tracing.NewMetrics(t.Registry), t.Settings.Tracing
 	if set.Endpoint == "" {
 		if unused := os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"); unused != "" {
-			t.Logger.Info("OTEL_EXPORTER_OTLP_ENDPOINT is set and nothing is traced: other variables of OpenTelemetry ask for another protocol than http/protobuf, another exporter, or none; tracing.endpoint goes before them")
+			t.Logger.Info("OTEL_EXPORTER_OTLP_ENDPOINT is set, but nothing is traced: other variables of OpenTelemetry name a protocol other than http/protobuf, name an exporter other than otlp, or turn tracing off; set tracing.endpoint to trace jobs anyway")
 		}
 		return nil
 	}
@@ -35,7 +35,7 @@ func (t *traces) Start(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("tracing: %w", err)
 	}
-	t.opened("tracing", func(ctx context.Context) error { t.Tracer.Close(ctx); return nil })
+	t.onStop("tracing", func(ctx context.Context) error { t.Tracer.Close(ctx); return nil })
 	t.Logger.Info("jobs are traced", "collector", set.Endpoint, "sample", set.Sample, "rows", set.Rows)
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// standIn is the tokenizer for models without their own vocabulary here. Modern
+// standIn is the tokenizer that replaces the vocabulary that a node does not have. Modern
 // vocabularies differ by a few percent on most texts, and the counts that servers
 // report correct the rest.
 const standIn = "o200k_base"

@@ -20,7 +20,7 @@ const (
 	// jobs.drain_timeout, even if some parts still run.
 	stopTimeout = 10 * time.Second
 	// tellTimeout is how long the watchdog may take to log why it ends the process,
-	// because writing to the log may block too.
+	// because a write to the log can block too.
 	tellTimeout = time.Second
 )
 
@@ -40,7 +40,7 @@ func (w *watchdog) arm() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.timer == nil {
-		w.timer = time.AfterFunc(w.limit-tellTimeout, w.bite)
+		w.timer = time.AfterFunc(w.limit-tellTimeout, w.endProcess)
 	}
 }
 
@@ -54,15 +54,15 @@ func (w *watchdog) disarm() {
 	w.timer.Stop()
 }
 
-// at notes the part that the process is about to close.
-func (w *watchdog) at(step string) {
+// setStep notes the part that the process is about to close.
+func (w *watchdog) setStep(step string) {
 	if w != nil {
 		w.step.Store(&step)
 	}
 }
 
-// bite logs what still runs and ends the process.
-func (w *watchdog) bite() {
+// endProcess logs the places of the running goroutines and ends the process.
+func (w *watchdog) endProcess() {
 	late := time.AfterFunc(tellTimeout, w.end)
 	step := "the start of the node"
 	if at := w.step.Load(); at != nil {

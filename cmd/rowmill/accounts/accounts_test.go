@@ -134,7 +134,7 @@ func TestSettings(t *testing.T) {
 	p.Run("settings set --retention-days never").Want(0, "account default", "for ever")
 	p.Run("settings get -o json").Want(0, `"retention_days": null`)
 	p.Run("settings get --account acme").Want(0, "7 days")
-	p.Run("settings preview").Want(0, "JOBS THAT GO", "90 days", "for ever")
+	p.Run("settings preview").Want(0, "JOBS TO REMOVE", "90 days", "for ever")
 	p.Run("settings preview -o json").Want(0, `"looked_at_all": true`)
 }
 
@@ -155,5 +155,5 @@ func TestSettingsSayWhatGoes(t *testing.T) {
 	if p.Run("settings set --retention-days 7").Want(0); strings.Contains(p.Err.String(), "will go") {
 		t.Errorf("it says %q", p.Err.String())
 	}
-	p.Run("settings set --retention-days 1").Want(0, "the data of 1 jobs will go within minutes; the oldest ended at 2026-03-01T12:00:00Z")
+	p.Run("settings set --retention-days 1").Want(0, "the data of 1 jobs will be removed within minutes; the oldest ended at 2026-03-01T12:00:00Z")
 }

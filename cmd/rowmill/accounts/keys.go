@@ -38,7 +38,7 @@ settings and Functions. The text of a key is shown once, when it is made: the
 service keeps only its hash. Changes take effect on every node within
 5 seconds.
 
-All this takes an administrator's key. A key of the account default may name any
+These commands need an administrator's key. A key of the account default may name any
 other account; naming a new account creates it.
 
 ` + command.Help,
@@ -61,11 +61,11 @@ Standard output has only the key, so that it can go to a file without being seen
 	flags := cmd.Flags()
 	flags.StringVar(&wanted.Account, "account", "", "the account (default: that of your key)")
 	flags.StringVar(&wanted.Name, "name", "", "a name for people, such as the user or program")
-	flags.StringVar(&wanted.Role, "role", "user", "user, admin or reader")
+	flags.StringVar(&wanted.Role, "role", "user", "rights of the key: user, admin or reader")
 	flags.StringVar(&expires, "expires", "", "when the key expires: days from now such as 90d, a day such as 2030-01-31 (its first moment, UTC), or a time such as 2030-01-31T18:00:00Z (default: never)")
-	flags.StringVar(&wanted.Dialect, "dialect", "", "sdk for clients that expect upper-case states (default: as documented)")
+	flags.StringVar(&wanted.Dialect, "dialect", "", "sdk, for clients that expect job states in upper case (default: states as documented)")
 	flags.Int64Var(&wanted.RequestsPerMinute, "requests-per-minute", 0, "maximum number of requests a minute to each node (default: as the service is configured)")
-	return c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
+	return c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
 		var err error
 		if wanted.ExpiresAt, err = expiry(expires, c.Term.Now()); err != nil {
 			return exit.With(exit.Usage, err)
@@ -126,14 +126,14 @@ func (c *commands) listKeys() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List keys, oldest first",
-		Long: `List keys, oldest first: those of your account, or for an administrator of the
-account default those of all accounts.`,
+		Long: `List keys, oldest first: the keys of your account, or, for an administrator of the
+account default, the keys of all accounts.`,
 		Example: `  rowmill keys list
   rowmill keys list --account acme -o json | jq -r '.keys[].id'`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&c.Account, "account", "", "the account (default: that of your key, or all)")
-	return c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
+	return c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
 		keys, answer, err := api.Keys(ctx, c.Account)
 		if err != nil {
 			return fmt.Errorf("list keys: %w", err)
@@ -160,7 +160,7 @@ func day(at *time.Time) string {
 }
 
 func (c *commands) rotateKey() *cobra.Command {
-	return c.Prints(&cobra.Command{
+	return c.SetPrintingBody(&cobra.Command{
 		Use:   "rotate ID",
 		Short: "Replace the text of a key and print the new text; it cannot be printed again",
 		Long: `Replace the text of a key and print the new text; it cannot be printed again. Name,
@@ -177,11 +177,11 @@ role, account and expiry stay. All nodes refuse the old text within 5 seconds.`,
 }
 
 func (c *commands) revokeKeys() *cobra.Command {
-	return c.Does(&cobra.Command{
+	return c.SetBody(&cobra.Command{
 		Use:   "revoke ID...",
 		Short: "Revoke keys for good",
-		Long: `Revoke keys for good. They stop at once, on every node within 5 seconds. Jobs that
-were submitted with them go on.`,
+		Long: `Revoke keys for good. All nodes refuse them within 5 seconds. Jobs that were
+submitted with them go on.`,
 		Example: `  rowmill keys revoke 5f2c9a01d3e4`,
 		Args:    cobra.MinimumNArgs(1),
 	}, func(ctx context.Context, api *client.Client, args []string) error {

@@ -22,11 +22,11 @@ func Settings(service connect.Options) *cobra.Command {
 	c := &commands{command.Set{Options: service}}
 	return c.Group(&cobra.Command{
 		Use:   "settings",
-		Short: "Show and change the choices of an account",
-		Long: `Show and change the choices of an account: how long after its end a job's
+		Short: "Show and change how long the data of an account is kept",
+		Long: `Show and change the settings of an account: how long after its end a job's
 input and results are kept. The record of the job stays for ever.
 
-Changing them takes an administrator's key; a key of the account default may name
+To change them you need an administrator's key; a key of the account default may name
 any other account. For the settings of a node see rowmill config.
 
 ` + command.Help,
@@ -34,9 +34,9 @@ any other account. For the settings of a node see rowmill config.
 }
 
 func (c *commands) previewSettings() *cobra.Command {
-	return c.OfAccount(c.Prints(&cobra.Command{
+	return c.AddAccountFlag(c.SetPrintingBody(&cobra.Command{
 		Use:   "preview",
-		Short: "Show what each choice of retention would remove, and change nothing",
+		Short: "Show which data each choice of retention would remove, and change nothing",
 		Example: `  rowmill settings preview
   rowmill settings preview --account acme -o json`,
 		Args: cobra.NoArgs,
@@ -47,9 +47,9 @@ func (c *commands) previewSettings() *cobra.Command {
 		}
 		return c.Table(answer.Raw, func(row terminal.Row) {
 			c.Term.Say("account %s", terminal.Printable(p.Account))
-			row("KEPT FOR", "JOBS THAT GO", "BYTES OF RESULTS", "THE OLDEST ENDED", "THE NEXT GOES")
+			row("KEPT FOR", "JOBS TO REMOVE", "BYTES OF RESULTS", "THE OLDEST ENDED", "THE NEXT REMOVAL")
 			for _, e := range p.Presets {
-				row(terminal.Dashed(keptFor(e.RetentionDays), jobsThatGo(e), terminal.Count(e.ResultBytes), terminal.Moment(e.OldestEndedAt), terminal.Moment(e.NextAt))...)
+				row(terminal.Dashed(keptFor(e.RetentionDays), jobsToRemove(e), terminal.Count(e.ResultBytes), terminal.Moment(e.OldestEndedAt), terminal.Moment(e.NextAt))...)
 			}
 			if !p.LookedAtAll {
 				c.Term.Say("only the %d jobs that ended first were checked", p.LookedAt)
@@ -68,7 +68,7 @@ func keptFor(days *int64) string {
 	return fmt.Sprintf("%d days", *days)
 }
 
-func jobsThatGo(e client.RetentionEffect) string {
+func jobsToRemove(e client.RetentionEffect) string {
 	if e.AtLeast {
 		return fmt.Sprintf("at least %d", e.Jobs)
 	}
@@ -76,9 +76,9 @@ func jobsThatGo(e client.RetentionEffect) string {
 }
 
 func (c *commands) getSettings() *cobra.Command {
-	return c.OfAccount(c.Prints(&cobra.Command{
+	return c.AddAccountFlag(c.SetPrintingBody(&cobra.Command{
 		Use:   "get",
-		Short: "Show the choices of the account",
+		Short: "Show the settings of the account",
 		Example: `  rowmill settings get
   rowmill settings get --account acme -o json`,
 		Args: cobra.NoArgs,
@@ -95,13 +95,13 @@ func (c *commands) setSettings() *cobra.Command {
 	var retention string
 	cmd := &cobra.Command{
 		Use:   "set",
-		Short: "Change the choices of the account, and print what they remove",
+		Short: "Change the settings of the account, and print which data this removes",
 		Example: `  rowmill settings set --retention-days 30
   rowmill settings set --retention-days never --account acme`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&retention, "retention-days", "", "how many days after its end a job's input and results are kept: 1, 7, 30, 90 or "+never)
-	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
+	return c.AddAccountFlag(c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
 		days, err := retentionDays(retention)
 		if err != nil {
 			return exit.With(exit.Usage, err)
@@ -127,7 +127,7 @@ func (c *commands) printRemovals(ctx context.Context, api *client.Client, days i
 	}
 	for _, e := range p.Presets {
 		if e.RetentionDays != nil && *e.RetentionDays == days && e.Jobs > 0 {
-			c.Term.Say("the data of %s jobs will go within minutes; the oldest ended at %s", jobsThatGo(e), terminal.Moment(e.OldestEndedAt))
+			c.Term.Say("the data of %s jobs will be removed within minutes; the oldest ended at %s", jobsToRemove(e), terminal.Moment(e.OldestEndedAt))
 		}
 	}
 	return nil

@@ -29,7 +29,7 @@ the sender. OpenAI's clients accept the events of batches. An event that the
 receiver does not accept is sent again for three days. docs/webhooks.md has a
 receiver.
 
-All this takes an administrator's key. A key of the account default may name any
+These commands need an administrator's key. A key of the account default may name any
 other account.
 
 ` + command.Help,
@@ -44,7 +44,7 @@ func (c *commands) addWebhook() *cobra.Command {
 		Long: `Add a webhook and print its secret; it cannot be printed again.
 
 Standard output has only the secret, so that it can go to a file without being
-seen. Without --event it gets the events of each job's own dialect:
+seen. Without --event the webhook gets the events of each job's own dialect:
 job.succeeded, job.failed and job.cancelled, and of OpenAI's batches
 batch.completed, batch.failed, batch.expired and batch.cancelled.`,
 		Example: `  rowmill webhooks add https://example.com/hook > hook.secret
@@ -54,7 +54,7 @@ batch.completed, batch.failed, batch.expired and batch.cancelled.`,
 	flags := cmd.Flags()
 	flags.StringArrayVar(&wanted.Events, "event", nil, "an event to send, such as job.failed (repeatable; default: the events of each job's dialect)")
 	flags.StringVar(&wanted.Description, "description", "", "a note for people: what the webhook is for")
-	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+	return c.AddAccountFlag(c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		wanted.URL = args[0]
 		w, answer, err := api.CreateWebhook(ctx, c.Account, wanted)
 		if err != nil {
@@ -73,7 +73,7 @@ func (c *commands) madeSecret(w client.Webhook, answer client.Answer, how string
 }
 
 func (c *commands) listWebhooks() *cobra.Command {
-	return c.OfAccount(c.Prints(&cobra.Command{
+	return c.AddAccountFlag(c.SetPrintingBody(&cobra.Command{
 		Use:   "list",
 		Short: "List webhooks, oldest first",
 		Example: `  rowmill webhooks list
@@ -113,17 +113,17 @@ exit code is 1.`,
 		Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar(&event, "event", "", "type of the event to send (default: the webhook's first event type, or job.succeeded)")
-	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+	return c.AddAccountFlag(c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		test, answer, err := api.TestWebhook(ctx, args[0], client.TestWebhookParams{Account: c.Account, Event: event})
 		if err != nil {
 			return fmt.Errorf("test: %w", err)
 		}
 		err = c.Table(answer.Raw, func(row terminal.Row) {
-			row("EVENT", "TAKEN", "STATUS", "TOOK", "ERROR", "ANSWER")
+			row("EVENT", "ACCEPTED", "STATUS", "TOOK", "ERROR", "ANSWER")
 			row(terminal.Dashed(test.Event, map[bool]string{true: "yes", false: "no"}[test.Delivered], status(test.Attempt), took(test.Attempt), terminal.Value(test.Attempt.Error), firstLine(test.Attempt.Answer))...)
 		})
 		if err == nil && !test.Delivered {
-			err = exit.With(exit.Failure, errors.New("the event was not taken"))
+			err = exit.With(exit.Failure, errors.New("the receiver did not accept the event"))
 		}
 		return err
 	}))
@@ -146,7 +146,7 @@ func firstLine(text string) string {
 }
 
 func (c *commands) rotateWebhook() *cobra.Command {
-	return c.OfAccount(c.Prints(&cobra.Command{
+	return c.AddAccountFlag(c.SetPrintingBody(&cobra.Command{
 		Use:   "rotate ID",
 		Short: "Replace the secret of a webhook and print it; it cannot be printed again",
 		Long: `Replace the secret of a webhook and print it; it cannot be printed again. For 24
@@ -173,16 +173,16 @@ after it was delivered or has failed.`,
 		Example: `  rowmill webhooks deliveries we_0190f0a000007000800000000000ab12 --limit 10`,
 		Args:    cobra.ExactArgs(1),
 	}
-	cmd.Flags().Int64Var(&params.Limit, "limit", 20, "how many, up to 100")
+	cmd.Flags().Int64Var(&params.Limit, "limit", 20, "maximum number of deliveries to show, up to 100")
 	cmd.Flags().StringVar(&params.Cursor, "cursor", "", "continue an earlier list at the cursor that it printed")
-	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+	return c.AddAccountFlag(c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		params.Account, params.Limit = c.Account, max(params.Limit, 0)
 		page, answer, err := api.ListDeliveries(ctx, args[0], params)
 		if err != nil {
 			return fmt.Errorf("list deliveries: %w", err)
 		}
 		err = c.Table(answer.Raw, func(row terminal.Row) {
-			row("ID", "EVENT", "JOB", "HAPPENED", "STATE", "TRIES", "LAST", "ERROR", "NEXT")
+			row("ID", "EVENT", "JOB", "HAPPENED", "STATE", "TRIES", "LAST STATUS", "ERROR", "NEXT TRY")
 			for _, d := range page.Deliveries {
 				var last client.DeliveryAttempt
 				if n := len(d.Attempts); n > 0 {
@@ -199,7 +199,7 @@ after it was delivered or has failed.`,
 }
 
 func (c *commands) removeWebhooks() *cobra.Command {
-	return c.OfAccount(c.Does(&cobra.Command{
+	return c.AddAccountFlag(c.SetBody(&cobra.Command{
 		Use:     "remove ID...",
 		Short:   "Remove webhooks for good",
 		Long:    `Remove webhooks for good. Events that wait for them are not sent.`,

@@ -24,7 +24,7 @@ func TestWebhooksLife(t *testing.T) {
 	if strings.TrimSpace(p.Out.String()) == secret {
 		t.Error("the secret is the same")
 	}
-	p.Run("webhooks test "+id+" --account acme").Want(1, "batch.completed", "no", "was not taken") // the service sends nothing
+	p.Run("webhooks test "+id+" --account acme").Want(1, "batch.completed", "no", "did not accept the event") // the service sends nothing
 	p.Run("webhooks deliveries "+id+" --account acme").Want(0, "STATE")
 	p.Run("webhooks remove "+id).Want(5, id)
 	p.Run("webhooks remove "+id+" --account acme").Want(0, "is removed")

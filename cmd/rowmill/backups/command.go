@@ -47,7 +47,7 @@ func Command(service connect.Options) *cobra.Command {
 		Use:   "backup FILE|-",
 		Short: "Copy all data of a single node, while it runs",
 		Long: `Copy all data of a single node into one tar archive, while it runs: the records
-of a single moment, and every object that they name. It takes an administrator's
+of a single moment, and every object that they name. It needs an administrator's
 key of the account default. Jobs continue meanwhile.
 
 Jobs that had ended by that moment are in the archive byte for byte; a running job
@@ -58,12 +58,12 @@ continues from its last recorded parts after the archive is restored:
 FILE appears, with mode 0600, after everything has arrived and was checked. For
 standard output, -, only exit code 0 says that the archive is complete. The archive
 holds the inputs and results of all accounts, the hashes of API keys, and the
-secrets that sign URLs and webhooks: protect it like these. An administrator key
-from the node's environment or a file is not in it.
+secrets that sign URLs and webhooks: protect it as you protect these. It does not
+hold an administrator key that the node gets from its environment or a file.
 
 The node first copies its records to its own disk, which must have room for them.
-Objects get a second name and need no room, but objects that are removed while the
-backup runs free their room only at its end.
+Objects get a second name (a hard link) and need no room. But the room of objects
+that are removed while the backup runs is free only after the backup.
 
 A node with records in Redis and objects in S3 answers no_backup: docs/backup.md
 says what to copy, and in which order.
@@ -74,10 +74,10 @@ says what to copy, and in which order.
   rowmill backup --rate 50MB rowmill.tar     # leave the disk and the network to jobs`,
 		Args: cobra.ExactArgs(1),
 	}
-	cmd.Flags().StringVar(&c.rate, "rate", "", "read at most this much each second, such as 50MB (default: no limit)")
+	cmd.Flags().StringVar(&c.rate, "rate", "", "read at most this many bytes each second, such as 50MB (default: no limit)")
 	cmd.Flags().BoolVar(&c.force, "force", false, "replace the file if it exists")
 	c.Flags(cmd)
-	return c.Does(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+	return c.SetBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		pace, err := c.pace()
 		if err != nil {
 			return exit.With(exit.Usage, fmt.Errorf("--rate: %w", err))
@@ -96,7 +96,7 @@ func (c *commands) pace() (int64, error) {
 	}
 	pace, err := settings.ParseBytes(c.rate)
 	if err == nil && pace < slowest {
-		err = fmt.Errorf("%q is too slow, at least %s each second", c.rate, spelling.Size(slowest))
+		err = fmt.Errorf("%q is too slow; the lowest rate is %s each second", c.rate, spelling.Size(slowest))
 	}
 	return int64(pace), err
 }

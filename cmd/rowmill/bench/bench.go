@@ -50,19 +50,19 @@ type bench struct {
 // Command returns `rowmill bench`.
 func Command(service connect.Options) *cobra.Command {
 	b := &bench{Set: command.Set{Options: service}}
-	cmd := b.Prints(&cobra.Command{
+	cmd := b.SetPrintingBody(&cobra.Command{
 		Use:   "bench",
 		Short: "Measure a deployment for a minute, and print what to change",
 		Long: `Measure a deployment for about a minute, and say what to change.
 
-It takes an administrator's key of the account default, and a deployment without
+It needs an administrator's key of the account default, and a deployment without
 other work: it puts the full load on the servers of a model.
 
   1. It sends requests to all servers of the model directly, with more and more in
-     flight, until more do not help. That is their best rate. If it cannot reach the
-     servers from here, because they listen on the loopback address of another
-     machine, it skips this step, and there is no ratio.
-  2. In turns with this, it runs the same number of rows as a job, named "rowmill
+     flight, until the rate no longer grows. This is the servers' best rate. If it
+     cannot reach the servers from here, because they listen on the loopback address
+     of another machine, it skips this step, and there is no ratio.
+  2. It runs the same number of rows in turns directly and as a job, named "rowmill
      bench …". The job's data is deleted afterwards; its record and usage stay.
   3. Every node times its records and its bucket, and with the embedded store the
      flush of its disk.
@@ -128,7 +128,7 @@ func (b *bench) run(ctx context.Context, api *client.Client) error {
 	if len(targets) > 0 {
 		rate, err := b.climb(ctx, targets)
 		if err != nil {
-			return driving(ctx, err)
+			return driveError(ctx, err)
 		}
 		rows = b.rowsFor(rate, 2*b.rounds)
 	} else {
@@ -143,7 +143,7 @@ func (b *bench) run(ctx context.Context, api *client.Client) error {
 		if len(targets) > 0 {
 			rate, err := targets.runAll(ctx, b.prompts(fmt.Sprint("direct ", round), rows), max(1, verdict.Best(b.measured.Steps).InFlight))
 			if err != nil {
-				return driving(ctx, err)
+				return driveError(ctx, err)
 			}
 			b.sent += rows
 			b.measured.Direct = append(b.measured.Direct, rate)
@@ -159,8 +159,8 @@ func (b *bench) run(ctx context.Context, api *client.Client) error {
 	return b.print(model)
 }
 
-// driving explains why servers could not be driven, or why driving them ended.
-func driving(ctx context.Context, err error) error {
+// driveError explains why servers could not be driven, or why driving them ended.
+func driveError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -174,7 +174,8 @@ func (b *bench) rowsFor(rate float64, n int) int {
 	return max(fewestRows, int(math.Min(wanted, float64(b.maxRows))))
 }
 
-// announce prints in advance what jobs of so many rows use at most.
+// announce prints, before the jobs start, the most tokens and money that jobs with this
+// number of rows can use.
 func (b *bench) announce(model client.Model, when string, rows int) {
 	tokens := int64(rows) * int64(promptTokens+b.maxTokens)
 	text := fmt.Sprintf("jobs on %s: %s %s rows, up to %s tokens", model.ID, when, terminal.Count(int64(rows)), terminal.Count(tokens))
@@ -211,7 +212,7 @@ func (b *bench) look(ctx context.Context, api *client.Client) (client.Model, []c
 	nodes := map[string]bool{}
 	var servers []client.Engine
 	for _, e := range all.Engines {
-		b.measured.Strangers += int(e.InFlight)
+		b.measured.OtherRows += int(e.InFlight)
 		if e.State != "up" || nameAt(e, model.ID) == "" {
 			continue
 		}

@@ -61,7 +61,7 @@ func (b *bench) reach(ctx context.Context, api *client.Client, model client.Mode
 	if err != nil {
 		return nil, err
 	}
-	here, err := machinesHere(ctx, api)
+	here, err := localNodes(ctx, api)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (b *bench) target(ctx context.Context, model client.Model, e client.Engine,
 	if e.URL == nil {
 		return target{}, errors.New("its node has not announced the URL of the server")
 	}
-	if loops(*e.URL) && !here {
+	if isLoopback(*e.URL) && !here {
 		return target{}, fmt.Errorf("the server listens at %s, the loopback address of another machine", *e.URL)
 	}
 	name := nameAt(e, model.ID)
@@ -106,12 +106,12 @@ func (b *bench) target(ctx context.Context, model client.Model, e client.Engine,
 	return target{name: e.Name, engine: server, call: call}, nil
 }
 
-// machinesHere returns the nodes, by name, that run on this machine. They are known
-// only if the service is asked by a loopback address: the node that answers, and nodes
-// that announce a loopback address.
-func machinesHere(ctx context.Context, api *client.Client) (map[string]bool, error) {
+// localNodes returns the names of nodes that run on this machine. They are known only
+// if api uses a loopback address: the node that answers, and nodes that announce a
+// loopback address.
+func localNodes(ctx context.Context, api *client.Client) (map[string]bool, error) {
 	here := map[string]bool{}
-	if !loops(api.Server()) {
+	if !isLoopback(api.Server()) {
 		return here, nil
 	}
 	found, _, err := api.ListNodes(ctx)
@@ -119,13 +119,13 @@ func machinesHere(ctx context.Context, api *client.Client) (map[string]bool, err
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	for _, n := range found.Nodes {
-		here[n.Name] = n.Self || loops(n.URL)
+		here[n.Name] = n.Self || isLoopback(n.URL)
 	}
 	return here, nil
 }
 
-// loops reports whether a URL has a loopback address.
-func loops(address string) bool {
+// isLoopback reports whether a URL has a loopback address.
+func isLoopback(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
 		return false
@@ -148,7 +148,7 @@ func (b *bench) climb(ctx context.Context, t targets) (float64, error) {
 		b.sent += sent
 		var refused *engine.Error
 		if errors.As(err, &refused) && refused.Overloaded && best > 0 {
-			b.Term.Say("%d in flight at each server is too much for one: %s", n, terminal.Printable(err.Error()))
+			b.Term.Say("%d rows in flight at each server are too many for one server: %s", n, terminal.Printable(err.Error()))
 			return best, nil
 		}
 		if err != nil {
@@ -181,9 +181,9 @@ func (t targets) runAll(ctx context.Context, rows []string, inFlight int) (float
 	return float64(len(rows)) / time.Since(begun).Seconds(), nil
 }
 
-// step runs rows for at least this time, and climbWaves times the number in flight. It
-// returns the rate while all were in flight: from the time when as many rows are
-// answered as run at once, until the last row was sent.
+// step runs rows for at least the time least, and at least climbWaves times the number
+// of rows in flight. The rate is measured while all slots are in use: it begins when as
+// many rows are answered as run at once, and ends when the last row is sent.
 func (t targets) step(ctx context.Context, rows []string, inFlight int, least time.Duration) (rate float64, sent int, err error) {
 	begun := time.Now()
 	var mu sync.Mutex
@@ -219,9 +219,9 @@ func (t targets) step(ctx context.Context, rows []string, inFlight int, least ti
 	return float64(len(answers)) / answers[len(answers)-1].Sub(begun).Seconds(), sent, nil
 }
 
-// drive sends rows in order, each to a server with fewer than inFlight, until over
-// returns true or no row is left. It returns how many it sent. A row that a server
-// refuses ends the run, because the rate would be one of errors.
+// drive sends rows in order, each to a server with fewer than inFlight rows in flight,
+// until over returns true or all rows are sent. It returns how many rows were answered.
+// A row that a server refuses ends the run, because the rate would be one of errors.
 func (t targets) drive(ctx context.Context, rows []string, inFlight int, over func(next int) bool, answered func()) (int, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	var next, sent atomic.Int64

@@ -41,7 +41,7 @@ func (b *bench) job(ctx context.Context, api *client.Client, model client.Model,
 		return verdict.Job{}, b.refused(err, n)
 	}
 	within := b.length + jobPatience
-	waiting, stop := context.WithTimeoutCause(ctx, within, exit.With(exit.Timeout, fmt.Errorf("%s is not over after %v: `rowmill actors --job` says what it waits for", made.JobID, within)))
+	waiting, stop := context.WithTimeoutCause(ctx, within, exit.With(exit.Timeout, fmt.Errorf("%s has not ended after %v: `rowmill actors --job` says what it waits for", made.JobID, within)))
 	defer stop()
 	job, seen, err := b.follow(waiting, api, made.JobID, n)
 	if err == nil && job.Status == rowmill.StatusSucceeded {
@@ -58,27 +58,28 @@ func (b *bench) job(ctx context.Context, api *client.Client, model client.Model,
 		if job.FailureReason != nil {
 			why = job.FailureReason.Message
 			if code := job.FailureReason.Code; code == rowmill.CodeRowQuota || code == rowmill.CodeTokenQuota || code == rowmill.CodeCostQuota {
-				return seen, b.bounded(why, n)
+				return seen, b.quotaError(why, n)
 			}
 		}
-		seen.Spoiled = fmt.Sprintf("%s is %s: %s", job.ID, job.Status, why)
+		seen.Problem = fmt.Sprintf("%s is %s: %s", job.ID, job.Status, why)
 	}
 	return seen, nil
 }
 
-// refused adds the remedy to an error of a quota.
+// refused returns the error of a refused submission, with the remedy if a quota is the
+// reason.
 func (b *bench) refused(err error, n int) error {
 	var refusal *client.APIError
 	if errors.As(err, &refusal) {
 		switch refusal.Code {
 		case rowmill.CodeRowQuota, rowmill.CodeTokenQuota, rowmill.CodeCostQuota:
-			return b.bounded(refusal.Message, n)
+			return b.quotaError(refusal.Message, n)
 		}
 	}
 	return fmt.Errorf("submit the job: %w", err)
 }
 
-func (b *bench) bounded(why string, n int) error {
+func (b *bench) quotaError(why string, n int) error {
 	return exit.With(exit.Failure, fmt.Errorf("a quota forbids the job of %d rows: %s; give a smaller --max-rows or --max-tokens, or raise the quota (`rowmill quotas set`)", n, why))
 }
 

@@ -73,7 +73,7 @@ func (r report) text(w io.Writer) error {
 		for _, s := range r.Storage {
 			row(s.Node+": commit of a record", s.Commit.Text(millis), "ms")
 			if s.Sync.N > 0 {
-				row(s.Node+": flush of 4 KiB beside it", s.Sync.Text(millis), "ms")
+				row(s.Node+": flush of 4 KiB to its disk", s.Sync.Text(millis), "ms")
 			}
 			object := fmt.Sprintf(" an object of %d KiB", s.Bytes>>10)
 			row(s.Node+": put"+object, s.Put.Text(millis), "ms")
@@ -87,7 +87,7 @@ func (r report) text(w io.Writer) error {
 		return err
 	}
 	err = terminal.Table(w, func(row terminal.Row) {
-		row("PART", "BEARS, ROWS/S", "NODES LIKE THESE", "BY")
+		row("PART", "CAN HANDLE, ROWS/S", "NODES LIKE THESE", "BASIS")
 		for _, p := range r.Parts {
 			nodes := ""
 			if p.Nodes > 0 {

@@ -1,6 +1,6 @@
-// Package command is the one way to declare a command that uses a service: how it finds
-// its client, which flags it shares with others, and how it prints the answers. It
-// knows no single command.
+// Package command declares the commands that use a service. It owns the client that
+// such a command gets, the flags that several commands have, and the output of answers.
+// It contains no single command.
 package command
 
 import (
@@ -22,12 +22,12 @@ import (
 // codes.
 const Help = connect.Help + "\n\n" + exit.Help
 
-// A Set is shared by the commands of a group: the service, and flags that several
-// commands have.
+// A Set holds the data that the commands of a group share: the options of the service,
+// and the values of flags that several commands have.
 type Set struct {
 	connect.Options
-	Account string // set by the flag of OfAccount
-	form    string // set by the flag of Prints
+	Account string // set by the flag --account
+	form    string // set by the flag --print
 }
 
 // A Body is the action of a command, with a client of the service.
@@ -43,8 +43,8 @@ func (s *Set) Group(cmd *cobra.Command, below ...*cobra.Command) *cobra.Command 
 	return cmd
 }
 
-// Does sets the body of a command.
-func (s *Set) Does(cmd *cobra.Command, body Body) *cobra.Command {
+// SetBody sets the body of a command. It makes the client for the body and closes it.
+func (s *Set) SetBody(cmd *cobra.Command, body Body) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		api, err := s.Client()
 		if err != nil {
@@ -56,14 +56,15 @@ func (s *Set) Does(cmd *cobra.Command, body Body) *cobra.Command {
 	return cmd
 }
 
-// Prints is like Does, for a body that prints with Print or Table. It adds the flag
-// --print. forms are table and json if none are named; the first is the default.
-func (s *Set) Prints(cmd *cobra.Command, body Body, forms ...string) *cobra.Command {
+// SetPrintingBody is like SetBody, for a body that prints with Print or Table. It adds
+// the flag --print with forms as its values; the first form is the default. Without
+// forms, they are table and json.
+func (s *Set) SetPrintingBody(cmd *cobra.Command, body Body, forms ...string) *cobra.Command {
 	if len(forms) == 0 {
 		forms = []string{"table", "json"}
 	}
 	checked := PrintFlag(cmd, forms...)
-	run := s.Does(cmd, body).RunE
+	run := s.SetBody(cmd, body).RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if s.form, err = checked(); err != nil {
 			return err
@@ -73,8 +74,8 @@ func (s *Set) Prints(cmd *cobra.Command, body Body, forms ...string) *cobra.Comm
 	return cmd
 }
 
-// OfAccount adds the flag --account, for commands that may work on another account.
-func (s *Set) OfAccount(cmd *cobra.Command) *cobra.Command {
+// AddAccountFlag adds the flag --account, for commands that can work on another account.
+func (s *Set) AddAccountFlag(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringVar(&s.Account, "account", "", "the account (default: that of the key)")
 	return cmd
 }
@@ -82,7 +83,7 @@ func (s *Set) OfAccount(cmd *cobra.Command) *cobra.Command {
 // JSON reports whether the user asked for the service's JSON.
 func (s *Set) JSON() bool { return s.form == "json" }
 
-// Print prints a document of the service, or the text for people.
+// Print writes the document as JSON if the user asked for JSON, and else calls text.
 func (s *Set) Print(document any, text func(w io.Writer) error) error {
 	if s.JSON() {
 		return terminal.JSON(s.Term.Out, document)
@@ -90,7 +91,7 @@ func (s *Set) Print(document any, text func(w io.Writer) error) error {
 	return text(s.Term.Out)
 }
 
-// Table is like Print, with a table for people.
+// Table is like Print, but if the user did not ask for JSON, it prints a table.
 func (s *Set) Table(document any, rows func(row terminal.Row)) error {
 	return s.Print(document, func(w io.Writer) error { return terminal.Table(w, rows) })
 }

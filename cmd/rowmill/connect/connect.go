@@ -24,8 +24,8 @@ import (
 // Help describes the sources of service and key.
 const Help = `The service and the key come from --server and --api-key-file, else from
 ROWMILL_SERVER and ROWMILL_API_KEY (or ROWMILL_API_KEY_FILE), else from
-$XDG_CONFIG_HOME/rowmill/config.yaml (~/.config/rowmill/config.yaml), which
-only you may be able to read:
+$XDG_CONFIG_HOME/rowmill/config.yaml (~/.config/rowmill/config.yaml). This
+file must be readable by you alone:
 
     server: http://127.0.0.1:8088
     api_key: …`

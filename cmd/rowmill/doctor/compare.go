@@ -49,7 +49,7 @@ func compare(nodes []client.Diagnosis) []client.Finding {
 		if a, known := advice[what]; known {
 			level, remedy = a[0], a[1]
 		} else {
-			check, remedy = "settings", "give all nodes the same value and restart them: a job gets that of the node that owns it"
+			check, remedy = "settings", "give all nodes the same value and restart them: a job gets the value of the node that owns it"
 		}
 		say(check, level, "nodes differ in "+what+": "+strings.Join(sides, "; "), remedy)
 	}
@@ -64,9 +64,9 @@ func adviceOnDifferences() map[string][2]string {
 		"catalog":    {Fail, "give all nodes the same catalog file, and restart them"},
 		"members":    {Fail, "open the ports of cluster.listen (TCP and UDP) between all nodes, and look whether all have the same cluster.key and cluster.label"},
 	}
-	advice["setting tracing.sample"] = [2]string{Warn, "give all nodes the same, and tracing.endpoint, and restart them: each decides for itself which jobs it tells of"}
+	advice["setting tracing.sample"] = [2]string{Warn, "give all nodes the same tracing.sample and tracing.endpoint, and restart them: each node decides for itself which jobs it traces"}
 	for _, secret := range []string{"api_key", "http.signing_key", "cluster.key", "log.audit_webhook_secret", "cluster.tls_ca"} {
-		advice["setting "+secret] = [2]string{Warn, "give all nodes the same, in the same order: go on with the change that was begun (docs/security.md), one step on all nodes before the next"}
+		advice["setting "+secret] = [2]string{Warn, "give all nodes the same secrets in the same order: finish the change that was begun (docs/security.md), and take each step on all nodes before the next step"}
 	}
 	return advice
 }

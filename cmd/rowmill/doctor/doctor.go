@@ -34,8 +34,8 @@ const (
 	longErrand   = 10 * time.Minute
 )
 
-// leisurely are tasks of actors without a time limit.
-var leisurely = []string{"read the input", "wait for writes", "stop a worker", "drop parts later"}
+// slowTasks are tasks of actors that may take any time.
+var slowTasks = []string{"read the input", "wait for writes", "stop a worker", "drop parts later"}
 
 type doctor struct {
 	command.Set
@@ -131,7 +131,7 @@ func (d *doctor) lookAtTLS(ctx context.Context, server string) {
 	var invalid *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &invalid):
-		d.say("certificate", Fail, fmt.Sprintf("%s shows a certificate that clients refuse: %v", address, invalid.Err), "put a valid certificate for that name into http.tls_cert, or into the proxy before the nodes")
+		d.say("certificate", Fail, fmt.Sprintf("%s presents a certificate that clients refuse: %v", address, invalid.Err), "put a valid certificate for that name into http.tls_cert, or into the proxy before the nodes")
 		return
 	case err != nil:
 		return // the check of the key reports it
@@ -140,10 +140,10 @@ func (d *doctor) lookAtTLS(ctx context.Context, server string) {
 	leaf := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
 	until := leaf.NotAfter.UTC().Format(time.RFC3339)
 	if d.Term.Now().Add(expiresSoon).After(leaf.NotAfter) {
-		d.say("certificate", Warn, fmt.Sprintf("that of %s is valid until %s only", address, until), "renew it")
+		d.say("certificate", Warn, fmt.Sprintf("the certificate of %s is valid only until %s", address, until), "renew it")
 		return
 	}
-	d.say("certificate", OK, fmt.Sprintf("that of %s is valid until %s", address, until), "")
+	d.say("certificate", OK, fmt.Sprintf("the certificate of %s is valid until %s", address, until), "")
 }
 
 // lookAtKey reports whether the service answers and the key allows the other checks.
@@ -153,21 +153,21 @@ func (d *doctor) lookAtKey(ctx context.Context, api *client.Client) bool {
 	switch {
 	case err == nil:
 		d.say("api", OK, fmt.Sprintf("%s answers, %d nodes", api.Server(), len(found.Nodes)), "")
-		d.say("key", OK, "it is an administrator's of the account default", "")
+		d.say("key", OK, "it is an administrator's key of the account default", "")
 		for _, n := range found.Nodes {
 			if n.State != "running" {
-				d.say("node "+n.Name, Warn, "it is "+n.State+" and takes no jobs", "wait until it has left; start it again if it should go on")
+				d.say("node "+n.Name, Warn, "it is "+n.State+" and takes no jobs", "wait until it has left; start it again if you still need it")
 			}
 		}
 		return true
 	case errors.As(err, &refused) && refused.Status == 401:
-		d.say("key", Fail, "the key is unknown, revoked or expired", "take another one; `rowmill keys create --role admin` makes one, and api_key_file in a node's settings makes one valid for as long as it stands there")
+		d.say("key", Fail, "the key is unknown, revoked or expired", "take another one; `rowmill keys create --role admin` makes one, and a key in the api_key_file of a node's settings is valid as long as it is in the file")
 	case errors.As(err, &refused) && refused.Status == 403:
-		d.say("key", Fail, "the key is valid and may not see nodes", "take an administrator's key of the account default")
+		d.say("key", Fail, "the key is valid, but its role does not allow listing nodes", "take an administrator's key of the account default")
 	case errors.As(err, &refused):
 		d.say("api", Fail, fmt.Sprintf("%s answers with an error: %v", api.Server(), err), "look into the log of the node")
 	default:
-		d.say("api", Fail, fmt.Sprintf("%s does not answer: %v", api.Server(), err), "look whether a node runs and listens there (http.listen), and whether a firewall or proxy is between")
+		d.say("api", Fail, fmt.Sprintf("%s does not answer: %v", api.Server(), err), "look whether a node runs and listens there (http.listen), and whether a firewall or proxy blocks the way")
 	}
 	return false
 }
@@ -214,6 +214,7 @@ func (d *doctor) lookAtActors(ctx context.Context, api *client.Client) {
 	}
 }
 
+// judge returns the finding about an actor; its level is OK if nothing is wrong.
 func judge(a client.Actor) (text, level, remedy string) {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	message, errand := seconds(a.OldestMessageSeconds), seconds(a.ErrandSeconds)
@@ -223,9 +224,9 @@ func judge(a client.Actor) (text, level, remedy string) {
 	case message > stuckMessage:
 		return fmt.Sprintf("a message has waited for %v", message.Round(time.Second)), Fail, "drain and restart node " + a.Node + "; kill it if it does not drain"
 	case a.Errand == "wait for an engine" && errand > stuckMessage:
-		return fmt.Sprintf("no server of its model is up for %v", errand.Round(time.Second)), Warn, "start one, or name it in engines; `rowmill jobs get` says which model, `rowmill nodes list` which are served. It fails after jobs.wait_for_engine"
-	case errand > longErrand && !slices.Contains(leisurely, a.Errand):
-		return fmt.Sprintf("out to %s for %v", a.Errand, errand.Round(time.Second)), Warn, "look at the storage or the server that its last error names"
+		return fmt.Sprintf("no server of its model has been up for %v", errand.Round(time.Second)), Warn, "start one, or name it in engines; `rowmill jobs get` says which model, `rowmill nodes list` which are served. The job fails after jobs.wait_for_engine"
+	case errand > longErrand && !slices.Contains(slowTasks, a.Errand):
+		return fmt.Sprintf("its errand \"%s\" has run for %v", a.Errand, errand.Round(time.Second)), Warn, "look at the storage or the server that its last error names"
 	}
 	return "", OK, ""
 }

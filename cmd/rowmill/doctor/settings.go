@@ -24,8 +24,8 @@ const (
 	Fail = "fail"
 )
 
-// expiresSoon is how long before a certificate's end the doctor warns: long enough to
-// get a new one.
+// expiresSoon is how long before a certificate's end the doctor begins to warn: long
+// enough to get a new one.
 const expiresSoon = 14 * 24 * time.Hour
 
 // OfSettings finds problems in valid settings.
@@ -38,12 +38,12 @@ func OfSettings(set settings.Settings, now time.Time) []client.Finding {
 		say("records", Fail, open, "set requirepass in redis.conf and the password in store.url")
 	}
 	for _, open := range set.Cluster.Exposure() { // such a node starts only with cluster.insecure
-		say("cluster", Warn, open, "set cluster.key, cluster.tls_cert, cluster.tls_key and cluster.tls_ca, and take cluster.insecure out")
+		say("cluster", Warn, open, "set cluster.key, cluster.tls_cert, cluster.tls_key and cluster.tls_ca, and remove cluster.insecure")
 	}
 	if c := set.Cluster; c.Enabled() {
 		for name, pair := range map[string][2]string{"cluster.advertise": {c.Listen, c.Advertise}, "cluster.peer_advertise": {c.PeerListen, c.PeerAdvertise}} {
 			if pair[1] != "" && settings.IsLoopback(pair[1]) && !settings.IsLoopback(pair[0]) {
-				say("cluster", Fail, fmt.Sprintf("%s is %s: other machines that ask there ask themselves", name, pair[1]), "set "+name+" to an address of this machine that the others reach")
+				say("cluster", Fail, fmt.Sprintf("%s is %s: other machines that connect to it reach themselves", name, pair[1]), "set "+name+" to an address of this machine that the others reach")
 			}
 		}
 	}
@@ -79,9 +79,9 @@ func OfCertificates(set settings.Settings, now time.Time) (found []client.Findin
 		case err != nil:
 			finding.Text = fmt.Sprintf("%s cannot be read: %v", name, err)
 		case now.After(cert.NotAfter):
-			finding.Text = fmt.Sprintf("%s is no longer valid since %s", name, cert.NotAfter.UTC().Format(time.RFC3339))
+			finding.Text = fmt.Sprintf("%s has not been valid since %s", name, cert.NotAfter.UTC().Format(time.RFC3339))
 		case now.Add(expiresSoon).After(cert.NotAfter):
-			finding.Level, finding.Text = Warn, fmt.Sprintf("%s is valid until %s only", name, cert.NotAfter.UTC().Format(time.RFC3339))
+			finding.Level, finding.Text = Warn, fmt.Sprintf("%s is valid only until %s", name, cert.NotAfter.UTC().Format(time.RFC3339))
 		default:
 			continue
 		}

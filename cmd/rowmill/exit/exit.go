@@ -28,9 +28,9 @@ const (
 )
 
 // Help lists the codes for the program's help.
-const Help = `Exit codes: 0 done, 1 error, 2 wrong usage, 3 the job failed, 4 API key,
-5 not found, 6 the job was cancelled, 7 timeout, 8 service unreachable,
-9 the node did not stop in time,
+const Help = `Exit codes: 0 done, 1 error, 2 wrong usage, 3 the job failed,
+4 API key missing or not allowed to do this, 5 not found, 6 the job was cancelled,
+7 timeout, 8 service unreachable, 9 the node did not stop in time,
 130 interrupted (the job goes on).`
 
 // Error is an error with an exit code.

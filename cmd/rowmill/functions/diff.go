@@ -26,7 +26,7 @@ func diff(before, after string) []string {
 	return out
 }
 
-// middle compares texts without a common start or end.
+// middle compares texts without a common start or end, and returns lines as diff does.
 func middle(a, b []string) (out []string) {
 	if len(a)*len(b) > maxCells {
 		for _, line := range a {

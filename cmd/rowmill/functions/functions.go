@@ -34,8 +34,9 @@ func Command(service connect.Options) *cobra.Command {
 		Use:   "functions",
 		Short: "Publish Functions and run them",
 		Long: `Publish Functions and run them. A Function is a prompt with fields to fill in,
-and the model, schema and parameters that go with it; a job names it as its
-model and sends rows of fields. A definition is a YAML or JSON file:
+together with its model, schema and parameters. A job names the Function as its
+model, and each of its rows has values for the fields. A definition is a YAML or
+JSON file:
 
     name: grade
     model: llama-3.1-8b
@@ -50,7 +51,7 @@ model and sends rows of fields. A definition is a YAML or JSON file:
     json_schema: {type: object, required: [grade]}
 
 Every change is a new revision; publish and rollback choose the revision in use.
-These take an administrator's key; reading and running take any key of the account.
+Changes need an administrator's key; any key of the account may read and run Functions.
 
 ` + command.Help,
 	}, c.publish(), c.list(), c.get(), c.revisions(), c.diff(), c.rollback(), c.unpublish(), c.run())
@@ -69,7 +70,7 @@ FILE may be - for standard input.`,
 		Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().BoolVar(&draft, "draft", false, "store the revision without publishing it")
-	return c.OfAccount(c.Does(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+	return c.AddAccountFlag(c.SetBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		text, err := c.read(args[0])
 		if err != nil {
 			return exit.With(exit.Usage, err)
@@ -106,7 +107,7 @@ func (c *commands) read(name string) ([]byte, error) {
 }
 
 func (c *commands) list() *cobra.Command {
-	return c.OfAccount(c.Prints(&cobra.Command{
+	return c.AddAccountFlag(c.SetPrintingBody(&cobra.Command{
 		Use:   "list",
 		Short: "List the published Functions",
 		Args:  cobra.NoArgs,
@@ -120,7 +121,7 @@ func (c *commands) list() *cobra.Command {
 }
 
 func (c *commands) revisions() *cobra.Command {
-	return c.OfAccount(c.Prints(&cobra.Command{
+	return c.AddAccountFlag(c.SetPrintingBody(&cobra.Command{
 		Use:   "revisions NAME",
 		Short: "List the revisions of a Function, newest first",
 		Args:  cobra.ExactArgs(1),
@@ -163,7 +164,7 @@ func (c *commands) get() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 	}
 	cmd.Flags().IntVar(&revision, "revision", 0, "which revision (default: the published one)")
-	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+	return c.AddAccountFlag(c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		f, err := c.find(ctx, api, args[0], revision)
 		if err != nil {
 			return fmt.Errorf("get %s: %w", args[0], err)
@@ -200,7 +201,7 @@ func pick(all []client.Function, name string, revision int) (client.Function, er
 }
 
 func (c *commands) diff() *cobra.Command {
-	return c.OfAccount(c.Does(&cobra.Command{
+	return c.AddAccountFlag(c.SetBody(&cobra.Command{
 		Use:   "diff NAME [REVISION [REVISION]]",
 		Short: "Compare two revisions line by line",
 		Long: `Compare two revisions line by line. Without revisions it compares the newest with
@@ -265,7 +266,7 @@ func revisionOf(arg string) (int, error) {
 }
 
 func (c *commands) rollback() *cobra.Command {
-	return c.OfAccount(c.Does(&cobra.Command{
+	return c.AddAccountFlag(c.SetBody(&cobra.Command{
 		Use:   "rollback NAME REVISION",
 		Short: "Publish an earlier revision, or a draft",
 		Args:  cobra.ExactArgs(2),
@@ -284,7 +285,7 @@ func (c *commands) rollback() *cobra.Command {
 }
 
 func (c *commands) unpublish() *cobra.Command {
-	return c.OfAccount(c.Does(&cobra.Command{
+	return c.AddAccountFlag(c.SetBody(&cobra.Command{
 		Use:   "unpublish NAME",
 		Short: "Unpublish a Function; its revisions stay and its jobs continue",
 		Args:  cobra.ExactArgs(1),
@@ -307,15 +308,15 @@ func (c *commands) run() *cobra.Command {
 		Short: "Run a Function for one input and print the answer",
 		Long: `Run a Function for one input and print the answer. The input is given as fields
 with text values, or as a file with a JSON object of fields or a JSON string, which
-is a finished prompt. It is a job of priority 0 with one row; after 90 seconds it
-is cancelled.`,
+is a finished prompt. The run is a job of priority 0 with one row; after 90 seconds
+the job is cancelled.`,
 		Example: `  rowmill functions run grade level=5 essay="My holiday was fun."
   echo '{"essay": "My holiday was fun."}' | rowmill functions run grade --input -`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	cmd.Flags().StringVar(&file, "input", "", "file that holds the input as JSON; - is standard input")
 	cmd.Flags().IntVar(&revision, "revision", 0, "revision to run, a draft too (default: the published one)")
-	return c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+	return c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		input, err := c.input(args[1:], file)
 		if err != nil {
 			return exit.With(exit.Usage, err)

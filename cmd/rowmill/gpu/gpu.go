@@ -54,7 +54,7 @@ var _ Source = SMI{}
 // nvidia-smi does not quote.
 const query = "--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,power.draw,temperature.gpu,name"
 
-// queried is the number of fields.
+// queried is the number of fields in query.
 const queried = 8
 
 // Read runs nvidia-smi. If that program is missing, the machine has no GPU.

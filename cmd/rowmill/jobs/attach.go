@@ -29,7 +29,7 @@ Ctrl-C detaches: the job continues, and the same command follows it again.`,
 	})
 	s.flags(cmd)
 	timeoutFlag(cmd, &timeout)
-	return c.Does(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+	return c.SetBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		if err := s.resolve(args[0]); err != nil {
 			return err
 		}
@@ -47,7 +47,7 @@ func (c *commands) finish(ctx context.Context, api *client.Client, id string, s 
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout,
-			exit.With(exit.Timeout, fmt.Errorf("%s is not over after %v", id, timeout)))
+			exit.With(exit.Timeout, fmt.Errorf("%s has not ended after %v", id, timeout)))
 		defer cancel()
 	}
 	begun := c.Term.Now()
@@ -82,7 +82,7 @@ func (c *commands) summary(job client.Job, watched time.Duration) {
 		c.Term.Say("%s rows failed and have no output; see why: rowmill jobs errors %s", terminal.Count(job.FailedRows), job.ID)
 	}
 	if job.DeduplicatedRows > 0 {
-		c.Term.Say("%s rows were equal to others and have their answers, without tokens", terminal.Count(job.DeduplicatedRows))
+		c.Term.Say("%s rows were equal to other rows: they have the same answers and used no tokens", terminal.Count(job.DeduplicatedRows))
 	}
 	if job.TruncatedRows > 0 {
 		c.Term.Say("%s inputs were cut to fit the model's context; --no-truncate fails the job instead", terminal.Count(job.TruncatedRows))
@@ -98,5 +98,5 @@ func (c *commands) comeBack(id string, s *saving, why error) {
 	if errors.As(why, &signal) {
 		fmt.Fprintln(c.Term.Err, "detached")
 	}
-	fmt.Fprintf(c.Term.Err, "the job goes on; come back with\n  rowmill jobs attach %s%s\nor end it with\n  rowmill jobs cancel %s\n", id, s.again(), id)
+	fmt.Fprintf(c.Term.Err, "the job goes on; follow it again with\n  rowmill jobs attach %s%s\nor end it with\n  rowmill jobs cancel %s\n", id, s.again(), id)
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// firstPoll is the time to the second request for a job. Each pause is 1.5 times the
-// last one, until it is poll; then the service's events report changes. So the command
-// returns at once for short jobs.
+// firstPoll is the time between the first and the second request for a job, so that the
+// command returns at once for short jobs. Each later pause is 1.5 times as long as the
+// one before, up to poll. From then on the service's events report changes.
 const firstPoll = 100 * time.Millisecond
 
 // firstEvent is how long the first event may take. A service sends one at once, but a
@@ -91,8 +91,8 @@ func (f *following) take(ctx context.Context, job client.Job, err error) (over b
 	return false, nil
 }
 
-// A heard is an event of the stream, or its error.
-type heard struct {
+// A streamItem is an event of the stream, or its error.
+type streamItem struct {
 	event client.Event
 	err   error
 }
@@ -106,12 +106,12 @@ func (f *following) listen(ctx context.Context, api *client.Client) (over bool, 
 	var ended sync.WaitGroup
 	defer ended.Wait()
 	defer leave()
-	all := make(chan heard)
+	all := make(chan streamItem)
 	ended.Go(func() {
 		defer close(all)
 		for event, err := range api.Events(ctx, client.Subscription{Topics: []string{"job:" + f.id}, Pause: f.poll}) {
 			select {
-			case all <- heard{event, err}:
+			case all <- streamItem{event, err}:
 			case <-ctx.Done():
 				return
 			}
@@ -168,7 +168,7 @@ func outcome(job client.Job) error {
 	case rowmill.StatusSucceeded:
 		return nil
 	case rowmill.StatusCancelled:
-		return exit.With(exit.Cancelled, fmt.Errorf("%s was cancelled%s", job.ID, left(job)))
+		return exit.With(exit.Cancelled, fmt.Errorf("%s was cancelled%s", job.ID, committedRowsHint(job)))
 	case rowmill.StatusFailed:
 		message := "no reason was recorded"
 		if f := job.FailureReason; f != nil {
@@ -180,16 +180,17 @@ func outcome(job client.Job) error {
 		if job.FailedRows > 0 {
 			message += fmt.Sprintf("\n%s rows failed; see why: rowmill jobs errors %s", terminal.Count(job.FailedRows), job.ID)
 		}
-		return exit.With(exit.JobFailed, fmt.Errorf("%s failed: %s%s", job.ID, message, left(job)))
+		return exit.With(exit.JobFailed, fmt.Errorf("%s failed: %s%s", job.ID, message, committedRowsHint(job)))
 	}
 	return exit.With(exit.Failure, fmt.Errorf("%s is %s", job.ID, job.Status))
 }
 
-// left describes how to use the committed rows of a job that did not succeed.
-func left(job client.Job) string {
+// committedRowsHint describes how to use the committed rows of a job that did not
+// succeed.
+func committedRowsHint(job client.Job) string {
 	if job.RowsDone == 0 || job.RunType == rowmill.RunEstimate {
 		return ""
 	}
-	return fmt.Sprintf("\n%[1]s rows are done; have them: rowmill jobs results %[2]s --partial, run the rest: rowmill jobs resume %[2]s",
+	return fmt.Sprintf("\n%[1]s rows are done; get them: rowmill jobs results %[2]s --partial; run the rest: rowmill jobs resume %[2]s",
 		terminal.Count(job.RowsDone), job.ID)
 }

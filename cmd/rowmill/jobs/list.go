@@ -73,7 +73,7 @@ func (c *commands) errors() *cobra.Command {
 	}.command(c, c.ofJobs(&cobra.Command{
 		Use:   "errors JOB",
 		Short: "List the rows that failed, and why",
-		Long:  "List the rows that failed, and why. What the engine returned for them is in -o json.",
+		Long:  "List the rows that failed, and why. With -o json, raw_output has the engine's answers.",
 		Args:  cobra.ExactArgs(1),
 	}))
 }
@@ -81,9 +81,9 @@ func (c *commands) errors() *cobra.Command {
 // A listing is a long list that is fetched and printed page by page: as a table, or as
 // one JSON array.
 type listing[T any] struct {
-	what   string // name of its items
-	limit  int    // default number of items
-	again  func(args []string) string
+	what   string                     // name of its items
+	limit  int                        // default number of items
+	again  func(args []string) string // the command that lists again, for a hint
 	header []string
 	fetch  func(ctx context.Context, api *client.Client, args []string, limit int, cursor string) (page []T, next string, err error)
 	cells  func(T) []string
@@ -94,9 +94,9 @@ func (l listing[T]) command(c *commands, cmd *cobra.Command) *cobra.Command {
 	var cursor string
 	var all bool
 	cmd.Flags().IntVarP(&l.limit, "limit", "n", l.limit, "how many "+l.what+" to show")
-	cmd.Flags().StringVar(&cursor, "cursor", "", "continue where an earlier list ended")
+	cmd.Flags().StringVar(&cursor, "cursor", "", "continue an earlier list at the cursor that it printed")
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "show all "+l.what)
-	return c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+	return c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		if l.limit < 1 {
 			return exit.With(exit.Usage, fmt.Errorf("--limit must be at least 1, is %d", l.limit))
 		}

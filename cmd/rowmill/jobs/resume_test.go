@@ -37,7 +37,7 @@ func TestResultsPartial(t *testing.T) {
 	s.running = true
 	c := newCall(t, s)
 	// A running job has no URL of its results: they are streamed.
-	c.run("results", jobID, "--partial", "--output", "DIR/now.parquet").want(t, 0, "running with 1,200/3,000 rows done; others are null", "wrote DIR/now.parquet")
+	c.run("results", jobID, "--partial", "--output", "DIR/now.parquet").want(t, 0, "running with 1,200/3,000 rows done; the other rows are null", "wrote DIR/now.parquet")
 	if strings.Contains(c.err.String(), "resume") {
 		t.Errorf("a running job is to be resumed: %s", c.err.String())
 	}
@@ -76,7 +76,7 @@ func TestResultsPartialHaveTheirOwnName(t *testing.T) {
 func TestAttachToAJobThatIsResumable(t *testing.T) {
 	t.Parallel()
 	const more = `,"num_rows":3000,"rows_done":1234`
-	next := "1,234 rows are done; have them: rowmill jobs results " + jobID + " --partial, run the rest: rowmill jobs resume " + jobID
+	next := "1,234 rows are done; get them: rowmill jobs results " + jobID + " --partial; run the rest: rowmill jobs resume " + jobID
 	c := newCall(t, newService(t, record("cancelled", more)))
 	c.run("attach", jobID, "--output", "DIR/a.parquet").want(t, 6, "was cancelled", next)
 	c = newCall(t, newService(t, record("failed", more)))

@@ -37,7 +37,7 @@ func (s *saving) flags(cmd *cobra.Command) {
 	flags.StringVar(&s.path, "output", "", "file for the results, - for standard output (default: NAME.results.parquet in this folder)")
 	flags.StringVar(&s.want.Format, "format", "", "parquet, csv (a ZIP archive holding it) or json (default: by the ending of --output, else parquet)")
 	flags.BoolVar(&s.want.Inputs, "include-inputs", false, "write the inputs beside the outputs")
-	flags.BoolVar(&s.want.Logprobs, "include-logprobs", false, "write the cumulative log probabilities, 0 to 100")
+	flags.BoolVar(&s.want.Logprobs, "include-logprobs", false, "write 100 · exp(mean token log probability) of each output, a number from 0 to 100")
 	flags.BoolVar(&s.force, "force", false, "replace the file if it exists")
 	command.Choices(cmd, "format", "parquet", "csv", "json")
 }

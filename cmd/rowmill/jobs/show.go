@@ -18,7 +18,7 @@ import (
 )
 
 func (c *commands) get() *cobra.Command {
-	return c.Prints(c.ofJobs(&cobra.Command{
+	return c.SetPrintingBody(c.ofJobs(&cobra.Command{
 		Use:     "get JOB",
 		Short:   "Show a job's record",
 		Example: "  rowmill jobs get job-…\n  rowmill jobs get job-… -o json | jq .output_tokens",
@@ -31,7 +31,7 @@ func (c *commands) get() *cobra.Command {
 		return c.Print(job, func(w io.Writer) error {
 			nodes, err := nodesOf(ctx, api, job)
 			if err != nil {
-				return fmt.Errorf("where the rows of %s are: %w", args[0], err)
+				return fmt.Errorf("find the nodes that have rows of %s: %w", args[0], err)
 			}
 			return terminal.Table(w, func(row terminal.Row) {
 				writeRecord(row, job)
@@ -95,13 +95,14 @@ func writeRecord(row terminal.Row, job client.Job) {
 	}
 }
 
-// writeCounts prints the special rows of a job, one line for each kind that it has.
+// writeCounts prints how many rows were taken over, deduplicated, failed or cut, one
+// line for each number above 0.
 func writeCounts(row terminal.Row, job client.Job) {
 	if job.RowsTakenOver > 0 {
 		row("taken over", terminal.Count(job.RowsTakenOver))
 	}
 	if job.DeduplicatedRows > 0 {
-		row("equal rows", terminal.Count(job.DeduplicatedRows)+" not run, with the answers of others")
+		row("equal rows", terminal.Count(job.DeduplicatedRows)+" not run: they have the answers of equal rows")
 	}
 	if job.FailedRows > 0 {
 		row("failed rows", terminal.Count(job.FailedRows))
@@ -115,10 +116,10 @@ func writeCounts(row terminal.Row, job client.Job) {
 }
 
 func (c *commands) status() *cobra.Command {
-	return c.Prints(c.ofJobs(&cobra.Command{
+	return c.SetPrintingBody(c.ofJobs(&cobra.Command{
 		Use:   "status JOB",
 		Short: "Show a job's status",
-		Long:  "Show a job's status: its name on standard output, what the service says about it on standard error.",
+		Long:  "Show a job's status on standard output, and the service's message about it on standard error.",
 		Args:  cobra.ExactArgs(1),
 	}), func(ctx context.Context, api *client.Client, args []string) error {
 		s, err := api.Status(ctx, args[0])
@@ -136,7 +137,7 @@ func (c *commands) status() *cobra.Command {
 }
 
 func (c *commands) cancel() *cobra.Command {
-	return c.Does(c.ofJobs(&cobra.Command{
+	return c.SetBody(c.ofJobs(&cobra.Command{
 		Use:   "cancel JOB...",
 		Short: "Cancel jobs",
 		Long:  "Cancel jobs. A job that has ended is not changed; the exit code is then 1.",
@@ -159,7 +160,7 @@ func (c *commands) cancel() *cobra.Command {
 }
 
 func (c *commands) release() *cobra.Command {
-	return c.Does(c.ofJobs(&cobra.Command{
+	return c.SetBody(c.ofJobs(&cobra.Command{
 		Use:   "release JOB...",
 		Short: "Run parked jobs now",
 		Long: `Run parked jobs now.
@@ -188,9 +189,9 @@ func (c *commands) results() *cobra.Command {
 		Short: "Write the results of a job to a file",
 		Long: `Write the results of a succeeded job to a file.
 
-Rows come in the order of the input. Parquet is downloaded so that a broken
-transfer goes on where it stopped, also when the same command is run later;
-the file appears under its name only once it is complete.
+Rows come in the order of the input. A broken download of a Parquet file
+continues where it stopped, also if you run the same command later. The file
+appears under its name only once it is complete.
 
 With --partial it also writes the committed rows of a job that failed, was cancelled
 or still runs: one row for each row of the input, and null if there is no output.
@@ -202,8 +203,8 @@ an ended job.`,
 		Args: cobra.ExactArgs(1),
 	})
 	s.flags(cmd)
-	cmd.Flags().BoolVar(&s.want.Partial, "partial", false, "the committed rows of a job that has not succeeded (default file: NAME.partial.parquet)")
-	return c.Does(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+	cmd.Flags().BoolVar(&s.want.Partial, "partial", false, "write the committed rows of a job that has not succeeded (default file: NAME.partial.parquet)")
+	return c.SetBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		if err := s.resolve(args[0]); err != nil {
 			return err
 		}
@@ -223,14 +224,14 @@ func (c *commands) sayPartial(job client.Job) {
 	switch {
 	case job.Status == rowmill.StatusSucceeded || job.NumRows == nil: // all, or none
 	case !job.Status.Terminal():
-		c.Term.Say("%s is %s with %s rows done; others are null", job.ID, job.Status, rowsOf(job))
+		c.Term.Say("%s is %s with %s rows done; the other rows are null", job.ID, job.Status, rowsOf(job))
 	case job.RowsDone < *job.NumRows:
-		c.Term.Say("%s is %s with %s rows done; others are null, run them: rowmill jobs resume %s", job.ID, job.Status, rowsOf(job), job.ID)
+		c.Term.Say("%s is %s with %s rows done; the other rows are null; to run them: rowmill jobs resume %s", job.ID, job.Status, rowsOf(job), job.ID)
 	}
 }
 
 func (c *commands) rows() *cobra.Command {
-	return c.Does(c.ofJobs(&cobra.Command{
+	return c.SetBody(c.ofJobs(&cobra.Command{
 		Use:     "rows JOB N...",
 		Short:   "Show single rows: input, output, tokens, attempts",
 		Long:    "Show single rows as JSON, one document for each. Rows are numbered from 0.",

@@ -23,10 +23,10 @@ type size struct {
 // to have the same length, because counting each row would take longer than sending it.
 const countedRows = 1000
 
-// promptsOf returns a function that counts the tokens of a prompt approximately, for
+// promptCounter returns a function that counts the tokens of a prompt approximately, for
 // the model of a submission: with the model's template, but by bytes and not by its
 // vocabulary.
-func promptsOf(s *submission) func(text string) int {
+func promptCounter(s *submission) func(text string) int {
 	model, _ := catalog.Default().Find(s.Model)
 	counters := prompt.NewCounters(func(rowmill.Model) (prompt.Tokenizer, string, error) { return nil, "", nil },
 		func(string, float64) {}, slog.New(slog.DiscardHandler))
@@ -58,9 +58,9 @@ func (s *source) count(ctx context.Context, tokens func(text string) int) (n siz
 	return n, nil
 }
 
-// within refuses an input with more rows than the account may run in one job, and warns
-// about one with too many tokens, before any row is sent.
-func (c *commands) within(ctx context.Context, api *client.Client, name string, priority rowmill.Priority, n size) error {
+// checkQuotas refuses an input with more rows than the account may run in one job, and
+// warns about an input with too many tokens, before any row is sent.
+func (c *commands) checkQuotas(ctx context.Context, api *client.Client, name string, priority rowmill.Priority, n size) error {
 	limits, _, err := api.GetQuotas(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // the service has the last word anyway

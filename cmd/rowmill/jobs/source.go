@@ -16,7 +16,7 @@ import (
 // by default, but its operator may allow more.
 const maxRow = 64 << 20
 
-// kindAuto is the default of --input-format: find the format out.
+// kindAuto is the default of --input-format: the command detects the format.
 const kindAuto = "auto"
 
 // A source is a local input that can be read several times: once to check and count it
@@ -63,7 +63,7 @@ func openSource(path string, opts input.Options, stdin io.Reader) (s *source, er
 	s.opts.Limits = input.Limits{MaxRowBytes: maxRow}
 	s.kind, err = input.Detect(s.file, s.size, s.opts)
 	s.opts.Format = s.kind.Format
-	return s, s.failed(err)
+	return s, s.wrapError(err)
 }
 
 // spool copies a stream to disk, so that it can be read twice.
@@ -93,7 +93,7 @@ func (s *source) rows() iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		rows, err := input.Open(s.file, s.size, s.opts)
 		if err != nil {
-			yield("", s.failed(err))
+			yield("", s.wrapError(err))
 			return
 		}
 		defer func() { _ = rows.Close() }() // a read-only file
@@ -103,25 +103,25 @@ func (s *source) rows() iter.Seq2[string, error] {
 			if errors.Is(err, io.EOF) {
 				return
 			}
-			if !yield(row.Text, s.failed(err)) || err != nil {
+			if !yield(row.Text, s.wrapError(err)) || err != nil {
 				return
 			}
 		}
 	}
 }
 
-// flags replaces the names of a submission's fields by the names of flags.
-var flags = strings.NewReplacer("id_column_name", "--id-column", "column_name", "--column", "input_format", "--input-format")
+// flagNames replaces the names of a submission's fields by the names of flags.
+var flagNames = strings.NewReplacer("id_column_name", "--id-column", "column_name", "--column", "input_format", "--input-format")
 
-// failed adds the file name to an error. If the error is about a field of the
-// submission, it names the flag.
-func (s *source) failed(err error) error {
+// wrapError adds the file name to an error. If the error is about a field of the
+// submission, the new error names the flag.
+func (s *source) wrapError(err error) error {
 	var failure *rowmill.Failure
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &failure):
-		return fmt.Errorf("%s: %s", s.name, flags.Replace(failure.Message))
+		return fmt.Errorf("%s: %s", s.name, flagNames.Replace(failure.Message))
 	}
 	return fmt.Errorf("read %s: %w", s.name, err)
 }

@@ -55,26 +55,25 @@ func (c *commands) submit() *cobra.Command {
 FILE may be a table (CSV, tab-separated values, Parquet, JSON Lines of objects:
 choose the column with --column, else the first is run), JSON Lines of strings,
 or plain text with a row on each line; gzip files are unpacked. For objects,
---column names a member, or a path to a member: messages.0.content. The service
-detects the format of a URL, and this command the format of a file, in the same
-way: by content if it is certain (Parquet, JSON), by the ending of the name (.csv,
-.tsv, .jsonl, .ndjson, .json, .txt), and by --column, which only a table has.
-Without any of these a file, and standard input (-), is plain text.
---input-format overrides this. The rows are checked and counted first and then
-sent with the submission.
+--column names a member, or a path to a member: messages.0.content. The format
+is detected by the content if the content is certain (Parquet, JSON), else by
+the ending of the name (.csv, .tsv, .jsonl, .ndjson, .json, .txt), else by
+--column, which only a table has. Without any of these a file, or standard input
+(-), is plain text. --input-format overrides this. The rows of a file are checked and
+counted first and then sent with the submission.
 
-A table above 8 MiB is uploaded in parts. So is a table when more than one of
-its columns is needed: with --id-column, which carries IDs into the results,
-and for a Function, which has columns as inputs. The same command continues
-an upload that was interrupted. The copy is removed from the service after the
-job is created.
+A table is uploaded in parts if it is larger than 8 MiB, or if more than one of
+its columns is needed: with --id-column, which copies IDs into the results, or
+for a Function, because its inputs are columns. To continue an interrupted
+upload, run the same command again. The uploaded copy is removed from the service
+after the job is created.
 
 A URL (http or https, of a file in one of these formats) is downloaded by the
 service, once.
 
-The command stays attached and writes the results when the job has succeeded.
-Ctrl-C detaches; the job goes on. With --detach it prints the job's ID and
-returns at once.
+The command follows the job, and writes the results when the job has succeeded.
+Ctrl-C detaches; the job goes on. With --detach the command prints the job's ID
+and returns at once.
 
 With --estimate nothing is written: the command prints what the job would cost,
 with bounds. An estimate costs nothing. For large inputs at priority 1 the
@@ -92,26 +91,26 @@ rowmill quotas.
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&s.Model, "model", "m", "", "model or Function (default: the service's, gpt-oss-20b)")
-	flags.StringVarP(&s.Column, "column", "c", "", "column or field to run")
-	flags.StringVar(&s.IDColumn, "id-column", "", "column of IDs to carry into the results; of a table")
+	flags.StringVarP(&s.Column, "column", "c", "", "column or field with the text to run")
+	flags.StringVar(&s.IDColumn, "id-column", "", "column of a table with IDs, which are copied into the results")
 	flags.StringVar(&s.kind, "input-format", kindAuto, kindAuto+", csv, tsv, parquet, jsonl or lines")
 	flags.StringVarP(&s.system, "system-prompt", "s", "", "system prompt, or @FILE to read it from a file")
 	flags.StringVar(&s.schema, "schema", "", "file with a JSON Schema that every answer must conform to")
 	flags.BoolVar(&s.Repair, "repair", false, "with --schema: if an answer has words or a code fence around its JSON, keep only the JSON")
-	flags.StringArrayVarP(&s.params, "param", "p", nil, "sampling parameter NAME=VALUE, the value as JSON, else as text; repeatable")
+	flags.StringArrayVarP(&s.params, "param", "p", nil, "sampling parameter NAME=VALUE; VALUE is JSON, or text if it is not valid JSON; repeatable")
 	flags.StringVarP(&s.Name, "name", "n", "", "name of the job, at most 45 characters")
 	flags.StringVar(&s.Description, "description", "", "description of the job, at most 512 characters")
 	flags.IntVar((*int)(&s.Priority), "priority", 0, rowmill.PriorityValues+"; default: 1 above 1,000 rows and for URLs, else 0")
 	flags.BoolVar(&s.SeedPerRow, "seed-per-row", false, "give every row its own random seed")
-	flags.BoolVar(&s.dedup, "dedup", false, "run equal rows once: the others get the same answer, without tokens (default: as jobs.dedup of the service says)")
+	flags.BoolVar(&s.dedup, "dedup", false, "run equal rows once: the copies get the same answer and use no tokens (default: as jobs.dedup of the service says)")
 	flags.BoolVar(&s.NoTruncate, "no-truncate", false, "fail the job if a row is too long, rather than cutting the row")
-	flags.StringVar(&s.IdempotencyKey, "idempotency-key", "", "repeating a submission with the same key creates no second job (default: a fresh one)")
+	flags.StringVar(&s.IdempotencyKey, "idempotency-key", "", "repeating a submission with the same key creates no second job (default: a new key)")
 	flags.BoolVar(&s.Estimate, "estimate", false, "print what the job would cost instead of running it")
 	flags.BoolVarP(&s.detach, "detach", "d", false, "print the job's ID and return at once")
 	s.save.flags(cmd)
 	timeoutFlag(cmd, &s.timeout)
 	command.Choices(cmd, "input-format", append([]string{kindAuto}, input.Formats()...)...)
-	return c.Does(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+	return c.SetBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		if !flags.Changed("priority") {
 			s.Priority = bySize
 		}
@@ -271,7 +270,7 @@ func (c *commands) fromFile(ctx context.Context, api *client.Client, path string
 	}
 	var size size
 	if !fields || in.kind.Format != input.FormatJSONL { // JSONL cannot be read without a column
-		if size, err = in.count(ctx, promptsOf(s)); err != nil {
+		if size, err = in.count(ctx, promptCounter(s)); err != nil {
 			return nil, nil, err
 		}
 		c.Term.Say("%s: %s rows of %s", in.name, terminal.Count(size.rows), in.describe())
@@ -283,7 +282,7 @@ func (c *commands) fromFile(ctx context.Context, api *client.Client, path string
 		s.Priority = rowmill.Production
 		c.Term.Say("using priority %d, because there are, or may be, more than %s rows; --priority overrides", s.Priority, terminal.Count(manyRows))
 	}
-	if err := c.within(ctx, api, in.name, s.Priority, size); err != nil {
+	if err := c.checkQuotas(ctx, api, in.name, s.Priority, size); err != nil {
 		return nil, nil, err
 	}
 	if in.kind.Table && (in.size > uploadAbove || s.IDColumn != "" || fields) {

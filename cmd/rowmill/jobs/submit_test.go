@@ -286,7 +286,7 @@ func TestOutcomes(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(c.dir, "o.parquet")); (err == nil) != (test.code == 0) {
 				t.Errorf("results: %v", err)
 			}
-			if strings.Contains(c.err.String(), "come back") {
+			if strings.Contains(c.err.String(), "follow it again") {
 				t.Error("a job that is over goes on:", c.err.String())
 			}
 		})
@@ -321,7 +321,7 @@ func TestInterrupt(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	c := newCall(t, newService(t, record("running", ""))).run("attach", jobID, "--timeout", "20ms", "--output", "DIR/o.parquet")
-	c.want(t, 7, "is not over after 20ms", "the job goes on")
+	c.want(t, 7, "has not ended after 20ms", "the job goes on")
 }
 
 // The client waits for a service that restarts, but not for one that stays away.

@@ -19,14 +19,14 @@ import (
 const uploadAbove = 8 << 20
 
 // upload uploads a table to the service and saves its progress, so that the same
-// command continues after an interruption. done forgets the progress and removes the
-// file from the service, after the job has its copy.
+// command continues after an interruption. The caller calls done after the job is
+// created: done deletes the saved progress, and the file on the service.
 func (c *commands) upload(ctx context.Context, api *client.Client, in *source) (file string, done func(), err error) {
 	note := noteOf(api, in)
 	progress := terminal.NewProgress(c.Term)
 	u := client.Upload{Name: filepath.Base(in.file.Name()), Size: in.size, File: in.file, From: note.read(), Save: note.write}
 	if u.From.Upload != "" {
-		c.Term.Say("going on with an upload of %s that was not finished", in.name)
+		c.Term.Say("continuing the unfinished upload of %s", in.name)
 	}
 	u.Progress = func(done, total int64) {
 		progress.Update(terminal.Snapshot{Now: c.Term.Now(), Phase: "upload", Done: done, Total: total, Size: true})

@@ -20,7 +20,7 @@ func Command(version, date string) *cobra.Command {
 	return &cobra.Command{
 		Use:    "manual DIR",
 		Short:  "Write the manual pages of all commands into a directory",
-		Long:   "Write the manual pages of all commands into a directory that exists, a page for\neach: rowmill.1, rowmill-serve.1 and so on. Packages are made with it.",
+		Long:   "Write the manual pages of all commands into a directory that exists, a page for\neach: rowmill.1, rowmill-serve.1 and so on. The build of packages uses this command.",
 		Args:   cobra.ExactArgs(1),
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -70,7 +70,7 @@ func Page(cmd *cobra.Command, footer string) string {
 	p.text(cmp.Or(cmd.Long, cmd.Short))
 	p.commands(cmd)
 	p.flags("OPTIONS", cmd.NonInheritedFlags())
-	p.flags("OPTIONS OF THE COMMANDS ABOVE", cmd.InheritedFlags())
+	p.flags("OPTIONS OF PARENT COMMANDS", cmd.InheritedFlags())
 	if cmd.Example != "" {
 		p.section("EXAMPLES")
 		p.verbatim(strings.Split(strings.Trim(cmd.Example, "\n"), "\n"))
@@ -122,12 +122,12 @@ func (p *page) flags(name string, flags *pflag.FlagSet) {
 		case value != "" && f.NoOptDefVal == "":
 			names += ` \fI` + escape(value) + `\fR`
 		}
-		p.line(".TP\n%s\n%s", names, escape(usage+initially(f)))
+		p.line(".TP\n%s\n%s", names, escape(usage+defaultText(f)))
 	})
 }
 
-// initially describes a flag's default, except for zero values.
-func initially(f *pflag.Flag) string {
+// defaultText describes a flag's default, except for zero values.
+func defaultText(f *pflag.Flag) string {
 	switch f.DefValue {
 	case "", "0", "0s", "false", "[]":
 		return ""

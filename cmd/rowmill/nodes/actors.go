@@ -18,25 +18,27 @@ func Actors(service connect.Options) *cobra.Command {
 	c := &commands{Set: command.Set{Options: service}}
 	var filter client.ListActorsParams
 	var minAge time.Duration
-	cmd := c.Prints(&cobra.Command{
+	cmd := c.SetPrintingBody(&cobra.Command{
 		Use:   "actors",
 		Short: "Show the work of the nodes, and what is stuck",
-		Long: `Show the work of the nodes, and for how long; the longest is first. This takes an
-administrator's key of the account default. Any node answers for all, and the
-command names the nodes that do not answer.
+		Long: `Show the work of the nodes, and for how long it has run; the longest is first. This
+needs an administrator's key of the account default. Any node answers for all, and
+the command names the nodes that do not answer.
 
 A node consists of actors: node (itself), engine (one for each inference server),
 job (one for each job that it owns), results (records the parts of that job) and
-worker (one for each job with rows on this node). Each handles the messages of its
-mailbox one after another, and runs slow work as an errand.
+worker (one for each job with rows on this node). Each actor handles the messages of
+its mailbox one after another. It runs slow work as an errand, in the background.
 
+  MAIL     how many messages wait in the mailbox
   OLDEST   how long the oldest message has waited, at least. More than some
            seconds: the actor is stuck. This is a fault of the program; drain and
            restart the node, and its jobs continue elsewhere
   ERRAND   the errand that has run longest, and for how long. "read the input"
-           may take hours, "drop parts later" takes half a minute by design.
-           "write a part", "load rows", "commit parts", "make the result" for
-           minutes: storage or records are slow or down, and LAST ERROR says why
+           may take hours, "drop parts later" takes half a minute by design. If
+           "write a part", "load rows", "commit parts" or "make the result" runs
+           for minutes, the bucket or the records are slow or down, and LAST ERROR
+           says why
   RESTARTS how often this node has started the same actor again; more than a few
            for a job: it moves back and forth between owners
   LAST ERROR

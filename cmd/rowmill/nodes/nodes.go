@@ -31,21 +31,21 @@ func Command(service connect.Options) *cobra.Command {
 	return c.Group(&cobra.Command{
 		Use:   "nodes",
 		Short: "Show and drain the nodes of a service",
-		Long: `Show and drain the nodes of a service. This takes an administrator's key of the
-account default; any node answers for all of them.
+		Long: `Show and drain the nodes of a service. This needs an administrator's key of the
+account default; any node answers for all nodes.
 
 ` + command.Help,
 	}, c.list(), c.drain())
 }
 
 func (c *commands) list() *cobra.Command {
-	return c.Prints(&cobra.Command{
+	return c.SetPrintingBody(&cobra.Command{
 		Use:   "list",
 		Short: "List the live nodes, with their models and their work",
 		Long: `List the live nodes, with their models and their work.
 
 ROWS is the number of rows in flight on the node's inference servers, and the most
-that they take at once. JOBS is the number of jobs that the node owns. The star
+that these servers take at once. JOBS is the number of jobs that the node owns. The star
 marks the node that answered. The values are about a second old.`,
 		Example: `  rowmill nodes list
   rowmill nodes list -o json | jq -r '.nodes[].id'`,
@@ -89,7 +89,7 @@ The command waits until the node has left, for at most --wait.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	cmd.Flags().DurationVar(&c.wait, "wait", 2*time.Minute, "how long to wait until the node has left; 0 does not wait")
-	return c.Does(cmd, func(ctx context.Context, api *client.Client, args []string) error {
+	return c.SetBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		return c.drainNode(ctx, api, strings.Join(args, "")) // one at most
 	})
 }
@@ -117,7 +117,7 @@ func (c *commands) drainNode(ctx context.Context, api *client.Client, name strin
 	ctx, cancel := context.WithTimeoutCause(ctx, c.wait, exit.With(exit.Timeout,
 		fmt.Errorf("node %s has not left within %v; it goes on draining", terminal.Printable(node.ID), c.wait)))
 	defer cancel()
-	if err := left(ctx, api, node); err != nil {
+	if err := waitUntilLeft(ctx, api, node); err != nil {
 		return err
 	}
 	c.Term.Say("node %s has left", terminal.Printable(node.ID))
@@ -148,9 +148,9 @@ func pick(nodes []client.Node, name string) (client.Node, error) {
 	return client.Node{}, exit.With(exit.Usage, fmt.Errorf("%d nodes are called %q; name one by its id: %s", len(named), name, strings.Join(ids, ", ")))
 }
 
-// left waits until the other nodes no longer list a node. If the node itself answers
-// the requests, it has left when it stops answering.
-func left(ctx context.Context, api *client.Client, node client.Node) error {
+// waitUntilLeft waits until the other nodes no longer list a node. If the node itself
+// answers the requests, it has left when it stops answering.
+func waitUntilLeft(ctx context.Context, api *client.Client, node client.Node) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {

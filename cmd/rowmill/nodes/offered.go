@@ -35,15 +35,16 @@ func (c *commands) models() *cobra.Command {
 		Long: `List the models; served models are first.
 
 CONTEXT is in tokens, USD IN and USD OUT are per million tokens. A dash means no
-price; the cost of a job is then null. COUNTED says how prompts are counted: exact,
-by the server near a limit, or estimated, with the recent mean error in tokens
-before correction. SERVED BY names each node and engine that takes rows now.`,
+price; the cost of a job is then null. COUNTED says how the tokens of prompts are
+counted: exact; server, which means estimated, and near a limit counted by the
+server; or estimated. The number after it is the recent mean error in tokens, before
+correction. SERVED BY names each node and engine that takes rows now.`,
 		Example: `  rowmill models list --served
   rowmill models list -o json | jq -r '.data[] | select(.kind == "embedding").id'`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().BoolVar(&served, "served", false, "only models that a server runs now")
-	return c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
+	return c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
 		found, answer, err := api.ListModels(ctx)
 		if err != nil {
 			return fmt.Errorf("list models: %w", err)
@@ -55,7 +56,7 @@ before correction. SERVED BY names each node and engine that takes rows now.`,
 					continue
 				}
 				row(terminal.Dashed(m.ID, string(m.Kind), size(m.ContextLength), size(m.Dimension),
-					price(m.InputPrice), price(m.OutputPrice), counted(m), by(m))...)
+					price(m.InputPrice), price(m.OutputPrice), counted(m), servedBy(m))...)
 			}
 		})
 	})
@@ -82,7 +83,7 @@ func counted(m client.Model) string {
 	return fmt.Sprintf("%s (%.1f)", m.Counted, *m.CountError)
 }
 
-func by(m client.Model) string {
+func servedBy(m client.Model) string {
 	var names []string
 	for _, s := range m.ServedBy {
 		if name := s.Node + "/" + s.Engine; !slices.Contains(names, name) {

@@ -30,22 +30,22 @@ func Command(service connect.Options) *cobra.Command {
 		Short: "Show and change the quotas of an account",
 		Long: `Show and change the quotas of an account.
 
-For each priority there are two quotas on every single job: its rows and its
-tokens in. A job beyond one of them fails when its rows are counted. The cost
-quota limits the cost of all jobs of the account in a calendar month (UTC): a job
-fails before any of its rows is run if its estimated cost is more than is left
-after the spent money and the reservations of other jobs.
+For each priority, two quotas limit every single job: its rows and its input
+tokens. A job above one of them fails when its rows are counted. The cost quota
+limits the cost of all jobs of the account in a calendar month (UTC). The spent
+money and the reservations of other jobs use up this quota. If the estimated cost
+of a job is more than the rest, the job fails before any of its rows is run.
 
 If an account has no quota of its own, the setting of the service applies. A job
-keeps the quotas of the time it was submitted. All this takes an administrator's
-key; a key of the account default may name any other account.
+keeps the quotas that applied when it was submitted. These commands need an
+administrator's key; a key of the account default may name any other account.
 
 ` + command.Help,
 	}, c.get(), c.set())
 }
 
 func (c *commands) get() *cobra.Command {
-	return c.OfAccount(c.Prints(&cobra.Command{
+	return c.AddAccountFlag(c.SetPrintingBody(&cobra.Command{
 		Use:   "get",
 		Short: "Show the quotas in force and where each comes from",
 		Example: `  rowmill quotas get
@@ -78,7 +78,7 @@ func (c *commands) show(q client.Quotas, answer client.Answer) error {
 				own = q.Own.Quotas[i]
 			}
 			line(fmt.Sprintf("rows of a job, priority %d", bound.Priority), count(bound.RowQuota), own.RowQuota != nil)
-			line(fmt.Sprintf("tokens in of a job, priority %d", bound.Priority), count(bound.TokenQuota), own.TokenQuota != nil)
+			line(fmt.Sprintf("input tokens of a job, priority %d", bound.Priority), count(bound.TokenQuota), own.TokenQuota != nil)
 		}
 		cost := "no limit"
 		if q.CostQuotaUSD != nil {
@@ -131,10 +131,10 @@ submitted earlier keep their quotas.`,
 	}
 	flags := cmd.Flags()
 	flags.IntVar((*int)(&ch.priority), "priority", 0, "priority of the jobs for --rows and --tokens, as for jobs submit")
-	flags.String("rows", "", "rows of a job, or "+configured+" for the setting of the service")
-	flags.String("tokens", "", "tokens in of a job, or "+configured)
+	flags.String("rows", "", "maximum number of rows of a job, or "+configured+" for the setting of the service")
+	flags.String("tokens", "", "maximum number of input tokens of a job, or "+configured)
 	flags.String("cost-usd", "", "US dollars that all jobs may cost in a calendar month, or "+unlimited+" for no limit")
-	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
+	return c.AddAccountFlag(c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
 		given := func(flag string) *string {
 			if !flags.Changed(flag) {
 				return nil
@@ -159,7 +159,7 @@ func (c *commands) apply(ctx context.Context, api *client.Client, ch change) err
 	if err != nil {
 		return fmt.Errorf("get quotas: %w", err)
 	}
-	own, err := ch.on(before.Own)
+	own, err := ch.applyTo(before.Own)
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
@@ -183,12 +183,12 @@ func (ch change) check() error {
 	case !bounds && ch.priority != unnamed:
 		return errors.New("--priority is for --rows and --tokens; the cost quota is for all jobs together")
 	}
-	_, err := ch.on(client.OwnQuotas{})
+	_, err := ch.applyTo(client.OwnQuotas{})
 	return err
 }
 
-// on returns an account's own quotas with the change applied.
-func (ch change) on(own client.OwnQuotas) (client.OwnQuotas, error) {
+// applyTo returns an account's own quotas with the change applied.
+func (ch change) applyTo(own client.OwnQuotas) (client.OwnQuotas, error) {
 	own.Quotas = slices.Clone(own.Quotas)
 	if ch.rows != nil || ch.tokens != nil {
 		at := ownAt(own.Quotas, ch.priority)
@@ -197,7 +197,7 @@ func (ch change) on(own client.OwnQuotas) (client.OwnQuotas, error) {
 			own.Quotas = append(own.Quotas, client.OwnQuota{Priority: ch.priority})
 		}
 		q := &own.Quotas[at]
-		if err := errors.Join(bound("--rows", ch.rows, &q.RowQuota), bound("--tokens", ch.tokens, &q.TokenQuota)); err != nil {
+		if err := errors.Join(parseBound("--rows", ch.rows, &q.RowQuota), parseBound("--tokens", ch.tokens, &q.TokenQuota)); err != nil {
 			return own, err
 		}
 		if q.RowQuota == nil && q.TokenQuota == nil {
@@ -219,8 +219,8 @@ func (ch change) on(own client.OwnQuotas) (client.OwnQuotas, error) {
 	return own, nil
 }
 
-// bound reads the value of a flag into a quota.
-func bound(flag string, value *string, into **int64) error {
+// parseBound reads the value of a flag into a quota.
+func parseBound(flag string, value *string, into **int64) error {
 	switch {
 	case value == nil:
 		return nil

@@ -61,16 +61,16 @@ func TestQuotasShowWhereTheyComeFrom(t *testing.T) {
 	p.Run("quotas get").Want(0, "account default").Table(
 		head,
 		"rows of a job, priority 0 1,000 configuration",
-		"tokens in of a job, priority 0 1,000,000 configuration",
+		"input tokens of a job, priority 0 1,000,000 configuration",
 		"rows of a job, priority 1 1,000,000 configuration",
-		"tokens in of a job, priority 1 10,000,000 configuration",
+		"input tokens of a job, priority 1 10,000,000 configuration",
 		"cost of a month no limit configuration")
 	p.Run("quotas set --priority 1 --rows 5000000 --cost-usd 12.5").Want(0).Table(
 		head,
 		"rows of a job, priority 0 1,000 configuration",
-		"tokens in of a job, priority 0 1,000,000 configuration",
+		"input tokens of a job, priority 0 1,000,000 configuration",
 		"rows of a job, priority 1 5,000,000 account",
-		"tokens in of a job, priority 1 10,000,000 configuration",
+		"input tokens of a job, priority 1 10,000,000 configuration",
 		"cost of a month 12.50 USD account")
 	// Quotas without a flag do not change.
 	p.Run("quotas set --priority 0 --tokens 7").Want(0)
@@ -78,9 +78,9 @@ func TestQuotasShowWhereTheyComeFrom(t *testing.T) {
 	p.Run("quotas get").Want(0).Table(
 		head,
 		"rows of a job, priority 0 1,000 configuration",
-		"tokens in of a job, priority 0 7 account",
+		"input tokens of a job, priority 0 7 account",
 		"rows of a job, priority 1 5,000,000 account",
-		"tokens in of a job, priority 1 8 account",
+		"input tokens of a job, priority 1 8 account",
 		"cost of a month 12.50 USD account")
 	p.Run("quotas set --priority 0 --tokens default").Want(0)
 	p.Run("quotas set --priority 1 --tokens default --rows default --cost-usd none").Want(0)

@@ -37,10 +37,11 @@ func Usage(service connect.Options) *cobra.Command {
 
 Rows count on the day (UTC) on which they were done, also rows of jobs that were
 cancelled or failed later. Failed rows and estimates use no tokens and cost
-nothing. Without flags it shows the current month.
+nothing. COPIES are rows that got the answer of an equal row. Without flags the
+command shows the current month.
 
-A row counts for the API key that submitted its job. Usage without a key is by the
-key of the configuration, or from before keys were recorded.
+A row counts for the API key that submitted its job. Usage without a key was
+made with the key of the configuration, or before keys were recorded.
 
 Any key sees the usage of its own account; an administrator of the account
 default may name another.
@@ -58,18 +59,18 @@ default may name another.
 	cmd.Flags().StringVar(&q.To, "to", "", "last day, included (default: today)")
 	cmd.Flags().StringSliceVar(&groups, "group-by", groups, "how to group the lines: one or more of day, model and key")
 	cmd.Flags().StringVar(&q.KeyID, "key", "", "only usage by jobs of this key: its id, as rowmill keys list shows it")
-	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
+	return c.AddAccountFlag(c.SetPrintingBody(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
 		for flag, day := range map[string]string{"--from": q.From, "--to": q.To} {
 			if _, err := time.Parse(time.DateOnly, day); day != "" && err != nil {
 				return exit.With(exit.Usage, fmt.Errorf("%s must be a day such as 2026-01-31, is %q", flag, day))
 			}
 		}
 		if len(groups) == 0 {
-			return exit.With(exit.Usage, errors.New("--group-by names nothing; it must be some of day, model and key, with commas between"))
+			return exit.With(exit.Usage, errors.New("--group-by names nothing; it must be one or more of day, model and key, separated by commas"))
 		}
 		for _, by := range groups {
 			if !slices.Contains([]string{byDay, byModel, byKey}, by) {
-				return exit.With(exit.Usage, fmt.Errorf("--group-by must be some of day, model and key, with commas between; it has %q", by))
+				return exit.With(exit.Usage, fmt.Errorf("--group-by must be one or more of day, model and key, separated by commas; it has %q", by))
 			}
 		}
 		if q.Account = c.Account; cmd.Flags().Changed("group-by") {

@@ -184,7 +184,7 @@ type Cluster struct {
 
 	// Insecure permits gossip without a key and requests between nodes without
 	// certificates on addresses that other machines reach. Default: false. Set true
-	// only on networks of the nodes alone.
+	// only on a network that no other machine reaches.
 	Insecure bool `yaml:"insecure"`
 }
 
@@ -289,9 +289,9 @@ func (s Settings) checkStorage(check checker) {
 	sentinel, secure := strings.HasSuffix(scheme, "+sentinel"), strings.HasPrefix(scheme, "rediss")
 	check(sentinel || s.Store.SentinelUser == "", "store.sentinel_user", "is for Sentinels: it needs a store.url that begins with redis+sentinel:// or rediss+sentinel://")
 	check(sentinel || s.Store.SentinelPassword == "", "store.sentinel_password", "is for Sentinels: it needs a store.url that begins with redis+sentinel:// or rediss+sentinel://")
-	check(s.Store.SentinelUser == "" || s.Store.SentinelPassword != "", "store.sentinel_user", "needs store.sentinel_password beside it")
+	check(s.Store.SentinelUser == "" || s.Store.SentinelPassword != "", "store.sentinel_user", "needs store.sentinel_password too")
 	check(secure || s.Store.TLSCA == "", "store.tls_ca", "is for TLS: it needs a store.url that begins with rediss:// or rediss+sentinel://")
-	check(s.Store.Prefix != "", "store.prefix", "must not be empty, such as rowmill:")
+	check(s.Store.Prefix != "", "store.prefix", "must not be empty; choose one such as rowmill:")
 
 	o := s.Objects
 	bucket, _ := o.Bucket()
@@ -302,7 +302,7 @@ func (s Settings) checkStorage(check checker) {
 		check(endpoint.value == "" || isBaseURL(endpoint.value), endpoint.key, "must be an http or https URL without query, is %q", endpoint.value)
 		check(endpoint.value == "" || inS3, endpoint.key, "is for objects in S3; name the bucket with objects.url, such as s3://rowmill")
 	}
-	check((o.AccessKey == "") == (o.SecretKey == ""), "objects.access_key", "needs objects.secret_key beside it, and the reverse")
+	check((o.AccessKey == "") == (o.SecretKey == ""), "objects.access_key", "must be set together with objects.secret_key: set both or neither")
 	check(o.AccessKey == "" || inS3, "objects.access_key", "is for objects in S3; name the bucket with objects.url, such as s3://rowmill")
 	check(s.Store.Embedded() || inS3 || o.Shared, "objects.url",
 		"records in Redis are for several nodes, and their objects must be where all reach them: "+
@@ -322,7 +322,7 @@ func (s Settings) checkCluster(check checker) {
 		check(c.JoinDNS == "", "cluster.join_dns", remedy)
 		check(c.JoinFile == "", "cluster.join_file", remedy)
 		check(c.PeerListen == "", "cluster.peer_listen", remedy)
-		check(c.Role == Both, "cluster.role", "is %s, and a node that does one half needs others for the other half: set cluster.listen and cluster.join", c.Role)
+		check(c.Role == Both, "cluster.role", "is %s: a node that does only this part of the work needs other nodes for the rest; set cluster.listen and cluster.join", c.Role)
 		return
 	}
 	check(!s.Store.Embedded(), "cluster.listen", "needs a store that all nodes share: set store.url to a Redis server, such as redis://10.0.0.5:6379/0")
@@ -342,7 +342,7 @@ func (s Settings) checkCluster(check checker) {
 		{"cluster.peer_advertise", c.PeerListen, cmp.Or(c.PeerAdvertise, c.Advertise)},
 	} {
 		check(!IsUnspecified(cmp.Or(own.advertised, own.listen)), own.key,
-			"must name the address that other nodes reach this one by, such as 10.0.0.7:7946: %s stands for all addresses of the machine", cmp.Or(own.advertised, own.listen))
+			"must be the address by which other nodes reach this one, such as 10.0.0.7:7946: %s stands for all addresses of the machine", cmp.Or(own.advertised, own.listen))
 	}
 	for i, address := range c.Join {
 		check(isAddress(address) && !IsUnspecified(address), fmt.Sprintf("cluster.join[%d]", i), "must be HOST:PORT, such as 10.0.0.6:7946, is %q", address)

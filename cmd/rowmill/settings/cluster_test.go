@@ -49,11 +49,11 @@ func TestClusterSettings(t *testing.T) {
 		},
 		{
 			name: "all addresses", file: both + "cluster: {listen: '0.0.0.0:7946'}",
-			want: []string{"cluster.advertise: must name the address", "0.0.0.0:7946", "cluster.peer_advertise: must name", "0.0.0.0:7947"},
+			want: []string{"cluster.advertise: must be the address", "0.0.0.0:7946", "cluster.peer_advertise: must be", "0.0.0.0:7947"},
 		},
 		{
 			name: "advertise all addresses", file: both + "cluster: {listen: ':7946', advertise: '[::]:7946'}",
-			want: []string{"cluster.advertise: must name the address", "[::]:7946"},
+			want: []string{"cluster.advertise: must be the address", "[::]:7946"},
 		},
 		{
 			name: "half of TLS", file: both + "cluster: {listen: '10.0.0.7:7946', tls_cert: a.pem, tls_key: b.pem}",
@@ -61,7 +61,7 @@ func TestClusterSettings(t *testing.T) {
 		},
 		{
 			name: "half a cluster alone", file: both + "cluster: {role: engines}",
-			want: []string{"cluster.role: is engines, and a node that does one half needs others"},
+			want: []string{"cluster.role: is engines: a node that does only this part of the work needs other nodes"},
 		},
 		{
 			name: "engines of a node without any", file: both + "engines: ['http://a']\ncluster: {listen: '10.0.0.7:7946', role: api}",
@@ -90,7 +90,7 @@ func TestClusterSettings(t *testing.T) {
 		},
 		{
 			name: "half a key", file: "objects: {url: 's3://mill', access_key: a}",
-			want: []string{"objects.access_key: needs objects.secret_key"},
+			want: []string{"objects.access_key: must be set together with objects.secret_key"},
 		},
 		{
 			name: "S3 settings without S3", file: "objects: {endpoint: 'http://a', access_key: a, secret_key: b}",

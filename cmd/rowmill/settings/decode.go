@@ -25,9 +25,9 @@ const (
 
 var suffixes = []string{fileSuffix, envSuffix, credentialSuffix}
 
-// elsewhere splits a key that names the place of a secret into the secret's key and the
-// suffix. secret is empty for other keys.
-func elsewhere(key string, fields map[string]reflect.StructField) (secret, suffix string) {
+// splitSecretKey splits a key that names the place of a secret into the secret's key and
+// the suffix. secret is empty for other keys.
+func splitSecretKey(key string, fields map[string]reflect.StructField) (secret, suffix string) {
 	for _, suffix := range suffixes {
 		if secret, cut := strings.CutSuffix(key, suffix); cut && fields[secret].Type == secretType {
 			return secret, suffix
@@ -42,8 +42,8 @@ var (
 	secretType   = reflect.TypeFor[Secret]()
 )
 
-// A decoder writes YAML nodes into Settings, one source at a time, so that each
-// error names its place.
+// A decoder writes YAML nodes of one source into Settings. Each error names the source,
+// and the line if lines is set.
 type decoder struct {
 	source  string          // file name, variable or flag
 	lines   bool            // errors name line numbers of the source
@@ -111,7 +111,7 @@ func (d *decoder) section(node *yaml.Node, into reflect.Value, path string) bool
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		name := key.Value
-		if secret, suffix := elsewhere(name, fields); secret != "" {
+		if secret, suffix := splitSecretKey(name, fields); secret != "" {
 			name = secret
 			read := map[string]func(string) (string, error){fileSuffix: d.readFile, envSuffix: d.readVariable, credentialSuffix: d.readCredential}
 			value = d.secret(value, join(path, key.Value), read[suffix])
@@ -204,7 +204,7 @@ func (d *decoder) list(node *yaml.Node, into reflect.Value, path string) bool {
 	return true
 }
 
-// names decodes a mapping with free names as keys, and adds them to the map.
+// names decodes a mapping with any names as keys, and adds the entries to the map.
 func (d *decoder) names(node *yaml.Node, into reflect.Value, path string) bool {
 	if node.Kind != yaml.MappingNode {
 		d.fail(node, "%s must be a mapping of names", path)

@@ -45,9 +45,9 @@ type HTTP struct {
 	// MaxUpload limits a file that is uploaded in parts. Default: 8 GiB, as at OpenAI.
 	MaxUpload Bytes `yaml:"max_upload" default:"8GiB" min:"1"`
 
-	// RequestsPerMinute limits the requests of each API key without its own limit, on
-	// this node. Default: 0, no limit: jobs of different accounts share the engines
-	// fairly anyway.
+	// RequestsPerMinute limits the requests to this node of each API key that has no
+	// limit of its own. Default: 0, no limit: jobs of different accounts share the
+	// engines fairly anyway.
 	RequestsPerMinute int `yaml:"requests_per_minute"`
 
 	// MaxKeys limits the API keys of each account. Default: 1,000, far more than people
@@ -70,10 +70,11 @@ type OIDC struct {
 	// audience, the node would accept tokens for other services of the issuer.
 	Audience string `yaml:"audience"`
 
-	// AccountClaim is the claim that names the account, a string or a list; dots lead
-	// into objects. Accounts maps the values of the claim to accounts; without
-	// Accounts, the values are account names. Account is the account of tokens without
-	// such a value. Default: empty; such tokens are refused.
+	// AccountClaim is the claim that names the account; dots in its name lead into nested
+	// objects. Its value is a string or a list of strings. Accounts maps the values of
+	// the claim to accounts; without Accounts, the values are account names. Account is
+	// the account of tokens without such a value. Default: empty; such tokens are
+	// refused.
 	AccountClaim string            `yaml:"account_claim"`
 	Accounts     map[string]string `yaml:"accounts"`
 	Account      string            `yaml:"account"`
@@ -116,7 +117,7 @@ func (h HTTP) check(check checker) {
 	check(isAddress(h.Listen), "http.listen", "must be HOST:PORT, is %q", h.Listen)
 	check(h.AdminListen == "" || isAddress(h.AdminListen), "http.admin_listen", "must be HOST:PORT, is %q", h.AdminListen)
 	check(h.PublicURL == "" || isBaseURL(h.PublicURL), "http.public_url", "must be an http or https URL without query, is %q", h.PublicURL)
-	check((h.TLSCert == "") == (h.TLSKey == ""), "http.tls_cert", "needs http.tls_key beside it, and the reverse")
+	check((h.TLSCert == "") == (h.TLSKey == ""), "http.tls_cert", "must be set together with http.tls_key: set both or neither")
 	_, err := h.SigningKeys()
 	check(err == nil, "http.signing_key", "%v", err)
 	check(h.RequestsPerMinute >= 0, "http.requests_per_minute", "must be at least 1, or 0 for no limit, is %d", h.RequestsPerMinute)

@@ -54,9 +54,11 @@ type Jobs struct {
 	// enough to fill any server, and few enough to keep in memory.
 	MaxActive int `yaml:"max_active" default:"64" min:"1"`
 
-	// KeptPlaces are places beyond MaxActive for accounts that have no running job: one
-	// for each account, and half for priority 0 only. Default: 16, as many accounts as
-	// are likely to arrive while other accounts' jobs run for days.
+	// KeptPlaces is how many jobs may run beyond MaxActive, for accounts that find all
+	// other places taken: at most one for each account, for a job of priority 0 or if the
+	// account has no running job. Half of these places are only for priority 0. Default:
+	// 16, as many accounts as are likely to arrive while other accounts' jobs run for
+	// days.
 	KeptPlaces int `yaml:"kept_places" default:"16" min:"1"`
 
 	// Weights are the relative shares of accounts, for places of jobs and for turns at
@@ -78,10 +80,10 @@ type Jobs struct {
 	PartBytes    Bytes         `yaml:"part_bytes" default:"48MiB" min:"1"`
 	PartInterval time.Duration `yaml:"part_interval" default:"5s" min:"1ms"`
 
-	// JoinBytes limits how much complete neighbouring parts are joined while a job
-	// runs, if the object storage copies only long ranges by itself. Default: 512 MiB:
-	// few requests for the result. Near the end of the job the limit falls to an
-	// eighth, which is one or two seconds of work.
+	// JoinBytes is the target size for joined parts. If the object storage copies only
+	// long ranges by itself, complete neighbouring parts are joined while a job runs.
+	// Default: 512 MiB, so that the result needs few requests. Near the end of the job
+	// the target falls to an eighth, which is one or two seconds of work.
 	JoinBytes Bytes `yaml:"join_bytes" default:"512MiB" min:"1"`
 
 	// ShardRows and ShardBytes limit one shard of the input. Defaults: 16,384 rows or 8
@@ -118,11 +120,11 @@ type Jobs struct {
 	// node probes at once.
 	ProbeInterval time.Duration `yaml:"probe_interval" default:"5s" min:"10ms"`
 
-	// AskedModels limits how many models of a server are sent a short row, to learn
-	// whether they generate, reason or embed. A model is asked once for each start of
-	// the server, if neither the server nor the catalog says. 0 asks none. Default: 8:
-	// a server with more models is a gateway, where each row may cost money, or a
-	// server that loads each model for its row.
+	// AskedModels limits to how many models of a server the node sends a short row, by
+	// which it learns whether they generate, reason or embed. A model gets the row once
+	// for each start of the server, if neither the server nor the catalog says it. With 0
+	// no model gets it. Default: 8: a server with more models is a gateway, where each
+	// row may cost money, or a server that loads each model for its row.
 	AskedModels int `yaml:"asked_models" default:"8"`
 
 	// AdoptionTimeout is how long a node continues with the rows of a job without an
@@ -131,9 +133,10 @@ type Jobs struct {
 	// owner takes to appear.
 	AdoptionTimeout time.Duration `yaml:"adoption_timeout" default:"30s" min:"1s"`
 
-	// ParkTime is how long a parked job waits: two processes that ran no other job ended
-	// before it made progress. "rowmill jobs release" ends the wait. Default: 1h: the
-	// job seldom disturbs other jobs, and starts again without help.
+	// ParkTime is how long a parked job waits. A node parks a job if two processes that
+	// ran only this job have ended before the job made progress. "rowmill jobs release"
+	// ends the wait. Default: 1h: the job seldom disturbs other jobs, and starts again
+	// without help.
 	ParkTime time.Duration `yaml:"park_time" default:"1h" min:"1s"`
 
 	// SettleTime is how long the objects of a job stay after its end, and merged parts
@@ -178,15 +181,15 @@ type Retention struct {
 	// which the node stops removing data. Default: 2m, far more than the difference of
 	// clocks with NTP, and far less than a day, the shortest retention.
 	ClockTolerance time.Duration `yaml:"clock_tolerance" default:"2m" min:"1s"`
-	// CatchUp is how many times faster than real time the day of retention may advance
-	// if the clock is ahead, after a pause of the service or a jump of its clock.
+	// CatchUp is how many times faster than real time the date of retention may move, if
+	// the clock is ahead of it after a pause of the service or a jump of the clock.
 	// Default: 24, a day in an hour: an operator notices a wrong clock before data is
 	// lost, and after a week without service retention is some hours late.
 	CatchUp int `yaml:"catch_up" default:"24" min:"1"`
 }
 
 // Webhooks says how the node sends events about the ends of jobs. Inputs limits the
-// networks of their receivers.
+// networks to which events may go.
 type Webhooks struct {
 	// Retries are the pauses after each failed attempt to send an event; after the last
 	// attempt the event has failed. Default: 5s, 5m, 30m, 2h, 5h, 10h, 14h, 20h, 24h,
@@ -202,7 +205,7 @@ type Estimates struct {
 	// would be the whole job.
 	SamplingThreshold int64 `yaml:"sampling_threshold" default:"1000000" min:"1"`
 	// SampleTokens is how many input tokens the sample has. Default: 1,000,000, as the
-	// interface says.
+	// documentation of the API says.
 	SampleTokens int64 `yaml:"sample_tokens" default:"1000000" min:"1"`
 }
 
@@ -238,7 +241,7 @@ func (s Settings) checkJobs(check checker) {
 	check(s.Jobs.MaxFailedRows == nil || *s.Jobs.MaxFailedRows >= 1, "jobs.max_failed_rows", "must be at least 1, or null for 5 %% of the rows")
 	check(s.Jobs.MemoryBudget >= s.Inputs.MaxRowBytes, "jobs.memory_budget",
 		"must hold at least one row of inputs.max_row_bytes (%v), is %v", s.Inputs.MaxRowBytes, s.Jobs.MemoryBudget)
-	check(s.Jobs.AskedModels >= 0, "jobs.asked_models", "must not be negative, is %d; 0 asks about no model", s.Jobs.AskedModels)
+	check(s.Jobs.AskedModels >= 0, "jobs.asked_models", "must not be negative, is %d; with 0 no model gets a trial row", s.Jobs.AskedModels)
 	for i, q := range s.Quotas {
 		key := fmt.Sprintf("quotas[%d]", i)
 		check(q.RowQuota == nil || *q.RowQuota >= 0, key+".row_quota", "must not be negative")

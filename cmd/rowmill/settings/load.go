@@ -32,7 +32,7 @@ var others = []string{
 // named rowmill or rowmill-something.
 var serviceLink = regexp.MustCompile(`^ROWMILL_(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP)(_.*)?)?)$`)
 
-// Sources are the places that settings come from.
+// Sources are the places from which Load reads settings.
 type Sources struct {
 	Flags   []Flag   // in order; a later one wins
 	Environ []string // NAME=value, like os.Environ
@@ -71,6 +71,8 @@ func Load(src Sources) (Settings, error) {
 	return s, s.Validate()
 }
 
+// file reads the settings of the file into a Settings, and adds their keys to given. The
+// methods environment and flags do the same for their source.
 func (src Sources) file(into *Settings, given map[string]bool) error {
 	name := src.File
 	if name == "" && !src.Alone {

@@ -16,14 +16,14 @@ type Log struct {
 	// elsewhere.
 	Format string `yaml:"format" default:"auto"`
 	// Audit is a file to which this node appends each of its audit entries, one JSON
-	// object per line, before the action starts. Default: none; the records hold all
-	// entries.
+	// object per line, before the audited action starts. Default: none; the records hold
+	// all entries.
 	Audit string `yaml:"audit"`
 	// AuditWebhook is a URL to which the audit entries of all nodes are sent, in order,
 	// each until it is accepted. Default: none.
 	AuditWebhook string `yaml:"audit_webhook"`
 	// AuditWebhookSecret signs the entries that are sent to AuditWebhook: whsec_ and 24
-	// to 64 bytes in base64. With several secrets, one per line, all sign, so that a
+	// to 64 bytes in base64. With several secrets, one per line, each signs, so that a
 	// secret can be changed. Default: none; required with AuditWebhook.
 	AuditWebhookSecret Secret `yaml:"audit_webhook_secret"`
 }
@@ -50,5 +50,5 @@ func (l Log) check(check checker) {
 	check(l.AuditWebhook == "" || isBaseURL(l.AuditWebhook), "log.audit_webhook", "must be an http or https URL without query, is %q", l.AuditWebhook)
 	secrets, err := l.AuditSecrets()
 	check(err == nil, "log.audit_webhook_secret", "%v", err)
-	check(err != nil || (l.AuditWebhook == "") == (len(secrets) == 0), "log.audit_webhook", "needs log.audit_webhook_secret beside it, and the reverse")
+	check(err != nil || (l.AuditWebhook == "") == (len(secrets) == 0), "log.audit_webhook", "must be set together with log.audit_webhook_secret: set both or neither")
 }

@@ -28,8 +28,8 @@ type Settings struct {
 	// Tokenizers is a directory of vocabularies in the format of Hugging Face,
 	// NAME.json or NAME/tokenizer.json. NAME is a tokenizer that the catalog names, or,
 	// for a model without one, the model's name, also as ORGANISATION/NAME. Default:
-	// empty. gpt-oss is counted exactly, other models with another vocabulary,
-	// corrected by the counts that their servers report.
+	// empty. Tokens for gpt-oss are then counted exactly. Tokens for other models are
+	// counted with a similar vocabulary, and corrected by the counts of their servers.
 	Tokenizers string `yaml:"tokenizers"`
 
 	// APIKey is an administrator key of the account "default". With several keys, one
@@ -46,10 +46,10 @@ type Settings struct {
 	// a record. Default: 0. Only for tests of wrong clocks.
 	ClockOffset time.Duration `yaml:"clock_offset"`
 
-	// MemoryLimit is the limit below which the process tries to stay: near it, garbage
-	// is collected more often. Default: 0, which means three times jobs.memory_budget
-	// and 32 MiB: for rows, their copies on the way to disk, garbage, and vocabularies.
-	// With objects in S3 it is 32 MiB more, for read-ahead and data that waits for
+	// MemoryLimit is the limit below which the process tries to stay: near it, garbage is
+	// collected more often. Default: 0, which means three times jobs.memory_budget plus
+	// 32 MiB: for rows, their copies on the way to disk, garbage, and vocabularies. With
+	// objects in S3 the limit is 32 MiB higher, for read-ahead and data that waits for
 	// upload. GOMEMLIMIT, if it is set, overrides this setting.
 	MemoryLimit Bytes `yaml:"memory_limit"`
 

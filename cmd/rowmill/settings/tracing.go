@@ -22,14 +22,14 @@ type Tracing struct {
 	// OTEL_EXPORTER_OTLP_HEADERS.
 	Headers Secret `yaml:"headers"`
 
-	// Sample is the share of jobs that are traced, of the jobs that were not submitted
-	// within a trace: for the others, their client has decided. All nodes need the same
-	// value. Default: 1, all jobs; Rows limits the cost of each.
+	// Sample is the share of jobs that are traced. It applies to jobs that were submitted
+	// without a trace: if a client submits a job within a trace, the client decides. All
+	// nodes need the same value. Default: 1, all jobs; Rows limits the cost of each job.
 	Sample float64 `yaml:"sample" default:"1"`
 
-	// Rows is the share of a traced job's rows with traced requests; the first row is
-	// always traced. Default: 0.01: enough to see how a server performs, and a job of a
-	// million rows makes only ten thousand spans.
+	// Rows is the share of a traced job's rows for which requests are traced too; the
+	// first row is always traced. Default: 0.01: enough to see how a server performs, and
+	// a job of a million rows makes only ten thousand spans.
 	Rows float64 `yaml:"rows" default:"0.01"`
 
 	// Queue limits the spans that wait to be sent; more are dropped. Default: 4,096,
@@ -40,9 +40,9 @@ type Tracing struct {
 	Timeout time.Duration `yaml:"timeout" default:"10s" min:"10ms"`
 }
 
-// complete takes settings that are not set from OpenTelemetry's own variables, if they
-// apply to this service: an operator who sets them for all programs expects traces from
-// Rowmill too. sampled reports whether Sample is set.
+// complete fills in settings that are not set. It takes them from OpenTelemetry's own
+// variables, if these apply to this service: an operator who sets the variables for all
+// programs expects traces from Rowmill too. sampled reports whether Sample is set.
 func (t *Tracing) complete(environ []string, sampled bool) error {
 	of := func(names ...string) string { // the first variable that is set
 		for _, name := range names {
@@ -108,7 +108,7 @@ func (t Tracing) HeaderValues() (map[string]string, error) {
 		name = strings.TrimSpace(name)
 		plain, err := url.PathUnescape(strings.TrimSpace(value))
 		if !found || err != nil || !isToken(name) || strings.ContainsAny(plain, "\r\n\x00") {
-			return nil, fmt.Errorf("entry %d of %d is not NAME=VALUE, with a name of a header and percent-encoding where it is needed", len(values)+1, strings.Count(t.Headers.Reveal(), ",")+1)
+			return nil, fmt.Errorf("entry %d of %d must be NAME=VALUE: the name of a header, and a percent-encoded value", len(values)+1, strings.Count(t.Headers.Reveal(), ",")+1)
 		}
 		values[http.CanonicalHeaderKey(name)] = plain
 	}

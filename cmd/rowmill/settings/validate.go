@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// checker collects broken rules.
+// A checker records a broken rule if good is false: the key of the setting, and a
+// message.
 type checker func(good bool, key, format string, args ...any)
 
 // broken returns the rules that a value breaks, each with the name of its setting.
@@ -35,9 +36,9 @@ func (s Settings) Validate() error {
 }
 
 func (s Settings) check(check checker) {
-	check(s.SecretsInterval == 0 || s.SecretsInterval >= 100*time.Millisecond, "secrets_interval", "must be at least 100ms, or 0s to look only at SIGHUP, is %v", s.SecretsInterval)
+	check(s.SecretsInterval == 0 || s.SecretsInterval >= 100*time.Millisecond, "secrets_interval", "must be at least 100ms, or 0s to check only at SIGHUP, is %v", s.SecretsInterval)
 	check(s.MemoryLimit == 0 || s.MemoryLimit >= s.Jobs.MemoryBudget, "memory_limit",
-		"must be above jobs.memory_budget (%v), or 0 for three times that and 32 MiB, is %v", s.Jobs.MemoryBudget, s.MemoryLimit)
+		"must be above jobs.memory_budget (%v), or 0 for three times that plus 32 MiB, is %v", s.Jobs.MemoryBudget, s.MemoryLimit)
 }
 
 // checkFields checks settings by the check method of their section and by the min tags

@@ -38,7 +38,7 @@ type Snapshot struct {
 type Progress struct {
 	term    *IO
 	samples []Snapshot // of the last rateWindow, oldest first
-	shown   Snapshot   // the last one that became a plain line
+	shown   Snapshot   // the last snapshot that was written as a plain line
 	plain   bool       // a plain line was written
 	drawn   bool       // a live line is on the screen
 }
@@ -49,7 +49,7 @@ func NewProgress(term *IO) *Progress { return &Progress{term: term} }
 // Update shows s.
 func (p *Progress) Update(s Snapshot) {
 	if len(p.samples) > 0 && p.samples[0].Phase != s.Phase {
-		p.samples = p.samples[:0] // the time of waiting must not count for the speed
+		p.samples = p.samples[:0] // the time before this phase must not count for the speed
 	}
 	p.samples = append(p.samples, s)
 	for len(p.samples) > 2 && s.Now.Sub(p.samples[1].Now) >= rateWindow {

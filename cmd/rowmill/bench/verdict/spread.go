@@ -29,7 +29,7 @@ func Over(values []float64) Spread {
 	return Spread{Median: median, Least: sorted[0], Most: sorted[len(sorted)-1], N: len(sorted)}
 }
 
-// Text formats the values with one.
+// Text formats the spread. one formats a single value.
 func (s Spread) Text(one func(float64) string) string {
 	if s.N == 0 {
 		return "not measured"

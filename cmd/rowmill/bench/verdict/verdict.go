@@ -22,7 +22,7 @@ type Measured struct {
 	Rising    bool      // the last step was the best
 	Direct    []float64 // rows/s of all servers at the best number in flight, for each round
 	Jobs      []Job     // in the same rounds
-	Strangers int       // rows of other jobs in flight before the bench began
+	OtherRows int       // rows of other jobs in flight before the bench began
 
 	Storage  []Storage
 	Embedded bool          // records are on the node itself
@@ -45,12 +45,12 @@ type Job struct {
 	InFlight int     `json:"in_flight"`    // the most rows in flight at all servers
 	Tokens   int64   `json:"tokens"`       // input and output
 	Bytes    int64   `json:"result_bytes"` // as Parquet
-	Spoiled  string  `json:"problem"`      // why there is no rate; empty if there is one
+	Problem  string  `json:"problem"`      // why there is no rate; empty if there is one
 }
 
 // Rate returns rows per second; 0 if there is none.
 func (j Job) Rate() float64 {
-	if j.Seconds <= 0 || j.Spoiled != "" {
+	if j.Seconds <= 0 || j.Problem != "" {
 		return 0
 	}
 	return float64(j.Rows) / j.Seconds
@@ -104,9 +104,9 @@ const (
 	written = 3.6
 
 	goodRatio  = 0.9  // a job of a few seconds loses time at its start and its end
-	apart      = 1.25 // if the largest ratio of the rounds is more times the smallest, something else was measured
+	apart      = 1.25 // if the largest ratio of the rounds is more than this times the smallest, other work disturbed the rounds
 	slowCommit = 0.05 // seconds; a healthy disk or Redis takes a few milliseconds
-	crowded    = 0.5  // share of jobs.part_interval from which the writes of each interval delay the next
+	crowded    = 0.5  // if a write takes more than this share of jobs.part_interval, the writes of an interval delay the next
 	shortJob   = 30   // seconds
 	longer     = "--length 5m and a larger --max-rows"
 )
@@ -123,7 +123,7 @@ func Of(m Measured) Verdict {
 	return v
 }
 
-// collect joins the figures of all.
+// collect joins the figures that of returns for each element.
 func collect[T any](all []T, of func(T) []float64) (figures []float64) {
 	for _, one := range all {
 		figures = append(figures, of(one)...)
@@ -171,7 +171,7 @@ func parts(m Measured, v Verdict) []Part {
 func perRow(jobs []Job) float64 {
 	var rows, bytes float64
 	for _, j := range jobs {
-		if j.Spoiled == "" && j.Bytes > 0 {
+		if j.Problem == "" && j.Bytes > 0 {
 			rows, bytes = rows+float64(j.Rows), bytes+float64(j.Bytes)
 		}
 	}
@@ -209,15 +209,15 @@ func first(rules ...rule) []Finding {
 func ofMeasurement(m Measured) []Finding {
 	found := every(
 		rule{m.Simulated, Finding{Note, "the servers are simulated: these are not figures of a model", "start a real server, and run bench again"}},
-		rule{m.Unreached != "", Finding{Note, "the servers were not driven directly, so there is no ratio: " + m.Unreached, "run it where it reaches them, such as on their node"}},
-		rule{m.Strangers > 0, Finding{Note, fmt.Sprintf("%d rows of others were in flight when it began: they used a part of the servers", m.Strangers), "run bench while nothing else runs"}},
+		rule{m.Unreached != "", Finding{Note, "the servers were not driven directly, so there is no ratio: " + m.Unreached, "run bench on a machine that reaches them, such as their node"}},
+		rule{m.OtherRows > 0, Finding{Note, fmt.Sprintf("%d rows of other jobs were in flight when bench began: they used a part of the servers", m.OtherRows), "run bench while nothing else runs"}},
 	)
 	if len(m.Steps) > 0 && m.Rising {
 		found = append(found, Finding{Note, fmt.Sprintf("the servers still became faster at %d in flight each, where the climb ended: their best may be higher", m.Steps[len(m.Steps)-1].InFlight), "run bench for longer, with " + longer})
 	}
 	for _, j := range m.Jobs {
 		found = append(found, first(
-			rule{j.Spoiled != "", Finding{Warn, "a job has no figure: " + j.Spoiled, "repair that, and run bench again"}},
+			rule{j.Problem != "", Finding{Warn, "a job has no figure: " + j.Problem, "repair that, and run bench again"}},
 			rule{j.Failed > 0, Finding{Warn, fmt.Sprintf("%d of %d rows failed", j.Failed, j.Rows), "look into the log of the servers; `rowmill doctor` shows their state"}},
 		)...)
 	}
@@ -234,15 +234,15 @@ func ofRatio(m Measured, v Verdict) []Finding {
 		window, longest = max(window, j.Window), max(longest, j.Seconds)
 	}
 	narrow, short := window > 0 && window < best, longest < shortJob
-	ratio := fmt.Sprintf("Rowmill reaches %.2f of what the servers do", v.Ratio.Median)
-	tooFew := fmt.Sprintf("%s: it had at most %d rows in flight at a server; the best number is %d", ratio, window, best)
+	ratio := fmt.Sprintf("Rowmill reaches %.2f of the servers' own rate", v.Ratio.Median)
+	tooFew := fmt.Sprintf("%s: Rowmill had at most %d rows in flight at a server; the best number is %d", ratio, window, best)
 	return first(
-		rule{v.Ratio.Most > apart*v.Ratio.Least, Finding{Note, fmt.Sprintf("%s, but of the rounds one says %.2f and one %.2f: something else uses these machines, and the median means little", ratio, v.Ratio.Least, v.Ratio.Most), "run bench while nothing else runs, with more --rounds and a longer --length"}},
+		rule{v.Ratio.Most > apart*v.Ratio.Least, Finding{Note, fmt.Sprintf("%s, but the rounds differ, from %.2f to %.2f: something else uses these machines, and the median means little", ratio, v.Ratio.Least, v.Ratio.Most), "run bench while nothing else runs, with more --rounds and a longer --length"}},
 		rule{v.Ratio.Median >= goodRatio, Finding{OK, ratio, ""}},
-		rule{narrow && short, Finding{Warn, tooFew + "; in jobs of a few seconds it is still searching for it", "run bench for longer, with " + longer + "; if this does not change, the server does not report its slots: start it with metrics"}},
+		rule{narrow && short, Finding{Warn, tooFew + "; in jobs of a few seconds Rowmill is still searching for this number", "run bench for longer, with " + longer + "; if this does not change, the server does not report its slots: start it with metrics"}},
 		rule{narrow, Finding{Warn, tooFew, "let the server report its slots and its queue: --metrics of llama.cpp, and no gateway that hides /metrics"}},
 		rule{short, Finding{Warn, fmt.Sprintf("%s: jobs of %.1f s lose time at their start, for their last part and for their result", ratio, longest), "run bench for longer, with " + longer}},
-		rule{true, Finding{Warn, ratio + ", with as many rows in flight", "look at the CPU of the nodes: if it is busy, give the node more cores, or move its servers to another machine, or add nodes with --join"}},
+		rule{true, Finding{Warn, ratio + ", with as many rows in flight as the servers need", "look at the CPU of the nodes: if it is busy, give the node more cores, or move its servers to another machine, or add nodes with --join"}},
 	)
 }
 
@@ -277,7 +277,7 @@ func ofEngines(m Measured, v Verdict) []Finding {
 	if len(settings) > 0 {
 		remedy = "raise " + strings.Join(settings, ", ") + " where memory allows, else add servers"
 	}
-	return []Finding{{OK, fmt.Sprintf("the servers are best with %d in flight each; more brings nothing", Best(m.Steps).InFlight), remedy}}
+	return []Finding{{OK, fmt.Sprintf("the servers are fastest with %d rows in flight each; more rows do not help", Best(m.Steps).InFlight), remedy}}
 }
 
 // ofStorage finds slow storage.
@@ -308,10 +308,10 @@ func ofGrowth(m Measured, v Verdict) []Finding {
 		beyond := slices.DeleteFunc(slices.Clone(v.Parts), func(p Part) bool { return p.Name == "engines" || p.Nodes == 0 })
 		text := "the servers are the bottleneck, as they should be: more rows a second come from more of them"
 		if next, more := least(beyond); more {
-			text += fmt.Sprintf("; with more than %d nodes like these, by arithmetic, it would be %s", next.Nodes, next.Name)
+			text += fmt.Sprintf("; with more than %d nodes like these, by arithmetic, the bottleneck would be %s", next.Nodes, next.Name)
 		}
 		if m.Embedded {
-			text += "; more than one node takes Redis and a shared bucket first (docs/cluster.md)"
+			text += "; more than one node needs Redis and a shared bucket first (docs/cluster.md)"
 		}
 		return []Finding{{OK, text, ""}}
 	}

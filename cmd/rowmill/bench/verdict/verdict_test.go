@@ -54,57 +54,57 @@ func TestOf(t *testing.T) {
 		change func(*Measured)
 		want   []string // level and words of every finding; "…" means any text
 	}{
-		"sound": {func(*Measured) {}, []string{"ok Rowmill reaches 0.99", "ok best with 256 in flight … --max-num-seqs (vllm)", "ok the servers are the bottleneck … more than 2500 nodes … commits"}},
+		"sound": {func(*Measured) {}, []string{"ok Rowmill reaches 0.99", "ok fastest with 256 rows in flight … --max-num-seqs (vllm)", "ok the servers are the bottleneck … more than 2500 nodes … commits"}},
 		"simulated": {func(m *Measured) { m.Simulated, m.Kinds = true, []string{"rowmill-sim"} }, []string{
-			"note simulated", "ok reaches", "ok best with 256 … simulator.slots", "ok the servers are the bottleneck",
+			"note simulated", "ok reaches", "ok fastest with 256 … simulator.slots", "ok the servers are the bottleneck",
 		}},
 		"not reached": {func(m *Measured) {
 			m.Unreached, m.Direct, m.Steps = "vllm of node gpu2: it listens at http://127.0.0.1:8000", nil, nil
-		}, []string{"note not driven directly … gpu2 … where it reaches them", "ok the servers are the bottleneck"}},
-		"others": {func(m *Measured) { m.Strangers = 7 }, []string{"note 7 rows of others", "ok reaches", "ok best", "ok bottleneck"}},
+		}, []string{"note not driven directly … gpu2 … that reaches them", "ok the servers are the bottleneck"}},
+		"others": {func(m *Measured) { m.OtherRows = 7 }, []string{"note 7 rows of other jobs", "ok reaches", "ok fastest", "ok bottleneck"}},
 		"still rising": {func(m *Measured) { m.Rising, m.Steps = true, m.Steps[:2] }, []string{
 			"note faster at 256 in flight … --length 5m", "ok reaches", "ok bottleneck",
 		}},
-		"rows failed": {func(m *Measured) { m.Jobs[1].Failed = 3 }, []string{"warn 3 of 1000 rows failed", "ok reaches", "ok best", "ok bottleneck"}},
-		"a job failed": {func(m *Measured) { m.Jobs[0].Spoiled = "job-1 is failed: no server" }, []string{
-			"warn job-1 is failed: no server", "ok reaches", "ok best", "ok bottleneck",
+		"rows failed": {func(m *Measured) { m.Jobs[1].Failed = 3 }, []string{"warn 3 of 1000 rows failed", "ok reaches", "ok fastest", "ok bottleneck"}},
+		"a job failed": {func(m *Measured) { m.Jobs[0].Problem = "job-1 is failed: no server" }, []string{
+			"warn job-1 is failed: no server", "ok reaches", "ok fastest", "ok bottleneck",
 		}},
 		"rounds that disagree": {func(m *Measured) { m.Jobs[0].Seconds, m.Jobs[2].Seconds = 20, 8 }, []string{
-			"note 0.98 … one says 0.50 and one 1.26 … --rounds", "ok best", "ok bottleneck",
+			"note 0.98 … from 0.50 to 1.26 … --rounds", "ok fastest", "ok bottleneck",
 		}},
 		"short jobs": {func(m *Measured) { each(m, func(j *Job) { j.Seconds = 14 }) }, []string{
-			"warn reaches 0.71 … jobs of 14.0 s … --max-rows", "ok best", "ok bottleneck",
+			"warn reaches 0.71 … jobs of 14.0 s … --max-rows", "ok fastest", "ok bottleneck",
 		}},
 		"a window that still grows": {func(m *Measured) { each(m, func(j *Job) { j.Seconds, j.Window = 14, 64 }) }, []string{
-			"warn 64 rows in flight … best number is 256 … still searching for it … --length", "ok best", "ok bottleneck",
+			"warn 64 rows in flight … best number is 256 … still searching for this number … --length", "ok fastest", "ok bottleneck",
 		}},
 		"a window that is too small": {func(m *Measured) { each(m, func(j *Job) { j.Rows, j.Seconds, j.Window = 10_000, 140, 64 }) }, []string{
-			"warn 64 rows in flight … best number is 256 … --metrics", "ok best", "ok bottleneck",
+			"warn 64 rows in flight … best number is 256 … --metrics", "ok fastest", "ok bottleneck",
 		}},
 		"slow nodes": {func(m *Measured) { each(m, func(j *Job) { j.Rows, j.Seconds = 10_000, 140 }) }, []string{
-			"warn with as many rows in flight … more cores", "ok best", "ok bottleneck",
+			"warn with as many rows in flight … more cores", "ok fastest", "ok bottleneck",
 		}},
 		"slow Redis": {func(m *Measured) { m.Storage[1].Commits = []float64{0.2} }, []string{
-			"ok reaches", "ok best", "warn gpu2: a commit takes 200 ms … Redis nearer", "ok bottleneck",
+			"ok reaches", "ok fastest", "warn gpu2: a commit takes 200 ms … Redis nearer", "ok bottleneck",
 		}},
 		"slow disk": {func(m *Measured) { m.Embedded, m.Storage[1].Commits = true, []float64{0.2} }, []string{
-			"ok reaches", "ok best", "warn gpu2: a commit takes 200 ms … faster disk", "ok bottleneck … takes Redis",
+			"ok reaches", "ok fastest", "warn gpu2: a commit takes 200 ms … faster disk", "ok bottleneck … needs Redis",
 		}},
 		"slow bucket": {func(m *Measured) { m.Storage[0].Puts = []float64{3} }, []string{
-			"ok reaches", "ok best", "warn gpu1: to write an object of 1 MiB takes 3e+03 ms … jobs.part_interval", "ok bottleneck",
+			"ok reaches", "ok fastest", "warn gpu1: to write an object of 1 MiB takes 3e+03 ms … jobs.part_interval", "ok bottleneck",
 		}},
 		"nothing timed": {func(m *Measured) { m.Storage = []Storage{{Node: "old"}} }, []string{
-			"ok reaches", "ok best", "warn old could not time its records", "warn old could not time its bucket", "ok bottleneck",
+			"ok reaches", "ok fastest", "warn old could not time its records", "warn old could not time its bucket", "ok bottleneck",
 		}},
 		"objects are the bottleneck": {func(m *Measured) { each(m, func(j *Job) { j.Bytes = 5e9 }) }, []string{
-			"ok reaches", "ok best", "warn objects can handle 6 rows/s … faster disk or bucket",
+			"ok reaches", "ok fastest", "warn objects can handle 6 rows/s … faster disk or bucket",
 		}},
 		"commits are the bottleneck": {func(m *Measured) {
 			m.Interval = 100 * time.Millisecond
 			for i := range m.Storage {
 				m.Storage[i].Commits, m.Storage[i].Puts = []float64{0.06}, []float64{0.01}
 			}
-		}, []string{"ok reaches", "ok best", "warn gpu1: a commit", "warn gpu2: a commit", "warn commits can handle 83 rows/s … jobs.part_interval"}},
+		}, []string{"ok reaches", "ok fastest", "warn gpu1: a commit", "warn gpu2: a commit", "warn commits can handle 83 rows/s … jobs.part_interval"}},
 		"nothing": {func(m *Measured) { *m = Measured{} }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
