@@ -32,7 +32,8 @@ const (
 	maxCustomID = 1024
 )
 
-// pathResponses is the path of requests that can ask for more than an answer.
+// pathResponses is the path of requests that can also ask for an answer in the
+// background, or for a stored conversation.
 const pathResponses = "/v1/responses"
 
 // LineFault is a fault of a line of a batch. The AdditionalContext of a Failure
@@ -142,7 +143,7 @@ func (b *Batch) end() error {
 		return io.EOF
 	}
 	if len(b.faults) == 0 {
-		b.faults = []LineFault{{Code: faultEmpty, Message: "The file has no requests. Give one a line."}}
+		b.faults = []LineFault{{Code: faultEmpty, Message: "The file has no requests. Write one request on each line."}}
 	}
 	list, err := json.Marshal(b.faults)
 	if err != nil {
@@ -234,7 +235,7 @@ func (b *Batch) body(body []byte) string {
 	case b.model == "":
 		b.model = name
 	case name != b.model:
-		b.fault(faultModel, "body.model", "is for the model %q, and the first is for %q; a batch has one", spelling.Shorten(name, 64), spelling.Shorten(b.model, 64))
+		b.fault(faultModel, "body.model", "is for the model %q, but the first request is for %q; a batch has one model", spelling.Shorten(name, 64), spelling.Shorten(b.model, 64))
 	}
 	if isRequested(stream) {
 		b.fault(faultRequest, "body.stream", "asks for a stream, but a batch has no streams; leave it out")

@@ -13,7 +13,8 @@ const (
 	listedName    = 64
 )
 
-// selection says which columns of a file to read.
+// selection says which columns of a file to read, and holds the values of the
+// current row.
 type selection struct {
 	text []int // positions of the columns that make the text, all different
 	id   int   // position of the ID column, or -1
@@ -24,20 +25,20 @@ type selection struct {
 	keptFields string   // result of Fields.Keep for the current row
 }
 
-// pick finds the columns to read by their names.
-func pick(names []string, opts Options) (*selection, error) {
+// selectColumns finds the columns to read by their names.
+func selectColumns(names []string, opts Options) (*selection, error) {
 	if opts.Fields != nil {
-		return pickFields(names, opts)
+		return selectFields(names, opts)
 	}
-	text, id, err := choose(names, opts)
+	text, id, err := findColumns(names, opts)
 	return &selection{text: []int{text}, id: id}, err
 }
 
-func pickFields(names []string, opts Options) (*selection, error) {
+func selectFields(names []string, opts Options) (*selection, error) {
 	s := &selection{id: -1, fields: opts.Fields, values: make([]string, len(opts.Fields.Names))}
 	if opts.IDColumn != "" {
 		var err error
-		if s.id, err = find(names, opts.IDColumn, "id_column_name"); err != nil {
+		if s.id, err = findColumn(names, opts.IDColumn, "id_column_name"); err != nil {
 			return nil, err
 		}
 	}
@@ -45,7 +46,7 @@ func pickFields(names []string, opts Options) (*selection, error) {
 		if !opts.Fields.Required[i] && count(names, name) == 0 {
 			continue
 		}
-		at, err := find(names, name, "a required input of the Function")
+		at, err := findColumn(names, name, "a required input of the Function")
 		if err != nil {
 			return nil, err
 		}
@@ -80,19 +81,19 @@ func (s *selection) render(c *counter, value func(column int) (string, error)) (
 	return s.fields.Render(s.values), nil
 }
 
-// choose finds the text and ID columns by name. id is -1 without an ID column.
-func choose(names []string, opts Options) (text, id int, err error) {
+// findColumns finds the text and ID columns by name. id is -1 without an ID column.
+func findColumns(names []string, opts Options) (text, id int, err error) {
 	if len(names) == 0 {
 		return 0, 0, invalid("The input file has no columns.")
 	}
 	id = -1
 	if opts.IDColumn != "" {
-		if id, err = find(names, opts.IDColumn, "id_column_name"); err != nil {
+		if id, err = findColumn(names, opts.IDColumn, "id_column_name"); err != nil {
 			return 0, 0, err
 		}
 	}
 	if opts.Column != "" {
-		if text, err = find(names, opts.Column, "column_name"); err != nil {
+		if text, err = findColumn(names, opts.Column, "column_name"); err != nil {
 			return 0, 0, err
 		}
 	} else if count(names, names[0]) > 1 && names[0] != "" {
@@ -109,7 +110,7 @@ func choose(names []string, opts Options) (text, id int, err error) {
 	return text, id, nil
 }
 
-func find(names []string, name, field string) (int, error) {
+func findColumn(names []string, name, field string) (int, error) {
 	switch count(names, name) {
 	case 1:
 		return slices.Index(names, name), nil

@@ -85,7 +85,7 @@ func openCSV(text *text, opts Options) (Reader, error) {
 		return nil, err
 	}
 	rows := &csvRows{counter: counter{limits: opts.Limits}, src: src}
-	if rows.columns, err = pick(names, opts); err != nil {
+	if rows.columns, err = selectColumns(names, opts); err != nil {
 		return nil, err
 	}
 	rows.cell = rows.text

@@ -30,7 +30,7 @@ type Config struct {
 	// 10s.
 	ConnectTimeout time.Duration
 	// HeaderTimeout limits the wait for the response header. Default 60s: some
-	// servers begin the file first.
+	// servers begin to produce the file before they send the header.
 	HeaderTimeout time.Duration
 	// StallTimeout ends a download that receives no bytes for this time.
 	// Default 60s, longer than the pauses of a healthy server.

@@ -22,7 +22,7 @@ const (
 	FormatAuto    Format = ""        // Detect finds the format
 	FormatCSV     Format = "csv"     // a header, then a record for each row; separated by commas, tabs, semicolons or bars, as the header is
 	FormatTSV     Format = "tsv"     // like CSV, separated by tabs
-	FormatParquet Format = "parquet" //
+	FormatParquet Format = "parquet" // Apache Parquet
 	FormatJSONL   Format = "jsonl"   // JSON Lines: each line is an object, or each line is a string
 	FormatLines   Format = "lines"   // plain text: each line is a row
 )
@@ -79,7 +79,7 @@ func Detect(r io.ReaderAt, size int64, opts Options) (Kind, error) {
 // detect finds the format of a text from its first bytes. It uses, in this
 // order: the requested format, JSON, the extension of the name, a requested
 // column (only a table has columns). Without any of these, a text is CSV, as
-// the interface requires for URLs, or plain text if Lines is set.
+// the API promises for URLs, or plain text if Lines is set.
 func detect(head []byte, opts Options) (Format, error) {
 	asked, named := opts.Format, opts.Column != "" || opts.IDColumn != "" || opts.Fields != nil
 	byName := formatOfName(opts.Name)

@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	// errMetadata means that a connection leads to a cloud's service for its
-	// machines.
+	// errMetadata means that a connection leads to the metadata service of a
+	// cloud (see metadata).
 	errMetadata = errors.New("metadata address")
 	// errOwn means that a connection leads to a part of this service.
 	errOwn = errors.New("own address")
@@ -27,10 +27,10 @@ var (
 // metadata lists the addresses where clouds give their machines credentials,
 // keys and start scripts. They are never an input.
 var metadata = prefixes(
-	// Link-local: 169.254.169.254 for AWS, Azure, Google, Oracle, OpenStack and
-	// maxBytes others; .170.2 and .170.23 for tasks and pods of AWS; .42.42 for
-	// Scaleway; .0.23 and .10.10 for Tencent; any address for Azure App
-	// Service.
+	// Link-local addresses: 169.254.169.254 for AWS, Azure, Google, Oracle,
+	// OpenStack and many others; .170.2 and .170.23 for tasks and pods of AWS;
+	// .42.42 for Scaleway; .0.23 and .10.10 for Tencent; any address for Azure
+	// App Service.
 	"169.254.0.0/16",
 	"100.100.100.200/32", "fd00:100::100:200/128", // Alibaba
 	"168.63.129.16/32",       // Azure, host of the machine; a public address
@@ -94,8 +94,8 @@ func embedded(ip netip.Addr) (v4 netip.Addr, is bool) {
 	return v4, false
 }
 
-// guard decides where connections may go. It checks the address that a name was
-// resolve to.
+// guard decides to which addresses connections may go. It checks the address
+// that a name was resolved to.
 type guard struct {
 	networks *ssrf.Guardian
 	own      func() []string

@@ -154,7 +154,7 @@ func OpenStream(r io.Reader, opts Options) (Reader, error) {
 	}
 	head = head[:n]
 	if n == 0 {
-		return nil, empty()
+		return nil, emptyFailure()
 	}
 	packed, err := packedOf(head)
 	switch {
@@ -195,7 +195,8 @@ type counter struct {
 	where  func() string // returns the position of the current row in the file, for messages
 }
 
-// next is called before each row, after the check for io.EOF.
+// next numbers a row and checks the number of rows. Readers call it for each row, after
+// the check for io.EOF.
 func (c *counter) next(row *rowmill.Row) error {
 	if c.rows >= c.limits.MaxRows {
 		return invalid("The input has more than %d rows. Split it into several jobs.", c.limits.MaxRows)

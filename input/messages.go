@@ -94,7 +94,7 @@ func (m *messages) read() error {
 		return m.bodyError(err)
 	}
 	if m.count == 0 {
-		m.fault("requests", "has none; send a list of at least one request")
+		m.fault("requests", "must be a list of at least one request")
 	}
 	return m.faultsError()
 }

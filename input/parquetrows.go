@@ -27,7 +27,7 @@ func openParquet(r io.ReaderAt, size int64, opts Options) (Reader, error) {
 	for i, c := range f.Columns() {
 		names[i] = c.Name
 	}
-	columns, err := pick(names, opts)
+	columns, err := selectColumns(names, opts)
 	if err != nil {
 		return nil, err
 	}

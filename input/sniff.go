@@ -33,7 +33,8 @@ var otherFormats = []struct{ magic, name, remedy string }{
 	{"%PDF-", "a PDF document", "Give a file of CSV, Parquet or JSON Lines."},
 }
 
-func empty() error {
+// emptyFailure returns the failure of a file without bytes.
+func emptyFailure() error {
 	return invalid("The input file is empty. Give a file of CSV, Parquet or JSON Lines with at least one row.")
 }
 
@@ -41,7 +42,7 @@ func empty() error {
 // hold rows.
 func sniff(r io.ReaderAt, size int64) (packed, error) {
 	if size == 0 {
-		return 0, empty()
+		return 0, emptyFailure()
 	}
 	head := make([]byte, min(sniffBytes, size))
 	if n, err := r.ReadAt(head, 0); n < len(head) {

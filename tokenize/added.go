@@ -9,20 +9,20 @@ import (
 
 // addedToken is a token that is searched in the text before anything else.
 type addedToken struct {
-	text          string
-	id            int
-	special       bool
-	left, right   bool // the token includes the white space before or after it
-	wordsDistinct bool // the token must not be part of a word
+	text        string
+	id          int
+	special     bool
+	left, right bool // the token includes the white space before or after it
+	singleWord  bool // the token must not be part of a word
 }
 
 // finder finds added tokens: the first one in the text, and at the same
 // position the longest, as the tokenizers library does.
 type finder struct {
 	byText  map[string]*addedToken
-	lengths [256][]int // lengths of the tokens that begin with a byte, longest first
-	begins  [1 << 16 / 64]uint64
-	first   string // the bytes that tokens begin with
+	lengths [256][]int           // lengths of the tokens that begin with a byte, longest first
+	begins  [1 << 16 / 64]uint64 // set of the pairs of bytes that tokens begin with
+	first   string               // the bytes that tokens begin with
 }
 
 // newFinder returns nil if there are no tokens.
@@ -79,7 +79,7 @@ func (f *finder) find(s string, from int) (t *addedToken, begin, end int) {
 				continue
 			}
 			begin, end := at, at+n
-			if t.wordsDistinct && (endsInWord(s[from:begin]) || beginsWithWord(s[end:])) {
+			if t.singleWord && (endsInWord(s[from:begin]) || beginsWithWord(s[end:])) {
 				break // do not try shorter tokens
 			}
 			if t.left {

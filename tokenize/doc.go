@@ -17,7 +17,7 @@
 //
 // The tokens have the same IDs as in the original programs. Tests compare them
 // with tiktoken-go, and with the original tiktoken and the tokenizers library
-// if a Python has these. Character classes follow Unicode 16, as in both
+// if both are installed in Python. Character classes follow Unicode 16, as in both
 // programs. NFC follows Unicode 9, as in the library. Patterns without a
 // scanner here use regexp2, which follows Unicode 15. The tokens that a
 // post-processor adds around a whole prompt, such as a first <|begin_of_text|>,

@@ -180,7 +180,7 @@ func (c *component) isNFC() (nfc bool, err error) {
 // stages returns the steps of the pre-tokenizer, in order.
 func (c *component) stages() (stages []stage, spaceFirst bool, err error) {
 	if c == nil {
-		return nil, false, fmt.Errorf("%w: it has no pre-tokenizer, so it is not byte-level: SentencePiece vocabularies are like that", ErrUnsupported)
+		return nil, false, fmt.Errorf("%w: the file has no pre-tokenizer, like a SentencePiece vocabulary: only byte-level BPE is known", ErrUnsupported)
 	}
 	parts := []component{*c}
 	if c.Type == "Sequence" {

@@ -28,8 +28,8 @@ const (
 	// long piece: 24 bytes for each byte.
 	window = 1024
 	// overlapTokens is the number of tokens at the end of a window that are
-	// assumed to depend on the text after it. If more tokens depend on it, the
-	// windows do not match and the window grows.
+	// assumed to depend on the text after the window. If more tokens depend on
+	// this text, the windows do not match and the window grows.
 	overlapTokens = 16
 	// maxKeptScratch is the longest piece, in bytes, whose memory is kept.
 	maxKeptScratch = 1 << 16
@@ -60,7 +60,8 @@ func (v *vocabulary) mergeWindow(s *scratch, piece string) []token {
 // number. These are bytes, and characters that will certainly become one token
 // before their bytes merge with others.
 //
-// A character is certain if no merge crosses its borders while it is in parts.
+// A character is certain if no merge crosses its borders before its own bytes
+// are merged.
 // The first merge across a border joins the token that ends there with the
 // token that begins there. If the product begins and ends with whole
 // characters, both tokens do too. All other products are recorded in

@@ -148,7 +148,7 @@ type prefixes struct {
 func (e *Encoding) search(s *scratch, text string, n, end int) int {
 	crossing := s.last.last()
 	p := prefixes{e: e, s: s, text: text, n: n, begin: crossing.at}
-	high := min(end+lookahead, len(text)) - 1 // beyond it the piece is certain, so nothing fits
+	high := min(end+lookahead, len(text)) - 1 // a longer prefix has the same pieces up to end, so it does not fit
 	if end-p.begin <= longPiece {
 		return p.longest(0, high)
 	}
@@ -214,7 +214,7 @@ type long struct {
 	end    int // end of the first n tokens
 	far    int // no longer prefix has at most n tokens
 
-	counted, is int // the prefix that was counted last, and its number of tokens
+	counted, is int // length of the prefix that was counted last, and its number of tokens
 }
 
 // encodeLong sets s.long to a piece that has more than n tokens.

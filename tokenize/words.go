@@ -128,10 +128,10 @@ func key(s string, i, end int) (head, tail uint64) {
 	return head, tail&(1<<(8*uint(n-8))-1) | uint64(n)<<lengthShift
 }
 
-// pieceCache caches short pieces and their counts. It stays in the fastest
-// memory, and pieces with several tokens need no merge to be counted. A slot is
-// a word with the number of tokens above the token. The token is none if the
-// piece has several tokens.
+// pieceCache caches short pieces and their counts. It is small enough for the
+// CPU's fastest cache, and pieces with several tokens need no merge to be
+// counted. A slot is a word with the number of tokens in the bits above the
+// token. The token is none if the piece has several tokens.
 type pieceCache [1 << recentBits]word
 
 const (

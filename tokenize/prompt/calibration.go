@@ -8,8 +8,8 @@ import (
 
 const (
 	// window is how many rows a calibration keeps: enough for a steady median,
-	// and few enough to forget within seconds a server that was restarted with
-	// another template.
+	// and few enough that new rows replace the old rows within seconds, when a
+	// server restarts with another template.
 	window = 64
 	// minRows is how many rows a calibration needs at least: fewer rows can
 	// agree by chance.
@@ -17,24 +17,26 @@ const (
 	// refitEvery is the number of rows between two fits. A fit for another
 	// vocabulary costs 160 µs.
 	refitEvery = 128
-	// agreeing is the share of rows that must differ by the same number of
-	// tokens if template and vocabulary are the server's. The other rows
-	// contain names of special tokens or have wrong reports.
+	// agreeing is a share of rows. If our count and the server's count differ by
+	// the same number of tokens in this share of rows, fit assumes that our
+	// vocabulary is the server's. The other rows then contain names of special
+	// tokens or have wrong reports.
 	agreeing = 0.75
 )
 
 // Calibration compares our counts of prompts with the usage that a server
 // reports, for one model on one server. The server's template and vocabulary
-// can differ from ours. It learns
+// can differ from ours. Calibration learns
 //
 //	used ≈ ratio · counted + offset
 //
-// With the server's own vocabulary the ratio is 1, and the offset is the size
+// If our vocabulary is the server's, the ratio is 1, and the offset is the size
 // of the template parts that our template lacks (0 for the right template).
-// With another vocabulary both are fitted to the last rows by the method of
-// Theil and Sen: the median of the slopes of all pairs, then the median of the
-// remainders. Up to a quarter of wrong rows does not change the result. The
-// zero value is ready for use. It is safe for concurrent use.
+// With another vocabulary, ratio and offset are fitted to the last rows by the
+// method of Theil and Sen: the median of the slopes of all pairs, then the
+// median of the remainders. Up to a quarter of wrong rows does not change the
+// result. The zero value is ready for use. A Calibration is safe for concurrent
+// use.
 type Calibration struct {
 	mu            sync.Mutex
 	rows          int64               // rows observed in total
@@ -74,7 +76,7 @@ func (c *Calibration) Estimate(counted int) int {
 }
 
 // MeanError returns the mean error of our uncorrected counts over the last rows,
-// in tokens. It is not 0 if the template or the vocabulary is not the server's.
+// in tokens. The error is not 0 if our template or vocabulary is not the server's.
 // ok is false before the first row.
 func (c *Calibration) MeanError() (mean float64, ok bool) {
 	c.mu.Lock()

@@ -33,7 +33,7 @@ func (c *Counter) AtMost(text string) int {
 	if c.known {
 		return n
 	}
-	return max(c.learned.Estimate(0), c.learned.Estimate(n)) // wrong reports can give a line that falls
+	return max(c.learned.Estimate(0), c.learned.Estimate(n)) // wrong reports of a server can give a line with a negative slope
 }
 
 // Exact reports whether the server certainly counts as Count does.
@@ -67,7 +67,7 @@ func (c *Counter) Fit(ctx context.Context, text string, limit int, ask func(cont
 }
 
 // fitAsking cuts the text until the server's count is at most limit. Each time
-// it cuts by the share of excess tokens, so that two or three questions are
+// it cuts by the share of excess tokens, so that two or three calls of ask are
 // enough.
 func fitAsking(ctx context.Context, text string, limit int, ask func(context.Context, string) (int, error)) (string, bool, error) {
 	for {
@@ -164,7 +164,7 @@ func (s *Counters) Quality(model rowmill.Model) (isExact bool, meanError float64
 	return isExact, meanError, ok
 }
 
-// calibration returns the calibration of a model, and logs its warning once.
+// calibration returns the calibration of a model. It logs the warning once per model.
 func (s *Counters) calibration(model, warning string) *Calibration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,8 +4,8 @@ package prompt
 // "<|", and the tags of reasoning and tools.
 var qwenMarkers = []string{"<|", "<think>", "</think>", "<tool_", "</tool_"}
 
-// renderChatML is ChatML as OpenAI published it and as most models that name it
-// use it, including the Instruct releases of Qwen3-2507:
+// renderChatML renders ChatML, in the form that OpenAI published and that most
+// models with ChatML use, including the Instruct releases of Qwen3-2507:
 //
 //	<|im_start|>system\nSYSTEM<|im_end|>\n   if there is a system prompt
 //	<|im_start|>user\nTEXT<|im_end|>\n
@@ -25,8 +25,8 @@ func renderChatML(j Job) []piece {
 		special("<|im_start|>"), plain("assistant\n"))
 }
 
-// renderQwen is Qwen3 of 2025-04, published with the models: ChatML, and after
-// the last role an empty thought if thinking is off:
+// renderQwen renders the template of Qwen3 of 2025-04, published with the models:
+// ChatML, and after the last role an empty thought if thinking is off:
 //
 //	<think>\n\n</think>\n\n
 //
@@ -41,21 +41,21 @@ func renderQwen(j Job) []piece {
 	return pieces
 }
 
-// renderQwenThinking is Qwen3-Thinking-2507, published with the models. It
-// always begins the thought.
+// renderQwenThinking renders the template of Qwen3-Thinking-2507, published with
+// the models. The template always begins the thought.
 func renderQwenThinking(j Job) []piece {
 	return append(renderChatML(j), special("<think>"), plain("\n"))
 }
 
-// renderQwenEmbedding is Qwen3-Embedding: the post-processor of its tokenizer
-// adds <|endoftext|> after every text, and pooling uses that token.
+// renderQwenEmbedding renders a text for Qwen3-Embedding: the post-processor of
+// its tokenizer adds <|endoftext|> after every text, and pooling uses that token.
 func renderQwenEmbedding(Job) []piece { return []piece{rowText, special("<|endoftext|>")} }
 
-// renderLlama is Llama 3.1 Instruct, published with the models. The date is
-// part of the template and does not change; Llama 3.2 writes the current date,
-// which has the same number of tokens. There is always a system message, even
-// without a system prompt. The texts are trimmed, so the line breaks before
-// them merge with nothing:
+// renderLlama renders the template of Llama 3.1 Instruct, published with the
+// models. The date is part of the template and does not change; Llama 3.2 writes
+// the current date, which has the same number of tokens. There is always a system
+// message, even without a system prompt. The texts are trimmed, so the line
+// breaks before them merge with nothing:
 //
 //	<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n
 //	Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\nSYSTEM<|eot_id|>
@@ -75,14 +75,14 @@ func renderLlama(j Job) []piece {
 
 var gemmaMarkers = []string{"<bos>", "<eos>", "<pad>", "<unk>", "<mask>", "<start_of_", "<end_of_", "<unused", "[multimodal]", "<2mass>", "[@BOS@]"}
 
-// renderGemma is Gemma 3, published with the models. It has no system message:
-// the system prompt, not trimmed, begins the user's turn:
+// renderGemma renders the template of Gemma 3, published with the models. It has no
+// system message: the system prompt, not trimmed, begins the user's turn:
 //
 //	<bos><start_of_turn>user\nSYSTEM\n\nTEXT<end_of_turn>\n<start_of_turn>model\n
 //
-// Its vocabulary is SentencePiece, which has tokens for runs of line breaks.
-// Only with that vocabulary are they counted right together with their
-// neighbours.
+// The vocabulary of Gemma is SentencePiece, which has tokens for runs of line
+// breaks. The count of line breaks and their neighbours is right only with that
+// vocabulary.
 func renderGemma(j Job) []piece {
 	opening := "user\n"
 	if j.System != "" {
@@ -94,7 +94,7 @@ func renderGemma(j Job) []piece {
 	}
 }
 
-// renderHarmony is the format of gpt-oss, from OpenAI's guide and the template
+// renderHarmony renders the format of gpt-oss, from OpenAI's guide and the template
 // published with the models. Our system prompt is its developer message. The
 // date is the current date; all dates have the same number of tokens. Only
 // special tokens are directly before and after TEXT:

@@ -146,7 +146,7 @@ func renderNone(j Job) []piece {
 // separator separates two texts and counts nothing.
 var separator = piece{}
 
-// renderEmbedding is the plain text. If a vocabulary adds tokens around every
-// text, they show as an offset of the calibration: 2 for BERT's [CLS] and
-// [SEP].
+// renderEmbedding returns the text alone. If a vocabulary adds tokens around
+// every text, the calibration learns their number as its offset: 2 for BERT's
+// [CLS] and [SEP].
 func renderEmbedding(Job) []piece { return []piece{rowText} }
