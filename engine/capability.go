@@ -14,19 +14,20 @@ import (
 
 const (
 	// probeTokens limits the answer to the probe row. Reasoning models begin their
-	// answer with reasoning, so a short answer shows it.
+	// answer with reasoning, so even a short answer shows the reasoning.
 	probeTokens = 32
 	// probeText is the text of the probe row.
 	probeText = "Hello"
-	// maxRefusal limits a refusal text that is kept, in bytes: other nodes get it too.
+	// maxRefusal limits the text of a refusal that is kept, in bytes, because the text is
+	// also sent to other nodes.
 	maxRefusal = 200
 )
 
-// A Capability is the ability of a served model, as a probe row has shown it.
+// A Capability says what a served model can do. A probe row has shown it.
 type Capability struct {
 	Kind      rowmill.Kind // empty if the server refuses every row
 	Dimension int          // of an embedding model
-	Refusal   string       // the server's error messages
+	Refusal   string       // the server's error messages, if the server refuses every row
 }
 
 // FindCapability sends a probe row to find out whether a model generates, reasons or
@@ -40,7 +41,7 @@ func FindCapability(ctx context.Context, e Engine, name string, patience time.Du
 	if err == nil {
 		return Capability{Kind: rowmill.KindEmbedding, Dimension: len(vector)}, nil
 	}
-	said, refused := refusal(err)
+	embedRefusal, refused := refusal(err)
 	if !refused {
 		return Capability{}, err
 	}
@@ -51,11 +52,11 @@ func FindCapability(ctx context.Context, e Engine, name string, patience time.Du
 		}
 		return Capability{Kind: rowmill.KindGeneration}, nil
 	}
-	again, refused := refusal(err)
+	chatRefusal, refused := refusal(err)
 	if !refused {
 		return Capability{}, err
 	}
-	return Capability{Refusal: fmt.Sprintf("a text to embed: %s, and a message: %s", spelling.Shorten(said, maxRefusal), spelling.Shorten(again, maxRefusal))}, nil
+	return Capability{Refusal: fmt.Sprintf("a text to embed: %s, and a message: %s", spelling.Shorten(embedRefusal, maxRefusal), spelling.Shorten(chatRefusal, maxRefusal))}, nil
 }
 
 func generate(ctx context.Context, e Engine, p Params, row Row) (Reply, error) {
@@ -92,8 +93,9 @@ func (u unprepared) Unwrap() error { return u.error }
 // row on the model. Some servers answer 404 although the path exists for other models.
 var refusals = []int{400, 404, 405, 413, 415, 422, 501}
 
-// refusal returns the message of a permanent refusal.
-func refusal(err error) (said string, refused bool) {
+// refusal reports whether err is a permanent refusal, and returns the message of the
+// refusal.
+func refusal(err error) (message string, refused bool) {
 	var fault *Error
 	switch {
 	case errors.As(err, &unprepared{}):

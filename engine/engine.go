@@ -1,8 +1,8 @@
 // Package engine runs rows on models. It defines the contract between the pipeline and
 // an inference server (Engine), the classes of error, and the conformance suite for
-// adapters (enginetest). Package engine/openai talks to real servers over HTTP; sim is
-// a simulated server that the same adapter talks to. The package does not know jobs,
-// shards or actors.
+// adapters (enginetest). Package engine/openai is the adapter that talks to real servers
+// over HTTP, and also to the simulated server of package engine/sim. This package does
+// not know jobs, shards or actors.
 package engine
 
 import (
@@ -60,7 +60,7 @@ type Call interface {
 
 // PromptCounter is an optional interface of a Call, for servers that count the tokens
 // of a prompt. Rowmill's own count needs a vocabulary and a template, which may be
-// missing or wrong; the server's count equals its usage.
+// missing or wrong. The server's count equals the input tokens in the server's usage.
 type PromptCounter interface {
 	// CountPrompt returns the tokens of the whole prompt: the row's text with the
 	// template, the system prompt and everything else that Generate or Embed would
@@ -75,14 +75,14 @@ type PromptCounter interface {
 // ErrNoCounting reports that a server cannot count prompts.
 var ErrNoCounting = errors.New("server does not count prompts")
 
-// ErrCutsPrompts is the ErrNoCounting of a server that silently truncates prompts
-// longer than its context. Other servers refuse them.
+// ErrCutsPrompts is an ErrNoCounting for a server that also truncates prompts longer
+// than its context without saying so. Other servers refuse such prompts.
 var ErrCutsPrompts = fmt.Errorf("%w, and truncates prompts longer than its context", ErrNoCounting)
 
 // Params are the settings that all rows of a job share.
 type Params struct {
 	Model      rowmill.Model
-	Path       string          // request path of a raw job (rows are request bodies, Model's kind is KindRaw); then the fields below are unused
+	Path       string          // request path of a raw job (rows are request bodies, Model's kind is KindRaw); of the fields below, a raw job uses only ContextLen
 	System     string          // system prompt; empty for none
 	Schema     json.RawMessage // JSON Schema the answer must conform to; nil for none
 	Sampling   map[string]any  // effective sampling parameters, validated
@@ -98,16 +98,17 @@ type Row struct {
 	Seed *int64 // overrides the seed of Params for this row
 
 	// Patience is the timeout of the request, including the time in the server's queue;
-	// 0 means the engine's own timeout, which suits the slowest server. After it the
-	// call fails with a Moment with Code "timeout".
+	// 0 means the engine's own timeout, which suits the slowest server. When the timeout
+	// has passed, the call fails with an *Error of class Moment with Code "timeout".
 	Patience time.Duration
 
-	// Failures counts the HTTP 500 answers of servers to this row. A parameter that the
-	// engine adds by itself may be the cause.
+	// Failures counts the HTTP 500 answers of servers to this row. The engine may then
+	// leave out a parameter that it adds by itself, because this parameter may be the
+	// cause.
 	Failures int
 
-	// Traceparent is the W3C Trace Context header of the request; empty for none. For a
-	// group, the first row's is used.
+	// Traceparent is the W3C Trace Context header of the request; empty for none. Embed
+	// sends the Traceparent of the first row of a group.
 	Traceparent string
 }
 
@@ -137,14 +138,14 @@ type Info struct {
 	Models    []ServedModel // the models that the server serves now
 }
 
-// Same reports whether both have the same kind, models and number of slots.
+// Same reports whether i and other have the same kind, models and number of slots.
 func (i Info) Same(other Info) bool {
 	return i.Kind == other.Kind && i.Slots == other.Slots && slices.Equal(i.Models, other.Models)
 }
 
 // ServedModel is a model that a server serves.
 type ServedModel struct {
-	Name          string // the server's name for it
+	Name          string // the server's name for the model
 	ContextLength int    // maximum tokens of a request on this server; 0 if unknown
 
 	// Each of these fields is empty if unknown.
@@ -155,7 +156,7 @@ type ServedModel struct {
 	Unusable  string       `json:",omitempty"` // why the model cannot run rows, with the remedy
 }
 
-// Names returns the names that select this model: the server's name, the same without
+// Names returns the names that select this model: the server's name, this name without
 // Ollama's tag "latest", and the Hugging Face id.
 func (s ServedModel) Names() []string {
 	names := []string{s.Name}
@@ -185,8 +186,8 @@ func (i Info) Find(m rowmill.Model) (ServedModel, bool) {
 	return ServedModel{}, false
 }
 
-// A Route is one way for rows through a server: a model and a request path. One route
-// can fail while the server's other routes work.
+// A Route is a model and a request path of one server. One route can fail while the
+// server's other routes work.
 type Route string
 
 // RouteOf returns the route of a job's rows.
@@ -224,9 +225,9 @@ const (
 	// limited number of times, on another server first.
 	Moment
 	// Busy is a state of the server: a rate limit, overload, a model that is still
-	// loading, an exhausted quota, or a gateway without a server. It costs the row no
-	// attempt. The row waits for the time that the server asks for, or longer after
-	// each refusal.
+	// loading, an exhausted quota, or a gateway without a server. Busy does not count as
+	// an attempt of the row. The row waits as long as the server asks for, but at least
+	// for a time that grows with each refusal.
 	Busy
 	// ServerFault is caused by the server. The row goes to another server and no
 	// attempt is counted. The server gets no rows until a probe succeeds.

@@ -11,15 +11,16 @@ import (
 // cache), and all other rows wait in Rowmill, where priorities and fair shares apply. A
 // Window is a plain struct: its owner serialises the calls and passes the time.
 //
-// It uses the first of these signals that the server provides:
+// A Window uses the first of these signals that the server provides:
 //
 //	gauges      the server's queue: grow while it is short, shrink while it is
 //	            long; near the end of the KV cache grow slowly, and shrink when
 //	            the server preempts rows, because it then computes them again
 //	slots       known slots without gauges: the slots and a small queue
-//	answers     neither: grow while more rows in flight bring more answers per
-//	            second; halve on refusals, then grow by one for each answer up to
-//	            the size of a new window (slow start, Jacobson 1988)
+//	answers     without gauges and slots: grow while more rows in flight bring
+//	            more answers per second; halve on refusals, then grow by one for
+//	            each answer up to the size of a new window (slow start, Jacobson
+//	            1988)
 type Window struct {
 	slots int     // rows that the server runs at once; 0 if unknown
 	size  float64 // rows allowed in flight
@@ -32,7 +33,7 @@ type Window struct {
 type gaugeWindow struct {
 	gauged      time.Time // time of the last reading
 	running     float64   // rows in the batch at the last reading
-	rising      bool      // more than at the reading before: a queue may be prompts that the server is still reading
+	rising      bool      // running has risen since the reading before: a queue may be prompts that the server is still reading
 	congested   bool      // a queue or a full cache was seen: the window no longer doubles
 	shrunk      time.Time // when the gauges last made the window shrink
 	preemptions int64     // server's total at the last reading; -1 before the first
@@ -40,7 +41,7 @@ type gaugeWindow struct {
 	answers     float64   // recent answers; decays over fade
 	kv          int64     // size of the KV cache, tokens; 0 if unknown
 	used        float64   // used tokens of the KV cache
-	share       float64   // share of the KV cache that the rows in flight may be expected to fill
+	share       float64   // limit of the share of the KV cache that the rows in flight are expected to fill
 	rows        float64   // answered rows since the start
 	prompts     float64   // tokens of their prompts
 	outputs     float64   // tokens of their answers
@@ -55,7 +56,7 @@ type answerWindow struct {
 	epochTokens  float64   // tokens of prompts and answers in the epoch
 	settled      bool      // growing no longer raises the rate
 	refused      time.Time // when the window last halved
-	refusal      float64   // the size at the first of a series of refusals without an answer between them
+	refusal      float64   // the size at the first refusal since the last answer
 	since        float64   // answers since the last refusal
 	regrow       float64   // below this size the window grows by one for each answer; 0 before a refusal
 }
@@ -85,12 +86,13 @@ const (
 	// the effect shows only after that time.
 	shareStep = 0.2
 
-	// growthFactor is how much a window grows at once before a queue was seen: 256
-	// slots are reached within three answers of a fast server.
+	// growthFactor multiplies the size of a window that grows before a queue was seen.
+	// The window reaches 256 slots in the time in which a fast server gives three answers.
 	growthFactor = 2
 
 	// maxPreempted is the accepted share of preempted rows: they cost less than the
-	// larger batch gains. Preemptions and answers decay over about fade.
+	// larger batch gains. The counts of recent preemptions and answers decay over about
+	// the time fade.
 	maxPreempted = 0.004
 	fade         = 30 * time.Second
 )
@@ -104,8 +106,9 @@ func NewWindow(slots int) *Window {
 	return w
 }
 
-// Limit returns the number of rows allowed in flight now. Urgent rows may exceed it by
-// the target queue, so that they never wait in Rowmill for other rows.
+// Limit returns the number of rows allowed in flight now. For urgent rows the limit is
+// larger by the target length of the server's queue, so that urgent rows never wait in
+// Rowmill for other rows.
 func (w *Window) Limit(urgent bool) int {
 	if urgent {
 		return int(w.size + w.queue())
@@ -163,9 +166,9 @@ func (w *Window) maxSize() float64 {
 
 func (w *Window) full(inFlight int) bool { return float64(inFlight) >= 0.9*math.Floor(w.size) }
 
-// Observe applies a reading of the server's gauges, with Rowmill's own rows in flight
-// and their expected tokens. Call it before the first row if the server has gauges: the
-// window then starts larger.
+// Observe applies a reading of the server's gauges. inFlight is the number of Rowmill's
+// own rows in flight, and tokens is their expected number of tokens. If the server has
+// gauges, call Observe before the first row: the window then starts larger.
 func (w *Window) Observe(g Gauges, inFlight int, tokens int64, now time.Time) {
 	if w.gauged.IsZero() && w.slots == 0 {
 		w.size = max(w.size, firstSize)
@@ -214,7 +217,7 @@ func (w *Window) residence(inFlight int) float64 {
 }
 
 // shrink reduces the window, unless it was reduced a moment ago: the effect shows only
-// after some rows in flight have ended.
+// after some rows in flight have ended. It returns whether it reduced the window.
 func (w *Window) shrink(to float64, inFlight int, now time.Time) bool {
 	if now.Sub(w.shrunk).Seconds() < max(slowReading.Seconds(), w.residence(inFlight)/8) {
 		return false
@@ -246,13 +249,13 @@ func (w *Window) Answered(rows int, prompts, outputs int64, inFlight int, now ti
 	}
 }
 
-// maxLengthRatio limits the ratio of the mean tokens per row of two rates that are
-// compared.
+// maxLengthRatio limits the difference in length of the rows of two answer rates: climb
+// compares the rates only if the mean tokens per row differ by at most this factor.
 const maxLengthRatio = 2
 
-// climb grows a window that can use only answers. An epoch lasts two windows of
-// answers. After each epoch the window grows by half, if the rate rose by at least 5 %.
-// It does not compare rates of rows with very different lengths.
+// climb adapts a window that can use only answers. It measures the answer rate in
+// epochs of 2·size answers. After each epoch the window grows by half, if the rate rose
+// by more than 5 %. climb does not compare rates of rows with very different lengths.
 func (w *Window) climb(rows, tokens float64, inFlight int, now time.Time) {
 	if w.epoch.IsZero() || !w.full(inFlight) {
 		w.epoch, w.epochAnswers, w.epochTokens = now, 0, 0
@@ -289,8 +292,8 @@ func (w *Window) Refused(now time.Time) {
 		return
 	}
 	w.refused = now
-	// If the server answered since the last refusal, the window was one row too large.
-	// If it refuses every row, the size is not the reason.
+	// If the server has answered since the last refusal, the window was one row too large.
+	// If the server refuses every row, the size of the window is not the reason.
 	begin := float64(blindSize)
 	if w.slots > 0 {
 		begin = float64(w.slots) + w.queue()

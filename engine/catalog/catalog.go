@@ -267,7 +267,7 @@ func entryError(i int, m *rowmill.Model, field, format string, args ...any) erro
 	return fmt.Errorf("models[%d] (%s): %s: %s", i, name, field, fmt.Sprintf(format, args...))
 }
 
-// check normalises entry i and returns its problems.
+// check fills the defaults of entry i and returns the problems of the entry.
 func check(i int, m *rowmill.Model) (problems []error) {
 	wrong := func(field, format string, args ...any) {
 		problems = append(problems, entryError(i, m, field, format, args...))
@@ -335,8 +335,9 @@ func check(i int, m *rowmill.Model) (problems []error) {
 	return problems
 }
 
-// WithKind returns a copy of an entry without a kind, with this kind added. The
-// sampling of the entry overrides the defaults of its model family.
+// WithKind returns a copy of entry m with the given kind and with the sampling defaults of
+// the model family. m.Sampling has only the entry's own sampling, which overrides these
+// defaults.
 func WithKind(m rowmill.Model, kind rowmill.Kind, family string) rowmill.Model {
 	own := m.Sampling
 	m.Kind, m.Sampling = kind, FamilyDefaults(family, kind)

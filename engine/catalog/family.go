@@ -28,9 +28,9 @@ func defaults(temperature, topP float64, topK int64) map[string]any {
 	return d
 }
 
-// FamilyDefaults returns the sampling defaults of a model's family as a new map: empty
-// for unknown families and for embedding models. It ignores the part of the name up to
-// the last slash, and case.
+// FamilyDefaults returns the sampling defaults of a model's family as a new map. The map
+// is empty for unknown families and for embedding models. FamilyDefaults ignores case, and
+// the part of the name up to the last slash.
 func FamilyDefaults(name string, kind rowmill.Kind) map[string]any {
 	name = strings.ToLower(name[strings.LastIndexByte(name, '/')+1:])
 	for _, family := range families {

@@ -13,7 +13,7 @@ import (
 // not check their types: a wrong type crashes the server.
 var reservedArgs = []string{"kv_transfer_params", "ec_transfer_params", "kv_cache_report_mode"}
 
-// reservedArgPrefix is the prefix of such names of vLLM's diffusion models.
+// reservedArgPrefix is the prefix of the reserved names of vLLM's diffusion models.
 const reservedArgPrefix = "diffusion_"
 
 // structuredOutputs accepts one rule. A JSON Schema is not accepted here: it belongs in
@@ -74,8 +74,7 @@ func extraArgs(v any) (any, string) {
 	return clean, ""
 }
 
-// scalar returns a string or a number in the form kept in a job, nil for any other
-// value.
+// scalar returns a string or a number in the form kept in a job; nil for any other value.
 func scalar(v any) any {
 	if text, is := v.(string); is {
 		if len(text) > maxExtraBytes || !utf8.ValidString(text) {

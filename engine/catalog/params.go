@@ -19,9 +19,9 @@ const (
 	maxExtraBytes  = 1024   // a name or a string of extra_args
 )
 
-// A parse converts a decoded JSON or YAML value into the form kept in a job (int64,
-// float64, bool, string, []any, map[string]any). For a wrong value it returns a
-// description of the right one.
+// A parse function converts a decoded JSON or YAML value into the form kept in a job
+// (int64, float64, bool, string, []any, map[string]any). For a wrong value it returns a
+// description of a right value, such as "a number from 0 to 1".
 type parse func(v any) (clean any, problem string)
 
 // params are the parameters that a caller may give: the fields of vLLM's SamplingParams
@@ -62,8 +62,8 @@ var params = map[string]parse{
 	"n": one,
 }
 
-// refused maps names that exist in vLLM or in other APIs to the reason for the refusal,
-// which helps more than "unknown".
+// refused maps parameters that exist in vLLM or in other APIs to the reason why they are
+// refused. The reason helps a caller more than "unknown".
 var refused = map[string]string{
 	"stream":                      "a batch job has no stream",
 	"echo":                        "ask for the inputs with include_inputs when you fetch the results",
@@ -78,13 +78,13 @@ var refused = map[string]string{
 	"logprob_token_ids":           "log probabilities cover the chosen tokens only",
 	"flat_logprobs":               "the service chooses the form of log probabilities",
 	"logits_processors":           "code cannot be sent to the server",
-	"output_kind":                 "the service decides how answers travel",
-	"stream_interval":             "the service decides how answers travel",
+	"output_kind":                 "the service decides how answers are sent",
+	"stream_interval":             "the service decides how answers are sent",
 	"skip_clone":                  "the server sets it itself",
 	"output_text_buffer_length":   "the server sets it itself",
 	"detokenize":                  "answers are text",
 	"skip_reading_prefix_cache":   "the service decides how the server caches",
-	"routed_experts_prompt_start": "results hold no routing of experts",
+	"routed_experts_prompt_start": "results do not contain the routing of experts",
 	"trace_decode_token_ids":      "the model must choose the tokens",
 	"response_format":             "use json_schema, beside sampling_params, or structured_outputs",
 	"guided_json":                 "use json_schema, beside sampling_params",

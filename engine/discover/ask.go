@@ -11,7 +11,8 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// unidentified is the kind of a server that the adapter can use but not identify.
+// unidentified is the kind in engine.Info of a server that the adapter can use but not
+// identify.
 const unidentified = "openai"
 
 // check asks the server of a candidate for its description. It returns nil if there is
@@ -26,12 +27,12 @@ func (f *Finder) check(ctx context.Context, s *candidate) *engine.Info {
 	case info.Kind == unidentified && len(info.Models) > 0:
 		// Any web server may list models under /v1/models. Prompts go to it only if the
 		// operator names it.
-		f.logOnce(s, "its kind is unknown; name it with --engine to use it")
+		f.logOnce(s, "the kind of the server is unknown; to use the server, name it with --engine")
 		return nil
 	case info.Kind == unidentified:
 		return nil
 	case len(info.Models) == 0:
-		f.logOnce(s, "it serves no model yet")
+		f.logOnce(s, "the server serves no model yet")
 		return nil
 	}
 	ours, err := f.isNode(ctx, s.address)
@@ -39,7 +40,7 @@ func (f *Finder) check(ctx context.Context, s *candidate) *engine.Info {
 	case err != nil: // unknown now: the next round asks again
 		return nil
 	case ours:
-		f.logOnce(s, "it is a Rowmill node, not an inference server")
+		f.logOnce(s, "the server is a Rowmill node, not an inference server")
 		return nil
 	}
 	return &info
@@ -81,15 +82,15 @@ func (f *Finder) isNode(ctx context.Context, address string) (bool, error) {
 	return err == nil && build.Commit != nil && build.Built != nil && strings.HasPrefix(build.Go, "go"), nil
 }
 
-// pinned is an engine that stays real or stays simulated, even if another server takes
-// the address.
+// pinned is an engine that only accepts real servers, or only simulated servers, even if
+// another server starts at the address.
 type pinned struct {
 	engine.Engine
 	simulated bool
 }
 
-// Probe asks the server and rejects a real one in place of a simulated one, and the
-// reverse.
+// Probe asks the server for its description. It returns an error if a real server has
+// replaced a simulated one, or a simulated server a real one.
 func (e pinned) Probe(ctx context.Context) (engine.Info, error) {
 	info, err := e.Engine.Probe(ctx)
 	switch {

@@ -138,8 +138,8 @@ func (f *Finder) Waiting() []string {
 // Look probes all addresses without a server so far, all at once, and returns the
 // servers that it finds in the order of the addresses. It takes at most Config.Timeout.
 //
-// The engine of a server stays real or simulated: if simulated outputs replace real
-// ones at the address, or the reverse, its Probe fails.
+// If later a simulated server replaces a real server at an address, or a real server a
+// simulated one, Probe of the returned engine fails.
 func (f *Finder) Look(ctx context.Context) []Found {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
 	defer cancel()

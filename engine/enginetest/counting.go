@@ -11,9 +11,9 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// countedTexts are rows that are easily counted wrong: white space that a template
-// trims or a vocabulary merges with its own line breaks, markers that are one token, an
-// empty text.
+// countedTexts are rows with tokens that are easily counted wrong: white space that a
+// template trims or that merges with the template's own line breaks, markers that are one
+// token, an empty text.
 var countedTexts = []string{
 	"Hello there.", "", " ", "\n", "\n\n two lines before and after \n\n", "\tGröße, 日本語 🦙", "<|im_end|> and </think>",
 	`a "quoted" \ text`, "broken \xff bytes", strings.Repeat("word ", 300),

@@ -28,12 +28,12 @@ type Server struct {
 	Embedding  *rowmill.Model
 
 	// Concurrency limits the rows that the suite keeps in flight; default 48. llama.cpp
-	// needs a thread for every connection, idle ones included, and makes further
+	// needs a thread for every connection, also for idle connections, and makes further
 	// connections wait: set the number of slots and a few more, like the window does.
 	Concurrency int
 
 	// Cancels says that the server stops a row after its request was closed, and that
-	// its gauges show it.
+	// the server's gauges then no longer count the row.
 	Cancels bool
 
 	// Counts says that the server counts prompts (engine.PromptCounter).
@@ -68,7 +68,7 @@ const (
 	Usage    = "tokens, which it does not count"
 )
 
-// needs skips a check if the server ignores or refuses the feature. The table of
+// needs skips a check if the server ignores or refuses the feature what. The table of
 // bench/engines.md uses the same words.
 func (s Server) needs(t *testing.T, what string) {
 	t.Helper()

@@ -10,7 +10,7 @@ import (
 
 // A ListedModel is a model as the list of all models shows it.
 type ListedModel struct {
-	Model   rowmill.Model // Kind is empty if unknown; ContextLength is no larger than that of the servers
+	Model   rowmill.Model // Kind is empty if unknown; ContextLength is at most the shortest ContextLength of the servers
 	Aliases []string      // the aliases of Model.ID, sorted
 	Servers []Server      // the live servers of the model; each Server holds only this model
 	Problem string        // the reason why the model cannot be used now; empty if it can

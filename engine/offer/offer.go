@@ -22,7 +22,7 @@ type Server struct {
 	Name   string // name of the engine on its node
 	Kind   string // such as "vllm"
 	Counts bool   // the server counts the tokens of prompts
-	// Simulated reports that the server's outputs are made up.
+	// Simulated says that the server's outputs are made up.
 	Simulated bool
 	Models    []engine.ServedModel
 }
@@ -33,8 +33,8 @@ type Models struct {
 	servers func() []Server
 }
 
-// New returns the models of a catalog and of the servers that a function lists; nil
-// means no servers.
+// New returns the models of catalog c and of the servers that the function servers lists.
+// A nil function means no servers.
 func New(c *catalog.Catalog, servers func() []Server) *Models {
 	if servers == nil {
 		servers = func() []Server { return nil }
@@ -158,8 +158,9 @@ func serving(servers []Server, m rowmill.Model) (served []engine.ServedModel) {
 	return served
 }
 
-// kindOf returns the kind that servers report for a model, empty if none does. If they
-// differ, reasoning wins: the other server runs without a reasoning parser.
+// kindOf returns the kind that servers report for a model; empty if none reports a kind.
+// If one server reports generation and another reasoning, the kind is reasoning: the first
+// server runs without a reasoning parser.
 func kindOf(served []engine.ServedModel) (kind rowmill.Kind) {
 	for _, s := range served {
 		if s.Kind == rowmill.KindReasoning || kind == "" {
@@ -200,7 +201,8 @@ func complete(m rowmill.Model, served []engine.ServedModel, family string) (rowm
 	return m, nil
 }
 
-// leastContext returns the shortest context length that servers report, 0 if none does.
+// leastContext returns the shortest context length that servers report; 0 if none reports
+// one.
 func leastContext(served []engine.ServedModel) (least int) {
 	for _, s := range served {
 		if s.ContextLength > 0 && (least == 0 || s.ContextLength < least) {

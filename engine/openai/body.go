@@ -125,8 +125,8 @@ func (b *body) nextChunk() error {
 	return errChunk
 }
 
-// line reads a line between chunks, without its line end. It counts towards the size
-// limit: the head of a one-byte chunk may have thousands of bytes.
+// line reads a line between chunks, without its line end. The line counts towards the
+// size limit: the head of a one-byte chunk may have thousands of bytes.
 func (b *body) line() ([]byte, error) {
 	line, err := b.in.ReadSlice('\n')
 	if errors.Is(err, io.EOF) {

@@ -21,9 +21,9 @@ import (
 // seedMask keeps seeds within 0 to 2^31-1, which every server takes.
 const seedMask = 1<<31 - 1
 
-// mostUnstreamed is the largest max_tokens for which llama.cpp gets a request without
-// a stream. Without a stream a cancelled row runs on, but not for long; a stream costs
-// the server 0.1 ms of CPU per token.
+// mostUnstreamed is the largest max_tokens for which Rowmill asks llama.cpp for an answer
+// without a stream. Without a stream llama.cpp runs a cancelled row to its end, but an
+// answer of this length soon ends. A stream costs the server 0.1 ms of CPU per token.
 const mostUnstreamed = 128
 
 // A call makes a job's requests to one server. Everything but the prompt and the
@@ -38,11 +38,11 @@ type call struct {
 	asked  asked
 
 	prefix    []byte
-	middle    []byte                  // of an embedding's request
-	fields    []param                 // of a chat's
-	trailer   atomic.Pointer[trailer] // made of fields
-	proven    atomic.Bool             // the server has answered a row with extraLogprobs
-	bare      atomic.Int32            // rows answered without extraLogprobs, after HTTP 500 with it
+	middle    []byte                  // the part behind the texts in an embedding request
+	fields    []param                 // the fields of a chat request behind the messages
+	trailer   atomic.Pointer[trailer] // the part behind the prompt in a chat request, made of fields
+	proven    atomic.Bool             // the server has answered a request with extraLogprobs
+	bare      atomic.Int32            // rows that the server answered only without extraLogprobs, after HTTP 500
 	seed      int64
 	seeded    bool
 	streamed  bool          // the answer is asked for as a stream
@@ -52,7 +52,7 @@ type call struct {
 	notices   notices
 	misnamed  atomic.Bool // an answer named another model
 
-	ways []*countWay // to count a prompt, best first
+	ways []*countWay // ways to count a prompt, best first
 
 	path    string // of a raw job
 	rawHead []byte // head of a raw job's requests
@@ -63,7 +63,7 @@ var _ engine.Call = (*call)(nil)
 // Warnings lists settings that the server cannot honour, and problems in its answers.
 func (c *call) Warnings() []string { return append(slices.Clip(c.warnings), c.notices.all()...) }
 
-// notices are warnings that answers caused, each once.
+// notices are the warnings that answers of the server caused. Each text is kept once.
 type notices struct {
 	mu   sync.Mutex
 	said []string
@@ -127,7 +127,7 @@ func (c *call) prepareChat(p engine.Params) error {
 	case !asked && !p.Logprobs:
 	case p.Model.NoLogprobs:
 		if asked {
-			c.warnings = append(c.warnings, "logprobs: the catalog says that the model gives none")
+			c.warnings = append(c.warnings, "logprobs: the catalog says that the model gives no log probabilities")
 		}
 	default:
 		if !asked {
@@ -163,7 +163,7 @@ func (c *call) prepareChat(p engine.Params) error {
 			`{"type":"json_schema","json_schema":{"name":"output","strict":true,"schema":` + compact.String() + `}}`)})
 	}
 	c.fields = fields
-	left := c.engine.leftOut(c.target.name, nil)
+	left := c.engine.updateLeftOut(c.target.name, nil)
 	c.proven.Store(left.proven)
 	for _, x := range left.extras {
 		c.notices.add(x.notice())
@@ -219,7 +219,7 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 		}
 	}
 	if c.model.Kind == rowmill.KindRaw {
-		return c.pass(ctx, row)
+		return c.generateRaw(ctx, row)
 	}
 	for {
 		reply, err := c.generate(ctx, row)
@@ -241,7 +241,7 @@ func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	if err != nil {
 		return engine.Reply{}, err
 	}
-	if err := e.accepted(ctx, conn, c.asked, row.Text, c.system); err != nil {
+	if err := e.checkHeader(ctx, conn, c.asked, row.Text, c.system); err != nil {
 		return engine.Reply{}, err
 	}
 	r := newReply(&conn.body, mostText(c.limit, e.cfg.MaxAnswerBytes), c.model.Kind == rowmill.KindReasoning)
@@ -257,17 +257,17 @@ func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	}
 	e.finish(conn)
 	if err != nil {
-		return engine.Reply{}, e.broken(ctx, err, p)
+		return engine.Reply{}, e.exchangeError(ctx, err, p)
 	}
 	reply, notices, refusal := r.read(c.asked, !streamed, row.Text, c.system)
 	if refusal == nil {
-		refusal = r.liesOfUsage(len(c.prefix)+len(row.Text)+len(t.middle), c.limit)
+		refusal = r.checkUsage(len(c.prefix)+len(row.Text)+len(t.middle), c.limit)
 	}
 	if refusal != nil {
 		return engine.Reply{}, refusal
 	}
 	if r.unparsed {
-		e.missesParser(c.target)
+		e.noteMissingParser(c.target)
 	}
 	c.notices.add(notices...)
 	if !sameModel(c.target.name, r.model) && c.misnamed.CompareAndSwap(false, true) {
@@ -285,7 +285,8 @@ func sameModel(asked string, named []byte) bool {
 	return string(named) == asked || len(named) == 0 || strings.HasPrefix(last(string(named)), last(asked))
 }
 
-// patience returns the timeout of a request with these rows: their longest.
+// patience returns the timeout of a request with these rows: their longest Patience, or
+// the allowance of the call if a row has no Patience.
 func (c *call) patience(rows ...engine.Row) patience {
 	var longest time.Duration
 	for _, row := range rows {
@@ -297,18 +298,18 @@ func (c *call) patience(rows ...engine.Row) patience {
 	return newPatience(longest)
 }
 
-// accepted returns an error for a status other than 200 and for a compressed body. After
+// checkHeader returns an error for a status other than 200 and for a compressed body. After
 // an error the caller must not use conn.
-func (e *Engine) accepted(ctx context.Context, conn *conn, asked asked, private ...[]byte) error {
+func (e *Engine) checkHeader(ctx context.Context, conn *conn, asked asked, private ...[]byte) error {
 	if conn.header.StatusCode() != 200 {
-		return e.refused(ctx, conn, asked, private...)
+		return e.refusalError(ctx, conn, asked, private...)
 	}
 	if coding := conn.header.ContentEncoding(); len(coding) > 0 && string(coding) != "identity" {
 		conn.header.SetConnectionClose()
 		e.finish(conn)
 		return &engine.Error{
 			Class: engine.ServerFault, Status: 200, Code: "compressed_reply",
-			Message: "the reply is compressed although that was not asked for: switch compression off in the gateway",
+			Message: "the reply is compressed, but the request did not ask for compression: switch compression off in the gateway",
 		}
 	}
 	return nil

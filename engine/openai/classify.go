@@ -24,8 +24,9 @@ type refusal struct {
 	fault      serverFault
 }
 
-// words returns the message, the type and the code in lower case. It leaves out a
-// message that quotes a prompt, because the row would then supply the words.
+// words returns the message, the type and the code of a refusal in lower case. It leaves
+// out a message that quotes a prompt, because some of its words are then the row's and
+// not the server's.
 func (x refusal) words(private ...[]byte) string {
 	text := x.fault.kind + "\n" + x.fault.code
 	if !slices.ContainsFunc(private, func(p []byte) bool { return len(p) >= quoteLength && quotes(x.fault.message, string(p)) }) {
@@ -34,8 +35,8 @@ func (x refusal) words(private ...[]byte) string {
 	return strings.ToLower(text)
 }
 
-// classify makes an error with the first rule that matches. asked describes the
-// request; private are texts that the error must not contain.
+// classify makes the error of a refusal with the first rule that matches. asked describes
+// the request; private are texts that the error must not contain.
 func (x refusal) classify(asked asked, private ...[]byte) *engine.Error {
 	lower := x.words(private...)
 	r := ruleOf(x.status, lower, x.fault, asked)
@@ -49,8 +50,8 @@ func (x refusal) classify(asked asked, private ...[]byte) *engine.Error {
 		TooLong:    r.tooLong,
 	}
 	if e.TooLong {
-		e.Code, e.Context = rowmill.RowTooLong, saidTokens(contextSaid, lower)
-		e.Prompt = saidTokens(promptSaid, lower)
+		e.Code, e.Context = rowmill.RowTooLong, tokensInMessage(contextPattern, lower)
+		e.Prompt = tokensInMessage(promptPattern, lower)
 	}
 	if shown := x.fault.shown(private...); shown != "" {
 		e.Message += ": " + shown
@@ -58,20 +59,21 @@ func (x refusal) classify(asked asked, private ...[]byte) *engine.Error {
 	return e
 }
 
-// contextSaid and promptSaid find the context length and the tokens of the prompt in
-// the message of a refusal, in lower case. They skip numbers of characters, which vLLM
-// and TEI write in similar sentences.
+// contextPattern finds the context length in the lower-case message of a refusal, and
+// promptPattern the tokens of the prompt. Both skip numbers of characters, which vLLM and
+// TEI write in similar sentences.
 var (
-	contextSaid = regexp.MustCompile(`(?:context (?:length|size|window)(?: is| of)?(?: only)?|maximum (?:prompt|input) length(?: is)?|configured limit of|must be <=|number of tokens allowed|max_input_len|max_seq_len|max_num_tokens|model with|maximum model length(?: of)?|n_ctx:|\(tpm\): limit|model token limit:) \(?([0-9]{1,10})\b` +
+	contextPattern = regexp.MustCompile(`(?:context (?:length|size|window)(?: is| of)?(?: only)?|maximum (?:prompt|input) length(?: is)?|configured limit of|must be <=|number of tokens allowed|max_input_len|max_seq_len|max_num_tokens|model with|maximum model length(?: of)?|n_ctx:|\(tpm\): limit|model token limit:) \(?([0-9]{1,10})\b` +
 		`|have less than ([0-9]{1,10}) tokens|> ([0-9]{1,10})(?: maximum|$)`)
-	promptSaid = regexp.MustCompile(`(?:prompt has|prompt contains|requested|request \(|input \(|resulted in|request contains|you passed|(?:prompt|input) is too long:)(?: at least| about)? ?([0-9]{1,10}) (?:input )?tokens` +
+	promptPattern = regexp.MustCompile(`(?:prompt has|prompt contains|requested|request \(|input \(|resulted in|request contains|you passed|(?:prompt|input) is too long:)(?: at least| about)? ?([0-9]{1,10}) (?:input )?tokens` +
 		`|(?:tokens\. given:|requested tokens \(|token count \(|(?:prompt|input) length \(|prompt \((?:total )?length|n_keep:|[0-9], requested|\(requested:) ?([0-9]{1,10})\b` +
 		"|given: ([0-9]{1,10}) `inputs` tokens")
 )
 
-// saidTokens returns the number of tokens in a message; 0 if there is none.
-func saidTokens(what *regexp.Regexp, message string) int {
-	found := what.FindStringSubmatch(message)
+// tokensInMessage returns the number of tokens that pattern finds in a message; 0 if it
+// finds none.
+func tokensInMessage(pattern *regexp.Regexp, message string) int {
+	found := pattern.FindStringSubmatch(message)
 	if found == nil {
 		return 0
 	}

@@ -15,19 +15,20 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// A countWay is one request that makes a server count a prompt.
+// A countWay is one way to let a server count a prompt: a kind of request.
 type countWay struct {
-	head []byte // of the request, up to the length
+	head []byte // head of the request, up to the value of Content-Length
 
-	// prefix and suffix enclose the escaped text; without a prefix the body is
-	// that of the row's own request.
+	// prefix and suffix enclose the escaped text of the row. Without a prefix the body
+	// is the body of the row's own request.
 	prefix, suffix []byte
 
-	aside atomic.Int64 // not used before this time, Unix nanoseconds
+	aside atomic.Int64 // the way is not used before this time, Unix nanoseconds
 }
 
-// After a timeout or an error of the server a way is not used for setAside, because each
-// try costs a row the time of a probe. A way that the server lacks is never used again.
+// After a timeout or an error of the server a way is not used for the time setAside,
+// because each try costs a row the time of a probe. A way that the server does not support
+// is never used again.
 const (
 	setAside = time.Minute
 	forEver  = math.MaxInt64
@@ -38,13 +39,14 @@ const (
 //	llama.cpp        /v1/chat/completions/input_tokens takes a chat request and
 //	                 answers {"input_tokens": n}; for embeddings /tokenize
 //	vLLM             /tokenize with messages. /v1/chat/completions/render takes a
-//	                 chat request and answers with its token_ids, by the same code
-//	                 as a generation: better for gpt-oss, which /tokenize renders by
-//	                 its template. But 0.32 refuses it with 403 unless it runs with
-//	                 --enable-scale-out, and then with 400 where the prompt is too
-//	                 long, which /tokenize counts
-//	SGLang, ours     /tokenize with messages; old releases of SGLang know only
-//	                 texts, which says nothing of the template
+//	                 chat request and answers with its token_ids. It renders the
+//	                 prompt with the same code as a generation. This is better for
+//	                 gpt-oss: /tokenize renders its prompts with the chat template.
+//	                 But vLLM 0.32 refuses /render with 403 unless it was started
+//	                 with --enable-scale-out. Even then it refuses a prompt that is
+//	                 too long with 400, and /tokenize counts it
+//	SGLang, sim      /tokenize with messages; old releases of SGLang accept only
+//	                 a text, and its count does not include the template
 //	the others       none; Ollama and Infinity silently truncate long prompts
 //
 // Sources: vLLM 0.32, SGLang 0.5.23, llama.cpp and our simulated server were
@@ -81,7 +83,8 @@ func (c *call) prepareCount(p engine.Params) error {
 	return nil
 }
 
-// harmony is the template of models whose prompts vLLM renders by code.
+// harmony is the template of gpt-oss. For a generation vLLM renders its prompts by code,
+// not with the chat template.
 const harmony = "harmony"
 
 // templateFields returns the extras for the chat template in the form of /tokenize, which
@@ -100,11 +103,11 @@ func templateFields(extras map[string]any) []param {
 	return []param{{"chat_template_kwargs", kwargs}}
 }
 
-// errNoWay reports that a server lacks a way to count.
-var errNoWay = errors.New("no such way of counting")
+// errNoWay reports that a server does not support a way to count.
+var errNoWay = errors.New("the server does not support this way to count a prompt")
 
-// CountPrompt returns the tokens of a row's prompt, by the first way that answers. The
-// timeout of a row without Patience is that of a probe: counting needs no GPU.
+// CountPrompt returns the tokens of a row's prompt, by the first way that answers. A row
+// without Patience gets the timeout of a probe: counting needs no GPU.
 func (c *call) CountPrompt(ctx context.Context, row engine.Row) (int, error) {
 	var tooLong, passing error
 	for _, way := range c.ways {
@@ -123,7 +126,7 @@ func (c *call) CountPrompt(ctx context.Context, row engine.Row) (int, error) {
 			return tokens, nil
 		case errors.Is(err, errNoWay):
 			way.aside.Store(forEver)
-		case !errors.As(err, &fault): // the context's
+		case !errors.As(err, &fault): // the context's error
 			return 0, err
 		case fault.TooLong:
 			tooLong = fault
@@ -165,7 +168,7 @@ func (c *call) countBy(ctx context.Context, way *countWay, row engine.Row) (int,
 	if err != nil {
 		return 0, err
 	}
-	if err := e.accepted(ctx, conn, c.asked, row.Text, c.system); err != nil {
+	if err := e.checkHeader(ctx, conn, c.asked, row.Text, c.system); err != nil {
 		var fault *engine.Error
 		if errors.As(err, &fault) && lacksWay(fault, c.target.kind) {
 			return 0, errNoWay
@@ -178,15 +181,16 @@ func (c *call) countBy(ctx context.Context, way *countWay, row engine.Row) (int,
 	e.finish(conn)
 	switch {
 	case err != nil:
-		return 0, e.broken(ctx, err, p)
-	case !found, int64(tokens) > mostInput(len(c.prefix)+len(row.Text)+c.rest()):
+		return 0, e.exchangeError(ctx, err, p)
+	case !found, int64(tokens) > mostInput(len(c.prefix)+len(row.Text)+c.trailerSize()):
 		return 0, errNoWay // the count is impossible: do not use this way again
 	}
 	return tokens, nil
 }
 
-// lacksWay reports whether a refusal means that the server lacks the request: an unknown
-// path, a path that is switched off, or SGLang's refusal of messages in place of a text.
+// lacksWay reports whether a refusal means that the server does not support a way to
+// count: an unknown path, a path that is switched off, or SGLang's refusal of messages in
+// place of a text.
 func lacksWay(fault *engine.Error, kind string) bool {
 	switch {
 	case fault.Class == engine.ServerFault, fault.Status == http.StatusNotImplemented:

@@ -13,8 +13,8 @@ func Counts(kind string) bool {
 	return kind != kindOllama && kind != kindInfinity && kind != kindTEI && kind != kindOther
 }
 
-// describe adds the kind, the base model and the Hugging Face id of each model, from
-// the server's list and from the details of the probe.
+// describe adds the kind, the base model and the Hugging Face id of each model to info,
+// from the server's list and from the details of the probe.
 func describe(info *engine.Info, found facts, list listedModels) {
 	for i, said := range list {
 		m := &info.Models[i]
@@ -55,8 +55,8 @@ func kindOf(server string, able ability, dimension int) (rowmill.Kind, int) {
 
 var hubPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// hubID returns text if it may be a Hugging Face id; otherwise empty: it is mostly a
-// path.
+// hubID returns text if it may be a Hugging Face id, and otherwise an empty string. Most
+// other texts are paths.
 func hubID(text string) string {
 	if !hubPattern.MatchString(text) {
 		return ""

@@ -24,8 +24,8 @@
 //     text: the log probabilities are summed while they are read.
 //
 // llama.cpp notices only in streams that a row was cancelled. So requests with possibly
-// long answers ask it for a stream: sse.go returns the payloads of the stream one by
-// one, stream.go adds them up in the same reply.
+// long answers ask llama.cpp for a stream: sse.go returns the payloads of the stream one
+// by one, and stream.go joins them to one reply.
 //
 // Probes and gauges run about once a second per server and use net/http.
 //

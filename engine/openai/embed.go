@@ -96,7 +96,7 @@ func (c *call) embedOnce(ctx context.Context, p patience, rows []engine.Row, out
 			private = append(private, row.Text)
 		}
 	}
-	if err := e.accepted(ctx, conn, asked{}, private...); err != nil {
+	if err := e.checkHeader(ctx, conn, asked{}, private...); err != nil {
 		return err
 	}
 	r := newReply(&conn.body, e.cfg.MaxAnswerBytes, false)
@@ -108,7 +108,7 @@ func (c *call) embedOnce(ctx context.Context, p patience, rows []engine.Row, out
 		if errors.As(err, &fault) {
 			return fault
 		}
-		return e.broken(ctx, err, p)
+		return e.exchangeError(ctx, err, p)
 	}
 	bytes := len(c.prefix) + len(c.middle)
 	for _, row := range rows {
@@ -117,8 +117,8 @@ func (c *call) embedOnce(ctx context.Context, p patience, rows []engine.Row, out
 	if c.target.kind == kindInfinity {
 		return nil // Infinity reports its usage in characters (seen: 0.0.78)
 	}
-	if lie := r.liesOfUsage(bytes, 0); lie != nil {
-		return lie
+	if fault := r.checkUsage(bytes, 0); fault != nil {
+		return fault
 	}
 	share(r.input, rows, out)
 	return nil

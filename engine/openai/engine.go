@@ -26,13 +26,13 @@ type Engine struct {
 	embedHead []byte
 	apiKey    atomic.Pointer[string] // the last key of SetAPIKey
 
-	side *http.Client // for probes and gauges
+	side *http.Client // sends the requests for probes and gauges
 
 	mu       sync.Mutex
 	probed   bool
 	info     engine.Info // of the last successful probe
 	facts    facts       // of the last successful probe
-	steady   bool        // no probe has failed since the last success
+	steady   bool        // the last probe succeeded
 	ollama   ollamaModels
 	left     map[string]leftOut // by the server's name of a model
 	unparsed map[string]bool    // models, by the server's name, that left their reasoning in an answer
@@ -162,7 +162,7 @@ func (e *Engine) Prepare(p engine.Params) (engine.Call, error) {
 		c.prepareRaw(p)
 		return c, nil
 	}
-	if err = t.runs(p.Model.Kind); err == nil {
+	if err = t.checkKind(p.Model.Kind); err == nil {
 		if p.Model.Kind == rowmill.KindEmbedding {
 			err = c.prepareEmbed(p)
 		} else {
@@ -178,9 +178,9 @@ func (e *Engine) Prepare(p engine.Params) (engine.Call, error) {
 	return c, nil
 }
 
-// refused reads the body of a reply with a status other than 200 and returns its error.
+// refusalError reads the body of a reply with a status other than 200 and returns its error.
 // The caller must not use c afterwards.
-func (e *Engine) refused(ctx context.Context, c *conn, asked asked, private ...[]byte) error {
+func (e *Engine) refusalError(ctx context.Context, c *conn, asked asked, private ...[]byte) error {
 	x, _, err := e.readRefusal(ctx, c)
 	if err != nil {
 		return err
@@ -192,8 +192,8 @@ func (e *Engine) refused(ctx context.Context, c *conn, asked asked, private ...[
 	return fault
 }
 
-// readRefusal reads a reply with a status other than 200 and ends the use of c. The error
-// is that of the context.
+// readRefusal reads a reply with a status other than 200, and then returns c to the pool
+// or closes it. err is not nil only if ctx has ended.
 func (e *Engine) readRefusal(ctx context.Context, c *conn) (x refusal, text []byte, err error) {
 	x = refusal{
 		status:     c.header.StatusCode(),

@@ -54,23 +54,23 @@ func (e *Engine) send(ctx context.Context, head []byte, traceparent string, p pa
 			return c, nil
 		}
 		if !errors.Is(err, errStale) {
-			return nil, e.broken(ctx, err, p)
+			return nil, e.exchangeError(ctx, err, p)
 		}
 		e.pool.drop()
 	}
 	c, err := e.pool.dial(ctx, p.until)
 	if err != nil {
-		return nil, e.unreachable(ctx, err, p)
+		return nil, e.dialError(ctx, err, p)
 	}
 	if err := e.exchange(ctx, c, head, traceparent, p, build); err != nil {
-		return nil, e.broken(ctx, err, p)
+		return nil, e.exchangeError(ctx, err, p)
 	}
 	return c, nil
 }
 
 // lateShare allows a call to exceed its timeout by 1/lateShare. So one deadline can
 // serve several rows: setting a deadline for every row would cost half as much as
-// reading its header.
+// reading the header of its reply.
 const lateShare = 64
 
 // endBy sets the deadline of reads and writes on c to the end of p, or slightly later.
@@ -148,8 +148,8 @@ func (c *conn) write(head []byte, authorization, traceparent string, build func(
 	return err
 }
 
-// errHeader reports a reply that does not begin like HTTP. The parser's own error
-// quotes the reply, so it is dropped.
+// errHeader reports a reply that does not begin like HTTP. It replaces the parser's own
+// error, which quotes the reply.
 var errHeader = errors.New("reply has a malformed header")
 
 // maxInterim limits the informational replies before the final one: gateways send one
@@ -188,8 +188,8 @@ func (c *conn) readHeader(maxBody int64) error {
 	return errHeader
 }
 
-// finish ends the row's use of c. It keeps the connection if the reply was read to its
-// end and the server accepts another request.
+// finish returns c to the pool after a request, if the reply was read to its end and the
+// server accepts another request. Otherwise it closes c.
 func (e *Engine) finish(c *conn) {
 	if c.end() && c.body.done && !c.header.ConnectionClose() && c.in.Buffered() == 0 {
 		e.pool.put(c)
@@ -204,8 +204,9 @@ func timedOut(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// ended returns the context's error after its end. It also compares the clock: a dial
-// may return at the context's deadline shortly before the context itself ends.
+// ended returns the context's error if the context has ended. It also compares the
+// deadline with the clock: a dial may return at the context's deadline shortly before the
+// context itself ends.
 func ended(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -219,21 +220,21 @@ func ended(ctx context.Context) error {
 // codeTimeout is the code of a call that exceeded its timeout.
 const codeTimeout = "timeout"
 
-// over returns the error of a call that exceeded its timeout.
-func (p patience) over() error {
+// timeoutError returns the error of a call that exceeded its timeout.
+func (p patience) timeoutError() error {
 	return &engine.Error{
 		Class: engine.Moment, Code: codeTimeout,
 		Message: fmt.Sprintf("no complete answer within %v", p.whole.Round(time.Millisecond)),
 	}
 }
 
-// unreachable returns the error for a connection that could not be opened.
-func (e *Engine) unreachable(ctx context.Context, err error, p patience) error {
+// dialError returns the error for a connection that could not be opened.
+func (e *Engine) dialError(ctx context.Context, err error, p patience) error {
 	if err := ended(ctx); err != nil {
 		return err
 	}
 	if !time.Now().Before(p.until) {
-		return p.over()
+		return p.timeoutError()
 	}
 	class := engine.Busy
 	var certificate *tls.CertificateVerificationError
@@ -248,14 +249,14 @@ func (e *Engine) unreachable(ctx context.Context, err error, p patience) error {
 	return &engine.Error{Class: class, Code: "unreachable", Message: fmt.Sprintf("connect to the server%s: %v", through, err)}
 }
 
-// broken returns the error for a connection that ended, timed out or sent malformed
+// exchangeError returns the error for a connection that ended, timed out or sent malformed
 // data during a row.
-func (e *Engine) broken(ctx context.Context, err error, p patience) error {
+func (e *Engine) exchangeError(ctx context.Context, err error, p patience) error {
 	if err := ended(ctx); err != nil {
 		return err
 	}
 	if timedOut(err) {
-		return p.over()
+		return p.timeoutError()
 	}
 	if errors.Is(err, errTooLong) || errors.Is(err, errBodyTooLarge) {
 		return &engine.Error{Class: engine.Moment, Status: http.StatusOK, Code: "reply_too_large", Message: err.Error()}

@@ -8,8 +8,8 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// An extra is a field of requests that Rowmill adds and no job asks for. A server that
-// refuses it gets no further requests with it.
+// An extra is a request field that Rowmill adds by itself, although no job asks for it.
+// If a server refuses an extra for a model, further requests for the model do not have it.
 type extra string
 
 const (
@@ -21,13 +21,13 @@ const (
 // notice is the warning that the job gets.
 func (x extra) notice() string {
 	if x == extraLogprobs {
-		return "logprobs: the server refuses them, so that answers are asked for without, and cumulative_logprobs is null. logprobs: false in sampling_params spares the first refusal."
+		return "logprobs: the server refuses log probabilities, so Rowmill asks for answers without them, and cumulative_logprobs is null. Set logprobs: false in sampling_params to avoid the first refusal."
 	}
-	return "max_tokens: the server wants it as max_completion_tokens, and gets it so."
+	return "max_tokens: the server accepts this limit only as max_completion_tokens, so Rowmill sends it under this name."
 }
 
 // refused reports whether a refusal is about the extra. said is the text of the refusal in
-// lower case.
+// lower case, and param is the field that the refusal names.
 func (x extra) refused(said, param string) bool {
 	if x == extraLogprobs {
 		return param == "logprobs" || param == "top_logprobs" || strings.Contains(said, "logprob") || strings.Contains(said, unwritable)
@@ -35,11 +35,12 @@ func (x extra) refused(said, param string) bool {
 	return strings.Contains(said, "max_completion_tokens")
 }
 
-// unwritable is in the message of a Python server that cannot write an infinite log
-// probability as JSON, with 500 (SGLang issue 5984, vLLM issue 10234).
+// unwritable is a part of the message with which a Python server answers 500, because it
+// cannot write an infinite log probability as JSON (SGLang issue 5984, vLLM issue 10234).
 const unwritable = "out of range float values are not json compliant"
 
-// without returns the fields of a request without the extra.
+// without returns the fields of a request without the extra. It does not remove
+// max_tokens, but renames it to max_completion_tokens.
 func (x extra) without(fields []param) []param {
 	if x == extraLogprobs {
 		return slices.DeleteFunc(slices.Clone(fields), func(f param) bool { return f.name == "logprobs" || f.name == "top_logprobs" })
@@ -62,7 +63,7 @@ type extraRefused struct {
 func (e *extraRefused) Error() string { return e.fault.Error() }
 func (e *extraRefused) Unwrap() error { return e.fault }
 
-// refusedExtra is the extra that a refusal is about; empty for none.
+// refusedExtra returns the extra that a refusal is about; empty for none.
 func (a asked) refusedExtra(status int, said, param string) extra {
 	switch status {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusInternalServerError, http.StatusNotImplemented: // 403: OpenAI's newer models
@@ -83,8 +84,9 @@ type leftOut struct {
 	proven bool    // a row was answered with extraLogprobs
 }
 
-// leftOut returns the state of a model, after the changes that change makes to it.
-func (e *Engine) leftOut(model string, change func(*leftOut)) leftOut {
+// updateLeftOut applies change to the record of a model and returns the record. A nil
+// change changes nothing.
+func (e *Engine) updateLeftOut(model string, change func(*leftOut)) leftOut {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	state := e.left[model]
@@ -98,10 +100,10 @@ func (e *Engine) leftOut(model string, change func(*leftOut)) leftOut {
 	return state
 }
 
-// leaveOut sends all further requests of the call without an extra, and reports whether
-// they change.
+// leaveOut leaves an extra out of all further requests of the call. It returns false if
+// it cannot build such requests.
 func (c *call) leaveOut(x extra) bool {
-	c.engine.leftOut(c.target.name, func(l *leftOut) {
+	c.engine.updateLeftOut(c.target.name, func(l *leftOut) {
 		if !slices.Contains(l.extras, x) {
 			l.extras = append(slices.Clone(l.extras), x)
 		}
@@ -119,13 +121,13 @@ func (c *call) leaveOut(x extra) bool {
 	return true
 }
 
-// A trailer is the part of a request behind the prompt.
+// A trailer is the part of a chat request behind the prompt.
 type trailer struct {
 	middle  []byte
-	without []extra
+	without []extra // the extras that middle does not have
 }
 
-// trailerWithout makes the trailer without some extras.
+// trailerWithout makes a trailer that does not have the given extras.
 func (c *call) trailerWithout(without []extra) (*trailer, error) {
 	fields := c.fields
 	for _, x := range without {
@@ -135,14 +137,15 @@ func (c *call) trailerWithout(without []extra) (*trailer, error) {
 	return &trailer{middle, without}, err
 }
 
-// provenFailures is after how many answers of HTTP 500 a row is asked for without log
-// probabilities, if the server has answered other rows with them: it fails by chance more
-// often than because of a row's log probabilities.
+// provenFailures is the number of HTTP 500 answers to a row after which the row is sent
+// without a request for log probabilities, if the server has answered other rows with log
+// probabilities. Such a server fails more often by chance than because of the log
+// probabilities of a row.
 const provenFailures = 2
 
-// trailerOf is the trailer of a row's request. A row that the server has answered with HTTP
-// 500 is asked for without log probabilities: they may be the cause, and most servers do
-// not say so.
+// trailerOf returns the trailer of a row's request. If the server has answered HTTP 500 to
+// the row, the request does not ask for log probabilities: they may be the cause, and most
+// servers do not say so.
 func (c *call) trailerOf(row engine.Row) *trailer {
 	usual := c.trailer.Load()
 	if row.Failures == 0 || c.proven.Load() && row.Failures < provenFailures || !c.adds(extraLogprobs, usual) {
@@ -160,29 +163,30 @@ func (c *call) adds(x extra, t *trailer) bool {
 	return slices.Contains(c.asked.extras, x) && !slices.Contains(t.without, x)
 }
 
-// learn applies an answer to the decision about log probabilities. If the server has
-// answered no row with them, and mostBare only without, further rows are asked for without.
+// learn decides after an answer whether further rows ask for log probabilities. They do
+// not if the server has answered no row with log probabilities, and mostBare rows only
+// without.
 func (c *call) learn(t *trailer, row engine.Row) {
 	switch {
 	case c.adds(extraLogprobs, t):
 		if !c.proven.Load() {
 			c.proven.Store(true)
-			c.engine.leftOut(c.target.name, func(l *leftOut) { l.proven = true })
+			c.engine.updateLeftOut(c.target.name, func(l *leftOut) { l.proven = true })
 		}
 	case row.Failures == 0 || !c.adds(extraLogprobs, c.trailer.Load()):
 	case c.bare.Add(1) >= mostBare && !c.proven.Load():
 		c.leaveOut(extraLogprobs)
 	default:
-		c.notices.add("logprobs: the server answered HTTP 500 to some rows until they were asked for without; cumulative_logprobs of these rows is null. logprobs: false in sampling_params spares the failures.")
+		c.notices.add("logprobs: the server answered HTTP 500 to some rows until Rowmill sent them without a request for log probabilities; cumulative_logprobs of these rows is null. Set logprobs: false in sampling_params to avoid the failures.")
 	}
 }
 
-// mostBare is how many rows are answered only without log probabilities before they are
-// left out for the model: a single HTTP 500 may be chance.
+// mostBare is the number of rows answered only without log probabilities after which no
+// row of the model asks for them: a single HTTP 500 may be chance.
 const mostBare = 2
 
-// rest is the size of the trailer in bytes.
-func (c *call) rest() int {
+// trailerSize returns the size of the part of a request behind the prompt, in bytes.
+func (c *call) trailerSize() int {
 	if b := c.trailer.Load(); b != nil {
 		return len(b.middle)
 	}

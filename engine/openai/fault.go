@@ -19,10 +19,10 @@ import (
 type serverFault struct {
 	found   bool
 	message string
-	kind    string // type, error_type
-	code    string // code, if it is a word and not the status again
+	kind    string // the field type or error_type
+	code    string // the field code, if it is a string
 	param   string // the request field that the error names; empty if it names none
-	status  int    // code, if it is a status from 400 to 599 inside a reply with status 200
+	status  int    // the field code, if it is a number from 400 to 599 inside a reply with status 200
 }
 
 // maxErrorBody limits how much of an error's body is read.
@@ -126,8 +126,9 @@ func (f serverFault) word(other string) string {
 const (
 	// maxMessage limits a server's message in our errors, in bytes.
 	maxMessage = 300
-	// quoteLength is the length of a shared passage that makes a message a quotation:
-	// too long for a coincidence, too short to reveal anything.
+	// quoteLength is the length of a passage, in bytes. A message that shares such a
+	// passage with a prompt counts as a quotation. The length is too long for a
+	// coincidence, and shorter passages reveal nothing.
 	quoteLength = 12
 )
 

@@ -21,8 +21,8 @@ var formRules = map[string]map[string]string{
 	kindLlama:  {"choice": "grammar", "grammar": "grammar"},
 }
 
-// formSince is the first vLLM release with structured_outputs. Older releases use other
-// field names and ignore this one without an error.
+// formSince is the first vLLM release with the field structured_outputs. Older releases
+// use other field names and ignore structured_outputs without an error.
 var formSince = release{0, 11, 0}
 
 // formOf names the setting that constrains a job's answers; empty for none.

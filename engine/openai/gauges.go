@@ -75,12 +75,13 @@ func (e *Engine) Gauges(ctx context.Context) (engine.Gauges, error) {
 	return g, nil
 }
 
-// maxRanks limits the engines behind one server that are counted separately.
+// maxRanks limits the number of engines behind one server that a tally counts separately.
 const maxRanks = 128
 
 // A tally adds up a metric over the engines behind a server. vLLM has one sample per
-// engine. SGLang has one per data-parallel rank and, with some settings, also equal
-// samples for each tensor-parallel rank below it: so the largest sample per rank counts.
+// engine. SGLang has one sample per data-parallel rank. With some settings SGLang also has
+// equal samples for each tensor-parallel rank of a data-parallel rank. So the largest
+// sample per data-parallel rank counts.
 type tally [maxRanks]int64
 
 func (t *tally) note(rank int, value int64) {

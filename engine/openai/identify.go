@@ -80,8 +80,8 @@ func (e *Engine) askLlama(ctx context.Context, info *engine.Info, found *facts) 
 	}
 }
 
-// askSGLang reads SGLang's start options, once in a server's life: the request goes
-// through SGLang's scheduler, and the answer never changes.
+// askSGLang reads SGLang's start options. It asks again only after a failed probe: the
+// request goes through SGLang's scheduler, and the answer changes only with a restart.
 func (e *Engine) askSGLang(ctx context.Context, info *engine.Info, found *facts) {
 	e.mu.Lock()
 	known, before, learned := e.steady && e.info.Kind == kindSGLang && e.info.Version != "", e.info, e.facts

@@ -72,8 +72,8 @@ var chosenAlone = map[string]bool{kindVLLM: true, kindSGLang: true, kindOllama: 
 var ollamaLogprobs = release{0, 12, 11}
 
 // inDefaults are the parameters that models of the catalog set by default. If a server
-// does not support one, the job runs with a warning. An unsupported parameter that is
-// not here is an error, because only a caller can have set it.
+// does not support one of these, the job runs with a warning. Any other unsupported
+// parameter is an error, because only a caller can have set it.
 var inDefaults = map[string]bool{"top_k": true, "min_p": true, "repetition_penalty": true}
 
 // explicitDefaults are sent if the job does not set the parameter, because the server's
@@ -130,7 +130,7 @@ func translate(t target, sampling map[string]any) (fields []param, warnings []st
 		if !inDefaults[name] {
 			return nil, nil, fmt.Errorf("sampling parameter %s cannot be honoured by a server of kind %s: remove it, or use vLLM", name, kind)
 		}
-		warnings = append(warnings, fmt.Sprintf("%s is not taken by a server of kind %s: its own setting applies", name, kind))
+		warnings = append(warnings, fmt.Sprintf("%s is not supported by a server of kind %s: the server's own setting applies", name, kind))
 	}
 	for _, name := range slices.Sorted(maps.Keys(explicitDefaults[kind])) {
 		if value, set := sampling[name]; !set || value == nil {
@@ -160,7 +160,7 @@ func withDecimalPoint(value any) any {
 	return written
 }
 
-// isNoOp reports whether a parameter has no effect but a form that some servers refuse:
+// isNoOp reports whether a parameter's value has no effect, but some servers refuse it:
 // vLLM refuses an empty list of allowed tokens.
 func isNoOp(name string, value any) bool {
 	budget, isInt := asInt(value)
@@ -168,7 +168,8 @@ func isNoOp(name string, value any) bool {
 	return name == "thinking_token_budget" && isInt && budget < 0 || name == "allowed_token_ids" && isList && len(list) == 0
 }
 
-// neutral reports whether a parameter's value has no effect.
+// neutral reports whether a parameter's value has no effect on servers that support the
+// parameter.
 func neutral(name string, value any) bool {
 	number, isNumber := asFloat(value)
 	switch name {
@@ -197,7 +198,7 @@ func neutral(name string, value any) bool {
 func extraFields(kind string, extras map[string]any, taken []param) (fields []param, warnings []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(extras)) {
 		if reserved[name] {
-			return nil, nil, fmt.Errorf("request_extras of the model must not set %s: the request sets it itself", name)
+			return nil, nil, fmt.Errorf("request_extras of the model must not set %s: Rowmill sets this field itself", name)
 		}
 		if slices.ContainsFunc(taken, func(p param) bool { return p.name == name }) {
 			continue // the sampling parameter has priority
@@ -209,7 +210,7 @@ func extraFields(kind string, extras map[string]any, taken []param) (fields []pa
 			case kwargs["enable_thinking"] == false && extras["reasoning_effort"] == nil:
 				fields = append(fields, param{"reasoning_effort", "none"})
 			case kwargs["enable_thinking"] != true || len(kwargs) > 1:
-				warnings = append(warnings, "chat_template_kwargs is not taken by Ollama: its own template settings apply")
+				warnings = append(warnings, "chat_template_kwargs is not supported by Ollama: Ollama's own template settings apply")
 			}
 			continue
 		}

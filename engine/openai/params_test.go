@@ -224,7 +224,7 @@ func TestPreparedRequests(t *testing.T) {
 			kindOllama, "0.14.0",
 			engine.Params{Sampling: defaults},
 			`{"temperature":0.7,"max_tokens":4096}`,
-			[]string{"Ollama cuts a prompt", "repetition_penalty is not taken", "top_k is not taken"},
+			[]string{"Ollama cuts a prompt", "repetition_penalty is not supported", "top_k is not supported"},
 		},
 		"older Ollama": {kindOllama, "0.12.10", engine.Params{Logprobs: true}, `{"logprobs":true}`, []string{"cuts a prompt", "from 0.12.11 on, the server runs 0.12.10"}},
 		"newer Ollama": {kindOllama, "0.12.11-rc1", engine.Params{Logprobs: true}, `{"logprobs":true}`, []string{"cuts a prompt"}},
@@ -233,7 +233,7 @@ func TestPreparedRequests(t *testing.T) {
 		"two answers":            {kindVLLM, "", engine.Params{Sampling: map[string]any{"n": 2}}, "error: sampling parameter n must be 1", nil},
 		"a seed in words":        {kindVLLM, "", engine.Params{Sampling: map[string]any{"seed": "x"}}, "error: sampling parameter seed must be an integer", nil},
 		"alternatives":           {kindVLLM, "", engine.Params{Sampling: map[string]any{"logprobs": 5}}, `{"logprobs":true}`, []string{"alternatives to the chosen"}},
-		"logprobs, model has no": {kindVLLM, "", engine.Params{Model: quiet, Logprobs: true, Sampling: map[string]any{"logprobs": 1}}, `{}`, []string{"gives none"}},
+		"logprobs, model has no": {kindVLLM, "", engine.Params{Model: quiet, Logprobs: true, Sampling: map[string]any{"logprobs": 1}}, `{}`, []string{"gives no log probabilities"}},
 
 		"logprobs":                        {kindVLLM, "", engine.Params{Logprobs: true}, `{"logprobs":true}`, nil},
 		"logprobs, SGLang":                {kindSGLang, "", engine.Params{Logprobs: true}, `{"logprobs":true}`, nil},
@@ -340,7 +340,7 @@ func TestAbilities(t *testing.T) {
 			[]string{"cuts a prompt", "does not list m as an embedding model"},
 		},
 		"no parser":              {kindSGLang, facts{noParser: true}, engine.Params{Model: thinker}, nil, []string{"start it with --reasoning-parser"}},
-		"no parser, schema":      {kindSGLang, facts{noParser: true}, engine.Params{Model: thinker, Schema: schema}, nil, []string{"keeps the model from reasoning"}},
+		"no parser, schema":      {kindSGLang, facts{noParser: true}, engine.Params{Model: thinker, Schema: schema}, nil, []string{"prevents the model from reasoning"}},
 		"no parser, no thinking": {kindSGLang, facts{noParser: true}, engine.Params{Model: generator}, nil, nil},
 		"it does not think": {
 			kindOllama,
@@ -349,10 +349,10 @@ func TestAbilities(t *testing.T) {
 			nil,
 			[]string{"cuts a prompt", "says that m does not reason"},
 		},
-		"no parser, Ollama":         {kindOllama, facts{noParser: true}, engine.Params{Model: thinker}, nil, []string{"cuts a prompt", "they are parted at </think> here"}},
-		"no parser, of no kind":     {kindOther, facts{noParser: true}, engine.Params{Model: thinker, Schema: schema}, nil, []string{"may ignore json_schema", "here; json_schema keeps the model from reasoning"}},
+		"no parser, Ollama":         {kindOllama, facts{noParser: true}, engine.Params{Model: thinker}, nil, []string{"cuts a prompt", "Rowmill splits them at </think>"}},
+		"no parser, of no kind":     {kindOther, facts{noParser: true}, engine.Params{Model: thinker, Schema: schema}, nil, []string{"may ignore json_schema", "</think>; json_schema prevents the model from reasoning"}},
 		"context of Ollama":         {kindOllama, facts{}, engine.Params{Model: generator}, nil, []string{"exceeds its context of 2048 tokens without"}},
-		"context of Ollama at most": {kindOllama, facts{atMost: map[string]bool{"m": true}}, engine.Params{Model: generator}, nil, []string{"exceeds its context of at most 2048 tokens, which it tells only once the model is loaded"}},
+		"context of Ollama at most": {kindOllama, facts{atMost: map[string]bool{"m": true}}, engine.Params{Model: generator}, nil, []string{"exceeds its context of at most 2048 tokens (Ollama reports the exact length only after it has loaded the model"}},
 		"nothing is known":          {kindVLLM, facts{}, engine.Params{Model: thinker, Schema: schema}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -69,11 +69,11 @@ const (
 	spareTokens = 1 << 10
 )
 
-// mostInput returns the maximum tokens of a request with this many bytes.
+// mostInput returns the largest plausible number of tokens in a request of bytes bytes.
 func mostInput(bytes int) int64 { return int64(bytes)*byteTokens + templateTokens }
 
-// mostOutput returns the maximum tokens of an answer with this limit; 0 means that only
-// the context limits it.
+// mostOutput returns the largest plausible number of tokens in an answer. limit is the
+// request's max_tokens; 0 means that only the context limits the answer.
 func mostOutput(limit int64) int64 {
 	if limit <= 0 || limit > maxContext {
 		return maxContext
@@ -81,7 +81,8 @@ func mostOutput(limit int64) int64 {
 	return 2*limit + spareTokens
 }
 
-// mostText returns the maximum bytes of such an answer.
+// mostText returns the largest number of bytes that the text of an answer may have, at
+// most most. limit is the request's max_tokens; 0 means that there is none.
 func mostText(limit int64, most int) int {
 	if limit <= 0 || limit > int64(most)/mostTokenBytes {
 		return most
@@ -89,9 +90,9 @@ func mostText(limit int64, most int) int {
 	return int(min(int64(most), (limit+spareTokens)*mostTokenBytes))
 }
 
-// liesOfUsage returns an error if the usage of a reply is impossible for a request of
+// checkUsage returns an error if the usage of a reply is impossible for a request of
 // this size, otherwise nil.
-func (r *reply) liesOfUsage(bytes int, limit int64) *engine.Error {
+func (r *reply) checkUsage(bytes int, limit int64) *engine.Error {
 	if r.input <= mostInput(bytes) && r.output <= mostOutput(limit) {
 		return nil
 	}

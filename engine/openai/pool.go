@@ -24,7 +24,7 @@ type conn struct {
 
 	deadline  time.Time // of reads and writes, set by endAt; zero at first
 	idleSince time.Time
-	kept      bool // it has carried an earlier request
+	kept      bool // the connection has carried an earlier request
 	watch     watch
 }
 
@@ -39,7 +39,8 @@ type watch struct {
 	ended bool            // the context has ended and the connection is closed
 }
 
-// begin closes the connection when ctx ends, until end is called.
+// begin starts a row's use of the connection: if ctx ends before the row calls end, the
+// connection is closed.
 func (c *conn) begin(ctx context.Context) {
 	w := &c.watch
 	w.mu.Lock()
@@ -150,8 +151,8 @@ func (p *pool) reap() {
 	}
 }
 
-// drop closes all idle connections: the server had closed one, and the others
-// were idle longer.
+// drop closes all idle connections. send calls it after the server has closed the
+// connection that was used last: the other connections were idle longer.
 func (p *pool) drop() {
 	p.mu.Lock()
 	idle := p.idle

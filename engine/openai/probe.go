@@ -17,8 +17,8 @@ import (
 )
 
 // Limits of pages other than row replies, in bytes. vLLM's metrics have less than 200
-// KB, like a list of a thousand models. A decoded JSON page takes many times its size
-// in memory; a page of metrics takes none.
+// KB, like a list of a thousand models. A JSON page takes many times its size in memory
+// when it is decoded; a page of metrics is not decoded.
 const (
 	maxMetrics = 4 << 20
 	maxPage    = 1 << 20
@@ -214,8 +214,8 @@ func (e *Engine) probe(ctx context.Context) (engine.Info, facts, error) {
 	return info, found, nil
 }
 
-// addMapped also lists mapped models under their catalog ids, so that Info.Find finds
-// them, if the server serves them.
+// addMapped adds the models of ModelMap that the server serves to info again, under their
+// catalog ids, so that Info.Find finds them.
 func (e *Engine) addMapped(info *engine.Info) {
 	served := info.Models
 	for _, id := range slices.Sorted(maps.Keys(e.cfg.ModelMap)) {

@@ -47,8 +47,8 @@ func tunnel(ctx context.Context, conn net.Conn, proxy *url.URL, address string) 
 	if _, err := fmt.Fprintf(conn, "CONNECT %[1]s HTTP/1.1\r\nHost: %[1]s\r\n%[2]s\r\n", address, proxyHeader(proxy)); err != nil {
 		return err
 	}
-	// The server speaks after this program, so the reader cannot have read further
-	// data.
+	// The server sends nothing before it gets a request, so the reader has not read beyond
+	// the proxy's reply.
 	reply, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
 	if err != nil {
 		return err

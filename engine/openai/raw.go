@@ -44,8 +44,8 @@ func (c *call) appendRaw(dst []byte, row engine.Row) []byte {
 	return append(dst, row.Text[1:]...)
 }
 
-// pass runs a row and returns the whole reply as its output.
-func (c *call) pass(ctx context.Context, row engine.Row) (engine.Reply, error) {
+// generateRaw runs a row and returns the whole reply as its output.
+func (c *call) generateRaw(ctx context.Context, row engine.Row) (engine.Reply, error) {
 	e, p := c.engine, c.patience(row)
 	conn, err := e.send(ctx, c.rawHead, row.Traceparent, p, func(dst []byte) []byte { return c.appendRaw(dst, row) })
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *call) pass(ctx context.Context, row engine.Row) (engine.Reply, error) {
 	if conn.header.StatusCode() != http.StatusOK {
 		return engine.Reply{}, c.refusedRaw(ctx, conn, row)
 	}
-	if err := e.accepted(ctx, conn, c.asked, row.Text); err != nil {
+	if err := e.checkHeader(ctx, conn, c.asked, row.Text); err != nil {
 		return engine.Reply{}, err
 	}
 	text, err := conn.body.readUpTo(e.cfg.MaxAnswerBytes + 1)
@@ -66,7 +66,7 @@ func (c *call) pass(ctx context.Context, row engine.Row) (engine.Reply, error) {
 		}
 	}
 	if err != nil {
-		return engine.Reply{}, e.broken(ctx, err, p)
+		return engine.Reply{}, e.exchangeError(ctx, err, p)
 	}
 	return rawReply(text)
 }
@@ -101,7 +101,8 @@ type serverError struct{}
 // UnmarshalJSON accepts any value.
 func (*serverError) UnmarshalJSON([]byte) error { return nil }
 
-// mostTokens is more than any request has; a higher number is an error.
+// mostTokens limits each number of tokens in a reply. No request has this many tokens, so
+// a higher number is an error.
 const mostTokens = 1 << 31
 
 // rawReply converts the body of a reply.
@@ -165,7 +166,8 @@ func rawReply(text []byte) (engine.Reply, error) {
 	return out, nil
 }
 
-// pathHints names servers that support a path, for paths that not every server has.
+// pathHints are the ends of the error message for a path that the server lacks. Each
+// names the remedy, for paths that not every server has.
 var pathHints = map[string]string{
 	"/v1/responses":  "; vLLM (0.32) and llama.cpp (b11669) have it, or send the requests to /v1/chat/completions",
 	"/v1/embeddings": "; start one that runs it to embed",

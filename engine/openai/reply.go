@@ -29,7 +29,7 @@ const (
 	finishRepetition = "repetition"
 )
 
-// A reply is the state of reading one answer. It is reused.
+// A reply is the state of reading one answer. The pool replies reuses it.
 type reply struct {
 	scanner
 	limit int // limit of the text, in bytes
@@ -48,8 +48,8 @@ type reply struct {
 	logprobs  logprobs
 	fault     serverFault // an error object inside a reply with status 200
 	scratch   []byte
-	events    events // of a stream
-	unparsed  bool   // the reasoning was inside the answer
+	events    events // the events of a stream
+	unparsed  bool   // the server left the reasoning inside the answer
 }
 
 var replies = sync.Pool{New: func() any { return new(reply) }}
@@ -135,7 +135,8 @@ func (r *reply) scanChoices() {
 	}
 }
 
-// scanFurtherChoice reads a choice and keeps the one before it if its index is lower.
+// scanFurtherChoice reads a choice. If its index is not lower than the index of the choice
+// before, it restores the choice before.
 func (r *reply) scanFurtherChoice() {
 	index, sums := r.index, r.logprobs
 	content, reasoning, refusal, finish := bytes.Clone(r.content), bytes.Clone(r.reasoning), bytes.Clone(r.refusal), bytes.Clone(r.finish)
@@ -337,9 +338,9 @@ func (r *reply) countOrNull() int64 {
 	return r.count()
 }
 
-// reported returns the error that the server reports inside a reply. Without any part
-// of an answer it counts like a refusal with the same status. With a part of an answer
-// it is transient: the server had accepted the row.
+// reported returns the error that the server reports inside a reply. If the reply has no
+// part of an answer, the error counts like a refusal with this status. Otherwise the error
+// is transient: the server had accepted the row.
 func (r *reply) reported(asked asked, private ...[]byte) *engine.Error {
 	x := refusal{status: r.fault.status, fault: r.fault}
 	if x.status == 0 {
@@ -378,7 +379,7 @@ var withheldReasons = map[string]bool{
 }
 
 // read returns the reply or the error that rejects it. whole means that the reply came
-// as one body. It ignores an error in a whole body that also has an answer.
+// as one body. read ignores an error object in a whole body that also has an answer.
 func (r *reply) read(asked asked, whole bool, private ...[]byte) (out engine.Reply, notices []string, refused *engine.Error) {
 	if r.fault.found && (!whole || !r.choices) {
 		return engine.Reply{}, nil, r.reported(asked, private...)

@@ -130,7 +130,8 @@ func (s *scanner) nonFinite() {
 	}
 }
 
-// maybeNear is near for a number that may be NaN or infinite: known is false for NaN.
+// maybeNear is like near, but also accepts NaN, Infinity and -Infinity. known is false for
+// NaN.
 func (s *scanner) maybeNear() (v float64, known bool) {
 	switch c := s.peek(); {
 	case c == 'N' || c == 'I':

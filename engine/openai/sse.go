@@ -23,9 +23,9 @@ const byteOrderMark = "\uFEFF"
 // lineBreak separates the lines of a payload.
 var lineBreak = []byte("\n")
 
-// events reads server-sent events (WHATWG HTML, section 9.2.6). It is a source that
-// ends with the current payload, so a scanner reads one payload like one body. While
-// the JSON is incomplete, further data lines up to an empty line belong to the payload.
+// events reads server-sent events (WHATWG HTML, section 9.2.6). It is a source of the
+// current payload only, so a scanner reads a payload like a body. While the JSON of a
+// payload is incomplete, further data lines up to an empty line belong to the payload.
 // Once the JSON is complete, the next data line starts the next payload, because some
 // gateways leave out the empty lines.
 type events struct {

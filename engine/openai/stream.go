@@ -64,7 +64,7 @@ func (r *reply) scanChunkChoices() {
 }
 
 // scanChunkChoice adds a part of a choice. Only the choice with the lowest index counts, as in
-// scanChoices. first says that it is the first of the chunk.
+// scanChoices. first says that this part is the first of the chunk.
 func (r *reply) scanChunkChoice(first bool) {
 	index, sums, finish := 0.0, r.logprobs, string(r.finish)
 	content, reasoning, refusal := len(r.content), len(r.reasoning), len(r.refusal)

@@ -83,9 +83,9 @@ func (e *Engine) served(m rowmill.Model) (target, error) {
 	return t, nil
 }
 
-// runs returns an error if the server reports that it cannot run models of this kind.
+// checkKind returns an error if the server reports that it cannot run models of this kind.
 // Otherwise every row would fail.
-func (t target) runs(kind rowmill.Kind) error {
+func (t target) checkKind(kind rowmill.Kind) error {
 	switch {
 	case !t.known:
 	case kind == rowmill.KindEmbedding && t.able&embeds == 0 && t.kind == kindSGLang:
@@ -129,7 +129,7 @@ func (r release) String() string { return fmt.Sprintf("%d.%d.%d", r[0], r[1], r[
 func (t target) warnings(p engine.Params) (list []string) {
 	switch t.kind {
 	case kindOllama:
-		list = append(list, t.cuts())
+		list = append(list, t.truncationWarning())
 	case kindTEI:
 		if t.cutting {
 			list = append(list, "the server cuts a text that exceeds the context of its model without saying so: start it without --auto-truncate, or keep rows shorter")
@@ -151,12 +151,12 @@ func (t target) warnings(p engine.Params) (list []string) {
 		return list
 	}
 	if t.noParser {
-		what := "the server does not separate reasoning from answers: they are parted at " + closeThink + " here"
+		what := "the server does not separate reasoning from answers: Rowmill splits them at " + closeThink
 		if flag := parserFlag(t.kind); flag != "" {
 			what = "the server does not separate reasoning from answers: start it with " + flag
 		}
 		if form := formOf(p); form != "" {
-			what += "; " + form + " keeps the model from reasoning"
+			what += "; " + form + " prevents the model from reasoning"
 		}
 		list = append(list, what)
 	}
@@ -166,12 +166,12 @@ func (t target) warnings(p engine.Params) (list []string) {
 	return list
 }
 
-// cuts returns the warning that Ollama truncates prompts.
-func (t target) cuts() string {
+// truncationWarning returns the warning that Ollama truncates prompts.
+func (t target) truncationWarning() string {
 	limit := "its context"
 	switch {
 	case t.context > 0 && t.atMost:
-		limit = fmt.Sprintf("its context of at most %d tokens, which it tells only once the model is loaded (ollama run %s \"\"),", t.context, t.name)
+		limit = fmt.Sprintf("its context of at most %d tokens (Ollama reports the exact length only after it has loaded the model: ollama run %s \"\")", t.context, t.name)
 	case t.context > 0:
 		limit = fmt.Sprintf("its context of %d tokens", t.context)
 	}
@@ -208,9 +208,9 @@ func parserFlag(kind string) string {
 	return "" // Ollama has parsers for the models that it knows, and no option
 }
 
-// missesParser records that an answer contained its reasoning, which means that the
+// noteMissingParser records that an answer contained its reasoning, which means that the
 // server has no parser for it. It logs this once per model.
-func (e *Engine) missesParser(t target) {
+func (e *Engine) noteMissingParser(t target) {
 	e.mu.Lock()
 	first := !e.unparsed[t.name]
 	if first {
@@ -223,7 +223,7 @@ func (e *Engine) missesParser(t target) {
 	if first {
 		remedy := parserFlag(t.kind)
 		if remedy == "" {
-			remedy = "none is known for servers of kind " + t.kind
+			remedy = "no remedy is known for servers of kind " + t.kind
 		}
 		e.cfg.Logger.Warn("the server leaves reasoning in its answers: Rowmill splits them, and json_schema cannot be combined with reasoning",
 			"engine", e.cfg.Name, "model", t.name, "remedy", remedy)

@@ -14,8 +14,8 @@ const (
 	// maxFormSteps limits the steps of a regular expression that whole answers must
 	// match: the match takes the length of the answer times the steps.
 	maxFormSteps = 4096
-	// maxChoices and maxChoiceBytes limit a list of choices: as many as a schema may
-	// have patterns, each as long as a stop string.
+	// maxChoices and maxChoiceBytes limit a list of choices. The number of choices has the
+	// limit of a schema's patterns, and their length has the limit of a stop string.
 	maxChoices     = maxPatterns
 	maxChoiceBytes = 1024
 	// maxGrammarBytes limits a grammar. The grammar of a whole programming language has
@@ -24,7 +24,7 @@ const (
 )
 
 // A Constraint restricts answers to a regular expression, a list of choices or a
-// grammar; a Schema does it for JSON. It is safe for concurrent use.
+// grammar. For JSON there is Schema. A Constraint is safe for concurrent use.
 type Constraint struct {
 	mu      sync.Mutex // checks one answer at a time, as a Schema does
 	pattern *regexp.Regexp
@@ -53,7 +53,7 @@ func CompileConstraint(rule map[string]any) (*Constraint, error) {
 			}
 		case []any:
 			if name == "choice" {
-				return f, f.choose(value)
+				return f, f.compileChoices(value)
 			}
 		}
 		return nil, fmt.Errorf("has a rule %s with a wrong type or name; regex and grammar are strings, choice is a list of strings", name)
@@ -78,7 +78,8 @@ func (f *Constraint) compilePattern(text string) error {
 	return err
 }
 
-func (f *Constraint) choose(list []any) error {
+// compileChoices checks and stores a list of choices.
+func (f *Constraint) compileChoices(list []any) error {
 	if len(list) == 0 || len(list) > maxChoices {
 		return fmt.Errorf("has %d choices; give 1 to %d", len(list), maxChoices)
 	}
@@ -93,8 +94,9 @@ func (f *Constraint) choose(list []any) error {
 	return nil
 }
 
-// Violation describes how an answer violates the constraint; empty if it conforms. The
-// text continues a sentence after a colon. It does not check grammars: only servers do.
+// Violation describes how an answer violates the constraint; empty if the answer
+// conforms. The text continues a sentence after a colon. Violation does not check
+// grammars: only servers do.
 func (f *Constraint) Violation(answer string) string {
 	switch {
 	case f.choices != nil && !f.choices[answer]:

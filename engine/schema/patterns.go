@@ -58,7 +58,8 @@ func (p *pattern) MatchString(text string) bool {
 	return found
 }
 
-// A costlyMatch is the panic value that ends a validation.
+// A costlyMatch is the panic value that ends the validation of an answer when a pattern
+// needs too many steps or too much memory.
 type costlyMatch struct {
 	pattern *pattern
 	err     error

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// maxBytes limits a schema without white space between tokens.
+	// maxBytes limits the size of a schema, without white space between tokens.
 	maxBytes = 256 << 10
-	// maxLevels limits its nesting; the root is level 1.
+	// maxLevels limits the nesting of a schema; the root is level 1.
 	maxLevels = 64
 
 	// address is the URI of the schema in the compiler, which resolves references
@@ -131,7 +131,7 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	compiler.UseLoader(noRemote{})
 	compiler.UseRegexpEngine(s.patterns.compile)
-	compiler.RegisterVocabulary(s.steps.count())
+	compiler.RegisterVocabulary(s.steps.vocabulary())
 	compiler.AssertVocabs()
 	if err = compiler.AddResource(address, document); err == nil {
 		s.compiled, err = compiler.Compile(address)
@@ -146,8 +146,8 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 	return nil, fmt.Errorf("is not a valid JSON Schema: %s", plainReason(err))
 }
 
-// Violation describes how an answer violates the schema; empty if it conforms or ctx
-// has ended. The text continues a sentence after a colon.
+// Violation describes how an answer violates the schema; empty if the answer conforms or
+// ctx has ended. The text continues a sentence after a colon.
 func (s *Schema) Violation(ctx context.Context, answer string) (problem string) {
 	defer func() {
 		reason := recover()
@@ -189,13 +189,13 @@ func (s *Schema) violation(ctx context.Context, answer string) string {
 	return ""
 }
 
-// noRemote refuses every document outside the schema: the service fetches only inputs
-// for a client.
+// noRemote is a loader that refuses every document outside the schema: a client must not
+// make the service fetch anything but inputs.
 type noRemote struct{}
 
 // Load returns an error for every document.
 func (noRemote) Load(url string) (any, error) {
-	return nil, fmt.Errorf("the reference to %s leaves the schema; put what it refers to under $defs", spelling.Shorten(url, 256))
+	return nil, fmt.Errorf("the reference to %s leaves the schema; copy the schema that it refers to into $defs", spelling.Shorten(url, 256))
 }
 
 // plainReason returns the compiler's error in one line of limited length, without the

@@ -23,16 +23,16 @@ var (
 	errStopped      = errors.New("the context has ended")
 )
 
-// steps counts the steps of the current validation. The compiled schema has it as a
-// keyword in every subschema.
+// steps counts the steps of the current validation. The library calls it as a keyword
+// that every subschema of the compiled schema has.
 type steps struct {
 	ctx   context.Context
 	limit int // maxSteps, less in tests
 	taken int
 }
 
-// count returns the vocabulary with this keyword.
-func (s *steps) count() *jsonschema.Vocabulary {
+// vocabulary returns the vocabulary that has steps as its keyword.
+func (s *steps) vocabulary() *jsonschema.Vocabulary {
 	return &jsonschema.Vocabulary{
 		URL:     address + ":steps",
 		Compile: func(*jsonschema.CompilerContext, map[string]any) (jsonschema.SchemaExt, error) { return s, nil },

@@ -8,9 +8,9 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// walkSchemas visits the schema and every object inside it that may be a schema, in the
-// order of names, with the steps of its JSON pointer. It leaves out values that only
-// look like schemas, such as constants.
+// walkSchemas calls visit for the schema and for every object inside it that may be a
+// schema, in the order of names. path has the steps of the object's JSON pointer.
+// walkSchemas leaves out values that only look like schemas, such as constants.
 func walkSchemas(value any, path []string, visit func(schema map[string]any, path []string)) {
 	switch value := value.(type) {
 	case []any:

@@ -9,11 +9,11 @@ import (
 	"github.com/rowmill/rowmill/engine/sim/jsongen"
 )
 
-// Bounds of natural lengths, so that a long tail stays an answer.
+// Bounds of the lengths of made-up texts. They cut off the ends of the distribution.
 const (
 	minNatural = 8
 	maxNatural = 1 << 15
-	maxPlain   = 1 << 16 // bytes
+	maxPlain   = 1 << 16 // bytes of a text that must match a rule
 
 	// answerSpread is the standard deviation of the logarithm of lengths: nine answers of
 	// ten are within a factor of 2.7.
@@ -28,23 +28,23 @@ type answer struct {
 	words    *vocabulary
 	reasons  bool // the answer begins with reasoning
 	closed   int  // number of pieces up to and with </think>; 0 when there is none (yet)
-	shown    int  // bytes of text that belong to the answer: less where a stop string is cut off
+	shown    int  // bytes of text that are sent: fewer than all if a stop string is cut off
 	finish   string
-	stopText []byte // the stop string that ended it; nil for none
-	stopID   int    // the stop token that ended it; 0 for none
+	stopText []byte // the stop string that ended the answer; nil for none
+	stopID   int    // the stop token that ended the answer; 0 for none
 }
 
 // writer makes answers up.
 type writer struct {
 	words   *vocabulary
-	profile Profile // the lengths in it
+	profile Profile // only its lengths are used
 }
 
 // shape says which content a request demands.
 type shape struct {
-	json  *jsongen.Generator // content conforms to this; nil for free text
-	plain bool               // the content is the text of a JSON string that conforms
-	raw   []byte             // content is exactly this; nil for none
+	json  *jsongen.Generator // makes the content; nil for free text
+	plain bool               // json makes a JSON string, and the content is its text
+	raw   []byte             // the exact content; nil for none
 }
 
 // compose makes the answer to a request. limit is its largest length in
@@ -83,8 +83,8 @@ func (w *writer) compose(a *answer, req *chatRequest, form shape, d *directives,
 	}
 }
 
-// composeContent appends at most room tokens of content, and reports whether
-// that is all of it.
+// composeContent appends at most room tokens of content, and reports whether the content
+// is complete.
 func (w *writer) composeContent(a *answer, req *chatRequest, form shape, d *directives, r random, room int) (complete bool) {
 	if room <= 0 {
 		return false
@@ -96,7 +96,7 @@ func (w *writer) composeContent(a *answer, req *chatRequest, form shape, d *dire
 		var text string
 		value, _ := form.json.Append(nil, &r, maxPlain)
 		if json.Unmarshal(value, &text) != nil {
-			return false // it was longer
+			return false // the text was longer than maxPlain, so value is not complete
 		}
 		return a.appendText([]byte(text), room)
 	case form.json != nil:
@@ -129,7 +129,7 @@ func (a *answer) appendText(text []byte, room int) (complete bool) {
 	return at == len(text)
 }
 
-// lognormal draws a length of the given median.
+// lognormal draws a length from a lognormal distribution with the given median.
 func lognormal(r *random, median int) int {
 	length := float64(median) * math.Exp(answerSpread*r.normal())
 	return int(min(max(length, minNatural), maxNatural))
@@ -171,7 +171,8 @@ func (a *answer) stopEarly(req *chatRequest) {
 	}
 }
 
-// cut keeps the first n pieces and shows their first bytes.
+// cut keeps the first n pieces of the answer. shown is the number of their bytes that are
+// sent.
 func (a *answer) cut(n, shown int) {
 	a.pieces = a.pieces[:n]
 	a.text = a.text[:a.pieces[n-1]]

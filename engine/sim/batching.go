@@ -24,7 +24,7 @@ type Batching struct {
 
 	mu      sync.Mutex
 	engine  *batching.Engine
-	running bool // the goroutine lives
+	running bool // the goroutine runs
 	closed  bool
 	streams []*batchRun // the runs that wait for tokens one by one
 }
@@ -40,10 +40,10 @@ func NewBatching(c batching.Config) (*Batching, error) {
 	return &Batching{origin: time.Now(), stop: make(chan struct{}), engine: engine}, nil
 }
 
-// errPaceClosed ends what runs when the engine is closed.
+// errPaceClosed is the error of requests that still run when the engine is closed.
 var errPaceClosed = errors.New("the engine was closed")
 
-// Start queues a request. ErrTooLong when it can never run.
+// Start queues a request. It returns ErrTooLong if the request can never run.
 func (b *Batching) Start(w Work) (Run, error) {
 	r := &batchRun{b: b, woken: make(chan struct{}, 1)}
 	r.request = batching.Request{PromptTokens: w.PromptTokens, OutputTokens: w.OutputTokens, User: r}
@@ -108,7 +108,7 @@ func (b *Batching) Close() {
 	b.loops.Wait()
 }
 
-// loop runs steps from a time on, until there is nothing to do.
+// loop runs steps until there is nothing to do. The first step begins at the time at.
 func (b *Batching) loop(at time.Duration) {
 	defer b.loops.Done()
 	timer := time.NewTimer(0)
@@ -171,9 +171,9 @@ type batchRun struct {
 	b       *Batching
 	request batching.Request
 	woken   chan struct{} // has room for one
-	over    atomic.Bool   // it has finished, and its last step is over
-	ready   int           // tokens by the end of the last step, if it streams
-	streams bool          // it is in b.streams; only its user changes that
+	over    atomic.Bool   // the request has finished, and its last step has ended
+	ready   int           // tokens at the end of the last step, if the run is in b.streams
+	streams bool          // the run is in b.streams; only the caller of the run changes it
 }
 
 func (r *batchRun) wake() {
@@ -207,8 +207,8 @@ func (r *batchRun) Wait(ctx context.Context, n int) (int, error) {
 	}
 }
 
-// stream returns how many tokens are ready, and has the run woken with each
-// further one.
+// stream returns how many tokens are ready. From now on deliver wakes the run for each
+// further token.
 func (r *batchRun) stream() (ready int) {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 const (
 	maxTopLogprobs = 20
 	maxChoices     = 16            // ours: one request must not ask for any number of answers
-	maxCount       = math.MaxInt32 // of anything counted in tokens
+	maxCount       = math.MaxInt32 // largest number of tokens in any parameter
 )
 
 // chatBody is the body of a chat completion: the members that change the answer, and those
@@ -67,7 +67,7 @@ type sampling struct {
 
 // shaping sets the form of an answer.
 type shaping struct {
-	Choices     whole           `json:"n"` // that many answers, all the same
+	Choices     whole           `json:"n"` // number of answers; all answers are the same
 	Logprobs    bool            `json:"logprobs"`
 	TopLogprobs whole           `json:"top_logprobs"`
 	Format      *responseFormat `json:"response_format"`
@@ -81,12 +81,12 @@ type shaping struct {
 	} `json:"chat_template_kwargs"`
 }
 
-// newChatBody has the defaults of vLLM.
+// newChatBody returns a body with vLLM's defaults.
 func newChatBody() chatBody {
 	return chatBody{sampling: sampling{Temperature: 1, TopP: 1, RepetitionPenalty: 1}, shaping: shaping{Choices: 1}}
 }
 
-// check names the first member that is out of its bounds.
+// check returns an error that names the first member that is out of its bounds.
 func (b *chatBody) check() error {
 	_, isText := texts(b.Stop)
 	err := cmp.Or(
@@ -140,7 +140,8 @@ func bounded[T int64 | float64](name string, value, low, high T) *failure {
 	return badRequest(name, "%s must be %s, got %v", name, bounds, value)
 }
 
-// maxTokens is the length that the request allows; 0 where it sets none.
+// maxTokens returns the length of the answer that the request allows; 0 if the request
+// sets none.
 func (b *chatBody) maxTokens() int {
 	return int(b.MaxCompletionTokens.or(b.MaxTokens.or(0)))
 }
@@ -159,7 +160,7 @@ func (b *chatBody) thinking() *bool {
 // whole is an integer, which JSON may write as 2e0.
 type whole int64
 
-// or is the integer, or another where there is none.
+// or returns the integer, or other if there is none.
 func (w *whole) or(other int64) int64 {
 	if w == nil {
 		return other
@@ -204,8 +205,8 @@ func texts(value any) (list []string, ok bool) {
 	return nil, false
 }
 
-// embedded drops the embedded structs of chatBody from the path of a member, which
-// encoding/json names there.
+// embedded removes the names of chatBody's embedded structs from the path of a member.
+// encoding/json writes these names into the path.
 var embedded = strings.NewReplacer("lengths.", "", "sampling.", "", "shaping.", "")
 
 // readBody reads the body of a request. The error is a *failure.

@@ -11,16 +11,16 @@ import (
 type call struct {
 	*exchange
 	began time.Time
-	hit   outcome // the fault that it gets
-	use   Use     // of the engine, once it is known
+	hit   outcome // the fault that the request gets
+	use   Use     // the cached tokens and the preemptions, once they are known
 
 	// note counts the call and writes its lines of the request log. It is called once.
 	// status is 0 where nothing was answered; ready is how many tokens were generated.
 	note func(status, ready int, cancelled bool)
 }
 
-// begin puts work into the engine after a delay. It returns nil where that is not to be,
-// and has answered then.
+// begin waits for the delay and then gives work to the engine. It returns nil if a fault
+// or an error prevents this; then it has already answered the request.
 func (s *Server) begin(c *call, delay time.Duration, work Work) Run {
 	s.counts.faults[c.hit.fault].Add(1)
 	if err := sleep(c.context(), delay); err != nil {
@@ -30,7 +30,7 @@ func (s *Server) begin(c *call, delay time.Duration, work Work) Run {
 	switch c.hit.fault {
 	case faultStatus:
 		c.note(c.hit.status, 0, false)
-		s.refuse(c.exchange, failWith(c.hit.status))
+		s.refuse(c.exchange, statusFailure(c.hit.status))
 		return nil
 	case faultReset:
 		c.note(0, 0, false)
@@ -39,7 +39,7 @@ func (s *Server) begin(c *call, delay time.Duration, work Work) Run {
 	}
 	run, err := s.pace.Start(work)
 	if err != nil {
-		f := notStarted(err)
+		f := startFailure(err)
 		c.note(f.status, 0, false)
 		s.refuse(c.exchange, f)
 		return nil
@@ -47,7 +47,7 @@ func (s *Server) begin(c *call, delay time.Duration, work Work) Run {
 	return run
 }
 
-// finish waits for n tokens and reports whether they are to be sent.
+// finish waits for n tokens and reports whether the caller must send them.
 func (s *Server) finish(c *call, run Run, n int) bool {
 	ready, err := run.Wait(c.context(), n)
 	c.use = run.Use()
@@ -90,7 +90,7 @@ func (s *Server) hang(ctx context.Context) error {
 	}
 }
 
-// abandon ends a call that is not answered any more.
+// abandon ends a call that gets no answer: err says why.
 func (s *Server) abandon(c *call, ready int, err error) {
 	cancelled := !errors.Is(err, errHung) && !errors.Is(err, errPaceClosed) // else the server ended it
 	if cancelled {

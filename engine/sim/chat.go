@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// generation is a chat completion on its way through the server. It is reused.
+// generation is a request for a chat completion while the server works on it, with its
+// answer. A pool reuses it.
 type generation struct {
 	call
 	req        chatRequest
 	answer     answer
 	directives directives
-	serial     uint64 // of the answer
+	serial     uint64 // number of the answer
 }
 
 func (s *Server) release(g *generation) {

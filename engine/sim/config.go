@@ -25,23 +25,23 @@ type Config struct {
 	// Models are served under their ids and engine names. At least one.
 	Models []rowmill.Model
 
-	// Profile is how fast the server is and how long its answers are; the zero
-	// value is DefaultProfile.
+	// Profile says how fast the server is and how long its answers are. Default:
+	// DefaultProfile.
 	Profile Profile
 
-	// GPU times answers as a model on a GPU would, with continuous batching,
-	// instead of the latencies, slots and queue limit of Profile. Its Seed, if
-	// 0, is Seed.
+	// GPU, if not nil, replaces the latencies, slots and queue limit of Profile:
+	// answers take the time of a model on a GPU with continuous batching. If GPU.Seed
+	// is 0, Seed is used.
 	GPU *batching.Config
 
 	// Seed changes all answers and all faults. Default 0.
 	Seed int64
 
-	// MaxContext, tokens, replaces the context length of every model; 0 keeps
-	// the models' own.
+	// MaxContext, in tokens, replaces the context length of every model. 0 keeps
+	// the models' own context lengths.
 	MaxContext int
 
-	// MaxBody is the largest request body in bytes; larger ones are 413.
+	// MaxBody is the largest request body in bytes; a larger body gets HTTP 413.
 	// Default 64 MiB.
 	MaxBody int
 
@@ -64,8 +64,8 @@ type Profile struct {
 	// Slots is how many requests run at once. Default 256.
 	Slots int
 
-	// QueueLimit is how many requests may wait for a slot; beyond it the answer
-	// is 503 with Retry-After. 0, the default, lets any number wait, as vLLM
+	// QueueLimit is how many requests may wait for a slot. Further requests get HTTP
+	// 503 with Retry-After. 0, the default, lets any number of requests wait, as vLLM
 	// does by default.
 	QueueLimit int
 
@@ -77,14 +77,15 @@ type Profile struct {
 	ReasoningTokens int
 }
 
-// DefaultProfile is fast enough for a demonstration that is over in seconds and
-// slow enough to watch: 20 ms to the first token, 0.2 ms for each further one.
+// DefaultProfile returns a profile for demonstrations. A demonstration ends within
+// seconds and is slow enough to watch: 20 ms to the first token, 0.2 ms for each further
+// token.
 func DefaultProfile() Profile {
 	return Profile{TimeToFirstToken: 20 * time.Millisecond, TimePerToken: 200 * time.Microsecond}.WithDefaults()
 }
 
-// Instant answers without any delay, for tests and for measuring everything
-// but the engine.
+// Instant returns a profile without any delay, for tests and for measurements of
+// everything but the engine.
 func Instant() Profile { return Profile{}.WithDefaults() }
 
 // WithDefaults returns p with a default in every unset field, except the latencies: 0

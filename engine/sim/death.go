@@ -59,7 +59,7 @@ func (s *Server) die(reviveAfter time.Duration) {
 	if s.gpu != nil {
 		s.gpu.Forget()
 	}
-	s.log.Info("simulated inference server died, as its faults demand", slog.Duration("revives_after", reviveAfter))
+	s.log.Info("simulated inference server accepts no connections, because of die_after in its faults", slog.Duration("revives_after", reviveAfter))
 	if reviveAfter > 0 {
 		s.later(reviveAfter, s.revive)
 	}
@@ -72,12 +72,12 @@ const revivePause = 100 * time.Millisecond
 func (s *Server) revive() {
 	if s.listener != nil {
 		if err := s.listener.revive(context.Background()); err != nil {
-			s.log.Warn("reviving the simulated inference server failed", slog.Any("err", err))
+			s.log.Warn("simulated inference server cannot listen at its address again: it retries", slog.Any("err", err))
 			s.later(revivePause, s.revive)
 			return
 		}
 	}
 	s.faults.restart()
 	s.dead.Store(false)
-	s.log.Info("simulated inference server revived")
+	s.log.Info("simulated inference server accepts connections again")
 }

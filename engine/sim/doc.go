@@ -24,16 +24,16 @@
 // was fitted on and how large its errors are). Requests then share steps, wait for KV
 // cache, are preempted, and find common prefixes in the cache. Usage and the request log
 // count cached tokens. /metrics has the running and waiting requests, the use of the KV
-// cache and the preemptions. Like a real server it does not tell how many requests can run
-// at once. Embeddings use no prefix cache.
+// cache and the preemptions. As on a real server, /metrics then does not say how many
+// requests can run at once. Embeddings use no prefix cache.
 //
 // # Faults
 //
 // Config.Faults, SetFaults and POST /sim/faults inject faults by rate, and directives in
 // prompts inject them one by one: refusals by status, connections that are reset, answers
-// that hang, break off, are no JSON, have no choices or violate their schema. The whole
-// server can be slow to start (503 until then), die at a time, and come back at the same
-// address with an empty prefix cache.
+// that never come, break off, are not JSON, have no choices or violate their schema. The
+// whole server can be slow to start (503 until then), close all connections at a given
+// time, and accept connections again later at the same address with an empty prefix cache.
 //
 // # Endpoints
 //
@@ -68,21 +68,21 @@
 // A message, or an input to embed, may hold directives for tests:
 //
 //	[[sim:fail=503]]          answers with this status, 400 to 599
-//	[[sim:fail=503 times=2]]  only the first two times this prompt comes
+//	[[sim:fail=503 times=2]]  only the first two times that this prompt comes
 //	[[sim:reject]]            400, the row's own fault
-//	[[sim:hang]]              is computed and never answered; keeps a slot of a Profile
+//	[[sim:hang]]              computes the answer and never sends it; keeps a slot of a Profile
 //	[[sim:reset]]             resets the connection instead of answering
 //	[[sim:truncate]]          closes the connection in the middle of the body
 //	[[sim:malformed]]         200 with a body that is not JSON
 //	[[sim:empty]]             200 without choices
-//	[[sim:finish=abort]]      this finish_reason
-//	[[sim:invalid-json]]      an answer that is not JSON, whatever the format asked for
-//	[[sim:violate]]           an answer in JSON that violates the schema asked for
-//	[[sim:tokens=500]]        free text of so many tokens, reasoning not counted
-//	[[sim:delay=250ms]]       waits so long before anything else
+//	[[sim:finish=abort]]      an answer with this finish_reason
+//	[[sim:invalid-json]]      an answer that is not JSON, whatever format the request asks for
+//	[[sim:violate]]           an answer in JSON that violates the request's schema
+//	[[sim:tokens=500]]        free text of 500 tokens, reasoning not counted
+//	[[sim:delay=250ms]]       waits 250 ms before anything else
 //
-// times applies to any directive that fails and counts by prompt, in memory, for a bounded
-// number of prompts. Unknown directives are ordinary text.
+// times works with each directive from fail to empty. The server counts the repetitions of
+// a limited number of prompts, in memory. Unknown directives are ordinary text.
 //
 // # Request log
 //

@@ -13,7 +13,7 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// embedRequest is an embedding request that was read.
+// embedRequest is a parsed request for embeddings.
 type embedRequest struct {
 	Model      *string `json:"model"`
 	Input      any     `json:"input"` // a text or a list of texts
@@ -58,7 +58,7 @@ func (r *embedRequest) parse(body []byte, find func(name string) (*served, error
 	}
 	for _, input := range r.inputs {
 		n := countTokens(input)
-		if err := r.model.fits(n, 0, "input"); err != nil {
+		if err := r.model.checkContext(n, 0, "input"); err != nil {
 			return err
 		}
 		r.tokens = append(r.tokens, n)
@@ -154,9 +154,8 @@ func (r *embedRequest) append(dst []byte, empty bool) []byte {
 	return fmt.Appendf(dst, `],"usage":{"prompt_tokens":%d,"total_tokens":%d}}`, r.sum, r.sum)
 }
 
-// embedText fills vector with the unit vector of a text. It depends on the
-// server's seed, the model and the text alone; near texts are not near each
-// other.
+// embedText fills vector with the unit vector of a text. The vector depends only on the
+// server's seed, the model and the text. Similar texts do not have similar vectors.
 func embedText(vector []float32, m *served, text []byte) {
 	h := sha256.New()
 	h.Write([]byte(m.id))

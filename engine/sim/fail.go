@@ -9,7 +9,7 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// failure is a refused request.
+// failure is the error of a refused request.
 type failure struct {
 	status int
 	kind   string // vLLM's type, such as BadRequestError
@@ -21,7 +21,8 @@ type failure struct {
 // Error returns the text.
 func (f *failure) Error() string { return f.text }
 
-// badRequest refuses a request because of a field; param may be empty.
+// badRequest returns the failure of a request with a wrong field. param names the field;
+// empty for none.
 func badRequest(param, format string, args ...any) *failure {
 	return &failure{status: 400, kind: "BadRequestError", param: param, text: fmt.Sprintf(format, args...)}
 }
@@ -29,8 +30,8 @@ func badRequest(param, format string, args ...any) *failure {
 // retrySoon is the Retry-After of a server that is full or set to fail.
 const retrySoon = time.Second
 
-// failWith is the failure of an injected status.
-func failWith(status int) *failure {
+// statusFailure returns the failure with an injected HTTP status.
+func statusFailure(status int) *failure {
 	f := &failure{status: status, kind: "APIError", text: "simulated failure with status " + strconv.Itoa(status)}
 	switch {
 	case status == 400:
@@ -47,12 +48,12 @@ func failWith(status int) *failure {
 	return f
 }
 
-// notStarted is the failure of a request that the engine did not take.
-func notStarted(err error) *failure {
+// startFailure returns the failure of a request that the engine did not accept.
+func startFailure(err error) *failure {
 	if errors.Is(err, ErrTooLong) {
 		return badRequest("input_tokens", "%v", err)
 	}
-	f := failWith(503)
+	f := statusFailure(503)
 	f.text = err.Error()
 	return f
 }

@@ -17,11 +17,11 @@ type Faults struct {
 	Rate500         float64 `json:"rate_500"`         // answers 500
 	Rate503         float64 `json:"rate_503"`         // answers 503 with Retry-After
 	Reset           float64 `json:"reset"`            // resets the connection
-	Hang            float64 `json:"hang"`             // computed and never answered; keeps a slot of a Profile
-	Truncate        float64 `json:"truncate"`         // closes in the middle of the body
-	Malformed       float64 `json:"malformed"`        // a body that is not JSON
-	Empty           float64 `json:"empty"`            // 200 without choices or embeddings
-	SchemaViolation float64 `json:"schema_violation"` // JSON that violates the schema asked for
+	Hang            float64 `json:"hang"`             // computes the answer and never sends it; keeps a slot of a Profile
+	Truncate        float64 `json:"truncate"`         // closes the connection in the middle of the body
+	Malformed       float64 `json:"malformed"`        // answers with a body that is not JSON
+	Empty           float64 `json:"empty"`            // answers 200 without choices or embeddings
+	SchemaViolation float64 `json:"schema_violation"` // answers with JSON that violates the request's schema
 
 	// StartupDelay is how long the server answers 503 to all requests, like a
 	// server that loads its model: from New or SetFaults, and each time that it
@@ -129,21 +129,21 @@ func (f Faults) Validate() error {
 	}
 	switch {
 	case sum > 1+1e-9:
-		return fmt.Errorf("the rates add up to %v: at most one fault can hit a request", sum)
+		return fmt.Errorf("the rates of faults add up to %v: they must add up to at most 1, because a request gets at most one fault", sum)
 	case f.StartupDelay < 0:
 		return errors.New("startup_delay cannot be negative")
 	case f.DieAfter < 0 || f.ReviveAfter < 0:
 		return errors.New("die_after and revive_after cannot be negative")
 	case f.ReviveAfter > 0 && f.DieAfter == 0:
-		return errors.New("revive_after needs die_after: only what died can be revived")
+		return errors.New("revive_after needs die_after: set both")
 	}
 	return nil
 }
 
-// maxHits bounds the prompts remembered as hit. A prompt is forgotten once a
-// repeat is not hit, so the list has only prompts that clients have given up; the
-// oldest then make room in no particular order, which costs them nothing but
-// repeatability.
+// maxHits limits the number of prompts for which faults are counted. A prompt is removed
+// when a repetition gets no fault, so most of the others are prompts that clients no
+// longer send. If there are too many, any prompt is removed; if it comes again, its
+// faults may be other faults than in another run.
 const maxHits = 1 << 16
 
 // faultPlan decides about faults.
@@ -152,7 +152,7 @@ type faultPlan struct {
 	given Faults
 	any   bool // some rate is not zero
 	ready time.Time
-	hits  map[uint64]int // by prompt: faults since it last got through
+	hits  map[uint64]int // by prompt: faults since the prompt was last answered without a fault
 	seed  random
 }
 

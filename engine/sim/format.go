@@ -9,8 +9,8 @@ import (
 	"github.com/rowmill/rowmill/engine/sim/jsongen"
 )
 
-// maxSchemas bounds the compiled schemas kept. All rows of a job share one, and
-// a node runs few jobs at once.
+// maxSchemas limits the number of compiled schemas that are kept. All rows of a job share
+// one schema, and a node runs few jobs at once.
 const maxSchemas = 256
 
 // anyObject is the schema behind response_format json_object.
@@ -48,12 +48,12 @@ func (c *schemas) shape(req *chatRequest) (form shape, err error) {
 		err = badRequest("tools", "tools: %s", oneLine(err))
 	case req.called != nil:
 	case req.Rule == nil:
-		form.json, err = c.formatted(req.Format)
+		form.json, err = c.formatGenerator(req.Format)
 	case req.Format != nil:
 		err = badRequest("structured_outputs", "structured_outputs: You can only use one kind of structured outputs constraint")
 	default:
 		form.plain = true
-		form.json, err = c.ruled(req.Rule)
+		form.json, err = c.ruleGenerator(req.Rule)
 	}
 	return form, err
 }
@@ -64,8 +64,8 @@ type outputRule struct {
 	Choice []string `json:"choice"`
 }
 
-// ruled returns the generator of JSON strings that keep a rule.
-func (c *schemas) ruled(r *outputRule) (*jsongen.Generator, error) {
+// ruleGenerator returns the generator of JSON strings that conform to a rule.
+func (c *schemas) ruleGenerator(r *outputRule) (*jsongen.Generator, error) {
 	made := map[string]any{"type": "string"}
 	switch {
 	case r.Regex != nil && r.Choice == nil:
@@ -95,8 +95,8 @@ type responseFormat struct {
 	} `json:"json_schema"`
 }
 
-// formatted returns the generator of answers in a format; nil for free text.
-func (c *schemas) formatted(f *responseFormat) (*jsongen.Generator, error) {
+// formatGenerator returns the generator of answers in a format; nil for free text.
+func (c *schemas) formatGenerator(f *responseFormat) (*jsongen.Generator, error) {
 	if f == nil || f.Type == "text" {
 		return nil, nil
 	}

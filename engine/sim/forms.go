@@ -5,10 +5,11 @@ import (
 	"fmt"
 )
 
-// A form is a kind of request beside chat completions. The server turns it into a chat
-// completion, with the same prompt, time and faults, and turns the answer back.
+// A form is an API for generations other than chat completions. The server converts a
+// request of the form into a chat completion, with the same prompt, time and faults, and
+// converts the answer back.
 type form interface {
-	// chat turns a request into a chat completion.
+	// chat converts a request of the form into a request for a chat completion.
 	chat(asked map[string]json.RawMessage) (chat map[string]json.RawMessage, err error)
 	// reply writes the answer in the form.
 	reply(c *chatReply) map[string]any
@@ -33,7 +34,7 @@ type chatReply struct {
 			} `json:"tool_calls"`
 		} `json:"message"`
 		Finish string `json:"finish_reason"`
-		Stop   any    `json:"stop_reason"` // the text that ended it, if one did
+		Stop   any    `json:"stop_reason"` // the stop string that ended the answer, if there is one
 	} `json:"choices"`
 	Usage struct {
 		Prompt     int64 `json:"prompt_tokens"`
@@ -42,8 +43,8 @@ type chatReply struct {
 	} `json:"usage"`
 }
 
-// as serves requests of a form.
-func as(f form) func(*Server, *exchange) {
+// serveForm returns a handler that serves requests of a form.
+func serveForm(f form) func(*Server, *exchange) {
 	return func(s *Server, x *exchange) {
 		var asked map[string]json.RawMessage
 		err := json.Unmarshal(x.body, &asked)
@@ -66,9 +67,9 @@ func as(f form) func(*Server, *exchange) {
 	}
 }
 
-// reformed writes the answer to a chat completion in a form. An answer without choices
+// convertReply writes the body of a chat completion in form f. An answer without choices
 // stays as it is.
-func reformed(f form, body []byte) []byte {
+func convertReply(f form, body []byte) []byte {
 	var c chatReply
 	if json.Unmarshal(body, &c) != nil || len(c.Choices) == 0 {
 		return body
@@ -81,9 +82,9 @@ func reformed(f form, body []byte) []byte {
 	return body
 }
 
-// user makes the messages of a conversation: a system message, if there is one, and one
-// message of the user.
-func user(system, content json.RawMessage) (json.RawMessage, error) {
+// userMessages makes the messages of a conversation: a system message, if there is one,
+// and one message of the user.
+func userMessages(system, content json.RawMessage) (json.RawMessage, error) {
 	var list []map[string]json.RawMessage
 	if system != nil {
 		list = append(list, map[string]json.RawMessage{"role": json.RawMessage(`"system"`), "content": system})
@@ -91,8 +92,8 @@ func user(system, content json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(append(list, map[string]json.RawMessage{"role": json.RawMessage(`"user"`), "content": content}))
 }
 
-// renamed moves a member to another name.
-func renamed(of map[string]json.RawMessage, from, to string) {
+// renameMember moves a member to another name, if the member is there.
+func renameMember(of map[string]json.RawMessage, from, to string) {
 	if value, there := of[from]; there {
 		delete(of, from)
 		of[to] = value
@@ -107,7 +108,7 @@ func (completions) chat(asked map[string]json.RawMessage) (map[string]json.RawMe
 	if err := json.Unmarshal(asked["prompt"], &prompt); err != nil {
 		return nil, fmt.Errorf("prompt: the simulated server takes one text")
 	}
-	messages, err := user(nil, asked["prompt"])
+	messages, err := userMessages(nil, asked["prompt"])
 	delete(asked, "prompt")
 	delete(asked, "logprobs") // a number here
 	asked["messages"] = messages
@@ -136,14 +137,14 @@ func (responses) chat(asked map[string]json.RawMessage) (map[string]json.RawMess
 	if len(asked["input"]) > 0 && asked["input"][0] == '[' {
 		asked["messages"] = asked["input"]
 	} else {
-		messages, err := user(asked["instructions"], asked["input"])
+		messages, err := userMessages(asked["instructions"], asked["input"])
 		if err != nil {
 			return nil, err
 		}
 		asked["messages"] = messages
 	}
 	delete(asked, "input")
-	renamed(asked, "max_output_tokens", "max_tokens")
+	renameMember(asked, "max_output_tokens", "max_tokens")
 	return asked, nil
 }
 
@@ -186,7 +187,7 @@ func (messages) chat(asked map[string]json.RawMessage) (map[string]json.RawMessa
 		list = append([]json.RawMessage{first}, list...)
 		delete(asked, "system")
 	}
-	renamed(asked, "stop_sequences", "stop")
+	renameMember(asked, "stop_sequences", "stop")
 	var err error
 	if asked["messages"], err = json.Marshal(list); err == nil {
 		err = convertTools(asked)

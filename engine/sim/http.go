@@ -85,7 +85,7 @@ func (x *exchange) head(contentType string) http.Header {
 func (x *exchange) answer(status int, contentType string, wait time.Duration, body []byte) {
 	x.out = body
 	if x.form != nil && status == http.StatusOK {
-		body = reformed(x.form, body)
+		body = convertReply(x.form, body)
 	}
 	h := x.head(contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))

@@ -24,7 +24,7 @@ func (g *generation) appendLogprobs(dst []byte, r *random, from, to int) []byte 
 	return append(dst, `]}`...)
 }
 
-// appendLogprob writes one entry out of 64 random bits.
+// appendLogprob writes the entry of piece i. bits are 64 random bits.
 func (g *generation) appendLogprob(dst []byte, bits uint64, i int) []byte {
 	token, top, v := g.answer.token(i), int(g.req.TopLogprobs), g.answer.words
 	level := int(bits % logprobLevels)
@@ -69,7 +69,7 @@ func (v *vocabulary) appendEntry(dst, token []byte, level int) []byte {
 	return append(dst, ']')
 }
 
-// other is a word that is not the token.
+// other returns a word of the vocabulary that is not the token. which selects the word.
 func (v *vocabulary) other(token []byte, which int) []byte {
 	word := v.words[which%len(v.words)]
 	if word == string(token) {

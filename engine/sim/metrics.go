@@ -8,11 +8,11 @@ import (
 	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
-// counters count since the start.
+// counters count events since the start of the server.
 type counters struct {
 	status       [600]atomic.Int64 // answers by HTTP status
 	faults       [len(faultWords)]atomic.Int64
-	stopped      atomic.Int64 // answers that came to their end
+	stopped      atomic.Int64 // complete answers
 	cut          atomic.Int64 // answers cut by their limit
 	aborted      atomic.Int64
 	disconnects  atomic.Int64 // clients gone before their answer
@@ -32,8 +32,8 @@ func (c *counters) finished(reason string) {
 	}
 }
 
-// metrics serves /metrics in Prometheus's text format: the names vLLM uses,
-// which is what clients read, and rowmill_sim_… for what only a simulator has.
+// metrics serves /metrics in Prometheus's text format. It uses vLLM's names, which clients
+// read, and names with rowmill_sim_ for metrics that only a simulator has.
 func (s *Server) metrics(x *exchange) {
 	const labels = `{engine="0",model_name="rowmill-sim"}`
 	c, load := &s.counts, s.pace.Load()

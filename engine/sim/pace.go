@@ -9,15 +9,15 @@ import (
 	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
-// Pace decides when the tokens of a request are ready: fixed latencies here, a
-// model of a real engine's steps elsewhere. It knows nothing of HTTP or text,
-// reads the clock only through package time, and is safe for concurrent use.
+// Pace decides when the tokens of a request are ready: after fixed latencies (fixed), or
+// by a model of a real engine's steps (Batching). It knows nothing of HTTP or text, reads
+// the clock only through package time, and is safe for concurrent use.
 type Pace interface {
-	// Start queues a request. ErrQueueFull when no more may wait, ErrTooLong
-	// when it can never run. The caller must End the run.
+	// Start queues a request. It returns ErrQueueFull if no more requests may wait, and
+	// ErrTooLong if the request can never run. The caller must End the run.
 	Start(w Work) (Run, error)
 
-	// Load says how busy the engine is now.
+	// Load returns how busy the engine is now.
 	Load() Load
 }
 
@@ -30,22 +30,22 @@ type Work struct {
 
 // Run is one request in the engine. It is used by one goroutine.
 type Run interface {
-	// Wait blocks until n output tokens are ready (n 0: until the prompt is
-	// done), and returns how many are: n or more. When the context ends first
-	// it returns how many were ready by then, and the context's error.
+	// Wait blocks until n output tokens are ready (if n is 0: until the prompt is done),
+	// and returns the number of ready tokens: n or more. If the context ends first, Wait
+	// returns the number of tokens that were ready by then, and the context's error.
 	Wait(ctx context.Context, n int) (ready int, err error)
 
 	// Use returns the cached tokens and the preemptions, until End.
 	Use() Use
 
-	// End gives the slot or the place in the queue back. Twice is harmless.
+	// End gives the slot or the place in the queue back. Calling End twice is harmless.
 	End()
 }
 
 // Use counts the cached tokens and the preemptions of a request.
 type Use struct {
 	CachedTokens int // prompt tokens found in the prefix cache
-	Preempted    int // how often it had to give its place up and was computed again
+	Preempted    int // how often the request lost its place in the batch and was computed again
 }
 
 // Load is how busy an engine is.
@@ -54,7 +54,7 @@ type Load struct {
 	Waiting     int64   // requests in the queue
 	KVUse       float64 // share of the KV cache in use, 0 to 1
 	Preemptions int64   // since the start
-	Slots       int     // requests that can run at once; 0 where the server does not tell
+	Slots       int     // requests that can run at once; 0 if the server does not report it
 	KVBlocks    int64   // KV cache in blocks of batching.BlockTokens tokens
 }
 
@@ -68,9 +68,9 @@ var (
 // deliver a token each step of 10 ms or more; waking more often only burns CPU.
 const streamStep = 10 * time.Millisecond
 
-// fixed is the Pace of a Profile: every request takes the same time, however
-// many run. Its KV cache holds a whole context in every slot, so that it never
-// limits.
+// fixed is the Pace of a Profile: the time of a request does not depend on how many
+// requests run. Its KV cache holds a whole context in every slot, so that the cache never
+// limits the number of requests.
 type fixed struct {
 	profile  Profile
 	capacity int64 // KV tokens
@@ -105,7 +105,7 @@ func (f *fixed) Start(w Work) (Run, error) {
 	return r, nil
 }
 
-// Load counts what runs and waits.
+// Load returns the numbers of running and waiting requests, and the use of the KV cache.
 func (f *fixed) Load() Load {
 	return Load{
 		Running:  int64(len(f.slots)),
@@ -128,7 +128,7 @@ type fixedRun struct {
 	f     *fixed
 	work  Work
 	state runState
-	began time.Time // when it took its slot
+	began time.Time // when the request got its slot
 	ready int
 }
 
@@ -158,7 +158,7 @@ func (r *fixedRun) Wait(ctx context.Context, n int) (int, error) {
 		return r.ready, nil
 	}
 	due := r.began.Add(p.TimeToFirstToken + time.Duration(max(n-1, 0))*p.TimePerToken)
-	if r.ready > 0 { // in a stream: not before the next step, unless all is ready then
+	if r.ready > 0 { // in a stream: wait for the next step, unless all tokens are ready before it
 		step := time.Now().Add(streamStep)
 		last := r.began.Add(p.TimeToFirstToken + time.Duration(r.work.OutputTokens-1)*p.TimePerToken)
 		if last.Before(step) {
@@ -180,7 +180,7 @@ func (r *fixedRun) Wait(ctx context.Context, n int) (int, error) {
 	}
 }
 
-// done is how many tokens the elapsed time allows.
+// done returns how many tokens are ready after the elapsed time.
 func (r *fixedRun) done() int {
 	p := &r.f.profile
 	since := time.Since(r.began) - p.TimeToFirstToken
@@ -193,7 +193,7 @@ func (r *fixedRun) done() int {
 	return int(min(int64(since/p.TimePerToken)+1, int64(r.work.OutputTokens)))
 }
 
-// Use is none: there is no prefix cache and no preemption.
+// Use returns zeros: there is no prefix cache and no preemption.
 func (r *fixedRun) Use() Use { return Use{} }
 
 // End gives the slot back.

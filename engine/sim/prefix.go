@@ -36,7 +36,7 @@ type hasher struct {
 	hashes []uint64
 	last   uint64 // hash
 	start  int    // first byte of the present block
-	n      int    // its tokens
+	n      int    // number of tokens in the present block
 }
 
 // cut ends the present block before a byte.

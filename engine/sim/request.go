@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// chatRequest is a chat completion that was read. It is reused.
+// chatRequest is a parsed request for a chat completion. A pool reuses it.
 type chatRequest struct {
 	chatBody
 	conversation
@@ -19,9 +19,9 @@ type chatRequest struct {
 	called *tool    // the function that the answer calls; nil for none
 	thinks bool     // the answer begins with reasoning
 
-	digest   digest // of the answer's inputs
-	promptID digest // model and messages, for faults
-	hashed   []byte // scratch
+	digest   digest // digest of everything that the answer depends on
+	promptID digest // digest of model and messages, by which faultPlan counts repetitions
+	hashed   []byte // scratch of hash
 }
 
 // parse reads a chat completion. Its error is a *failure.
@@ -54,7 +54,7 @@ func (r *chatRequest) parse(body []byte, find func(name string) (*served, error)
 	r.stops, _ = texts(r.Stop)
 	thinking := r.thinking()
 	r.thinks = r.model.thinks && (thinking == nil || *thinking)
-	if err := r.model.fits(r.promptTokens, r.maxTokens(), "messages"); err != nil {
+	if err := r.model.checkContext(r.promptTokens, r.maxTokens(), "messages"); err != nil {
 		return err
 	}
 	r.hash()
@@ -67,7 +67,7 @@ type message struct {
 	Content any    `json:"content"` // a text, null, or a list of parts
 }
 
-// text is the content as one text.
+// text returns the content of the message as one text, or a problem.
 func (m *message) text() (text string, problem string) {
 	switch v := m.Content.(type) {
 	case nil:
@@ -91,9 +91,9 @@ func (m *message) text() (text string, problem string) {
 // roles are the roles of messages; their order gives the ids of tokenRole.
 var roles = [...]string{"system", "user", "assistant", "tool", "developer"}
 
-// conversation is the prompt that messages come to.
+// conversation is the prompt that is made of messages.
 type conversation struct {
-	prompt       []byte // role 0 content 0 for each message
+	prompt       []byte // for each message: its role, a byte 0, its content, and a byte 0
 	promptTokens int
 	lastUser     [2]int // the begin and end of the last user message in prompt
 }
@@ -120,8 +120,9 @@ func (c *conversation) add(messages []message) error {
 	return nil
 }
 
-// fits refuses what exceeds the context, in vLLM's words.
-func (m *served) fits(prompt, answer int, what string) error {
+// checkContext returns an error, in vLLM's words, if a prompt and its answer exceed the
+// model's context. what names the part of the request to reduce.
+func (m *served) checkContext(prompt, answer int, what string) error {
 	f := &failure{status: 400, kind: "BadRequestError", param: "input_tokens"}
 	switch {
 	case prompt > m.context, prompt == m.context && !m.embeds: // an answer needs room for a token
@@ -136,7 +137,7 @@ func (m *served) fits(prompt, answer int, what string) error {
 	return f
 }
 
-// limit is the largest length of the answer.
+// limit returns the largest length of the answer, in tokens.
 func (r *chatRequest) limit() int {
 	room := r.model.context - r.promptTokens
 	if limit := r.maxTokens(); limit > 0 {

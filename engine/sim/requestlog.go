@@ -11,11 +11,12 @@ import (
 	"time"
 )
 
-// When the log's buffer is written out. A killed simulator loses its
-// buffer; a stopped simulator loses nothing.
+// The buffer of the request log is written requestLogDelay after its first line, or when
+// it has requestLogBytes bytes. A killed simulator loses its buffer; a stopped simulator
+// loses nothing.
 const (
-	requestLogDelay = 50 * time.Millisecond // after the first line in it
-	requestLogBytes = 64 << 10              // or when it is this full
+	requestLogDelay = 50 * time.Millisecond
+	requestLogBytes = 64 << 10
 )
 
 // A requestLog logs every row computed, as lines of JSON:
@@ -91,21 +92,21 @@ func (w *requestLog) write(r record, text []byte) {
 	w.buffer = append(append(w.buffer, line...), '\n')
 	switch {
 	case len(w.buffer) >= requestLogBytes:
-		w.empty()
+		w.writeBuffer()
 	case !w.pending:
 		w.pending = true
 		time.AfterFunc(requestLogDelay, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.pending = false
-			w.empty()
+			w.writeBuffer()
 		})
 	}
 }
 
-// empty writes the buffer to the log. The caller holds w.mu. After an error it
+// writeBuffer writes the buffer to the log. The caller holds w.mu. After an error it
 // writes no more lines, because readers would not notice the missing lines.
-func (w *requestLog) empty() {
+func (w *requestLog) writeBuffer() {
 	if len(w.buffer) == 0 {
 		return
 	}
@@ -120,7 +121,7 @@ func (w *requestLog) empty() {
 // fail records the error, after which no more lines are written. The caller holds w.mu.
 func (w *requestLog) fail(err error) {
 	w.err = fmt.Errorf("write request log: %w", err)
-	w.log.Error("writing the request log failed: it ends here", slog.Any("err", err))
+	w.log.Error("writing the request log failed: no more lines are written to it", slog.Any("err", err))
 }
 
 // flush writes the buffer out and returns the first error of all writes.
@@ -130,6 +131,6 @@ func (w *requestLog) flush() error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.empty()
+	w.writeBuffer()
 	return w.err
 }

@@ -26,7 +26,7 @@ type Server struct {
 	writer   writer
 	maxBody  int
 	pace     Pace
-	gpu      *Batching // the pace, if it is our own; otherwise nil
+	gpu      *Batching // the pace, if Config.GPU is set; otherwise nil
 	models   map[string]*served
 	names    []string // of models, in the order of the configuration
 	schemas  schemas
@@ -35,7 +35,7 @@ type Server struct {
 	counts   counters
 	pool     sync.Pool // *generation
 	created  time.Time
-	serial   atomic.Uint64 // of answers
+	serial   atomic.Uint64 // number of the last answer
 
 	stopping chan struct{} // closed by Stop
 	stopOnce sync.Once
@@ -67,7 +67,7 @@ func (m *served) kind() rowmill.Kind {
 	return rowmill.KindGeneration
 }
 
-// New makes a server. It serves nothing until Start, or as an http.Handler.
+// New makes a server. It serves requests after Start, or as an http.Handler.
 func New(c Config) (*Server, error) {
 	c = c.WithDefaults()
 	if err := c.Validate(); err != nil {
@@ -156,7 +156,7 @@ func (s *Server) SetFaults(f Faults) error {
 // Faults returns the faults being injected.
 func (s *Server) Faults() Faults { return s.faults.get() }
 
-// Load says how busy the server is.
+// Load returns how busy the server is.
 func (s *Server) Load() Load { return s.pace.Load() }
 
 // Start listens on addr, such as "127.0.0.1:8000" or ":0", and returns once
@@ -184,7 +184,7 @@ func (s *Server) Start(ctx context.Context, addr string) error {
 	return nil
 }
 
-// Addr returns the address Start listens on, nil before.
+// Addr returns the address that Start listens on; nil before Start.
 func (s *Server) Addr() net.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,8 +194,8 @@ func (s *Server) Addr() net.Addr {
 	return s.listener.addr
 }
 
-// URL returns the base URL of a started server, such as
-// "http://127.0.0.1:8000", empty before.
+// URL returns the base URL of a started server, such as "http://127.0.0.1:8000"; empty
+// before Start.
 func (s *Server) URL() string {
 	if addr := s.Addr(); addr != nil {
 		return "http://" + addr.String()
@@ -203,9 +203,9 @@ func (s *Server) URL() string {
 	return ""
 }
 
-// Stop ends the server and returns once it has ended: it accepts nothing
-// more, lets running requests finish until ctx ends, and cuts the rest off.
-// Hung requests are cut off at once. Twice is harmless.
+// Stop ends the server and returns once it has ended: the server accepts no more
+// requests, lets running requests finish until ctx ends, and then ends the other
+// requests. It ends hung requests at once. Calling Stop twice is harmless.
 func (s *Server) Stop(ctx context.Context) error {
 	s.stopOnce.Do(func() { close(s.stopping) })
 	s.mu.Lock()
@@ -228,26 +228,26 @@ func (s *Server) Stop(ctx context.Context) error {
 type route struct {
 	method string
 	serve  func(*Server, *exchange)
-	always bool // answers while starting
+	always bool // the route answers even while the server is starting
 }
 
 // endpoints are the routes of each path.
 var endpoints = map[string][]route{
 	"/v1/chat/completions": {{http.MethodPost, (*Server).chat, false}},
-	"/v1/completions":      {{http.MethodPost, as(completions{}), false}},
-	"/v1/responses":        {{http.MethodPost, as(responses{}), false}},
-	"/v1/messages":         {{http.MethodPost, as(messages{}), false}},
+	"/v1/completions":      {{http.MethodPost, serveForm(completions{}), false}},
+	"/v1/responses":        {{http.MethodPost, serveForm(responses{}), false}},
+	"/v1/messages":         {{http.MethodPost, serveForm(messages{}), false}},
 	"/v1/embeddings":       {{http.MethodPost, (*Server).embed, false}},
 	"/tokenize":            {{http.MethodPost, (*Server).tokenize, false}},
 	"/v1/models":           {{http.MethodGet, (*Server).listModels, false}},
-	"/health":              {{http.MethodGet, always(map[string]any{"status": "ok", "simulated": true}), false}},
-	"/version":             {{http.MethodGet, always(map[string]any{"version": simVersion, "simulated": true, "server": ServerName}), false}},
+	"/health":              {{http.MethodGet, answerWith(map[string]any{"status": "ok", "simulated": true}), false}},
+	"/version":             {{http.MethodGet, answerWith(map[string]any{"version": simVersion, "simulated": true, "server": ServerName}), false}},
 	"/metrics":             {{http.MethodGet, (*Server).metrics, false}},
 	"/sim/faults":          {{http.MethodGet, (*Server).getFaults, true}, {http.MethodPost, (*Server).postFaults, true}},
 }
 
-// always answers the same.
-func always(value any) func(*Server, *exchange) {
+// answerWith returns a handler that always answers value as JSON.
+func answerWith(value any) func(*Server, *exchange) {
 	return func(s *Server, x *exchange) { s.replyJSON(x, value) }
 }
 
@@ -276,7 +276,8 @@ func (s *Server) serve(x *exchange) {
 	s.refuse(x, &failure{status: 405, kind: "MethodNotAllowedError", text: "the method is not allowed here: use " + routes[0].method})
 }
 
-// refuse answers with an error; one that is no *failure is the simulator's own.
+// refuse answers with an error. If err is not a *failure, it is a fault of the simulator
+// and the status is 500.
 func (s *Server) refuse(x *exchange, err error) {
 	var f *failure
 	if !errors.As(err, &f) {
@@ -292,7 +293,7 @@ func (s *Server) reply(x *exchange, contentType string, body []byte) {
 	x.answer(http.StatusOK, contentType, 0, body)
 }
 
-// replyJSON answers 200 with any value; not for the hot paths.
+// replyJSON answers 200 with any value. It is too slow for frequent requests.
 func (s *Server) replyJSON(x *exchange, value any) {
 	body, err := json.Marshal(value)
 	if err != nil {

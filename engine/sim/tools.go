@@ -8,15 +8,16 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// A tool is a function that an answer calls. The arguments are made up by the schema of
-// its parameters.
+// A tool is a function that an answer calls. The simulator makes up arguments that conform
+// to the schema of the function's parameters.
 type tool struct {
 	Name       string          `json:"name"`
 	Parameters json.RawMessage `json:"parameters"`
 }
 
-// chosenTool is the function that a request wants called, nil where the request leaves the
-// choice to the model: the simulated model then calls none.
+// chosenTool returns the function that a request wants the model to call. It returns nil
+// if the request leaves the choice to the model: the simulated model then calls no
+// function.
 func chosenTool(tools, choice []byte) (*tool, error) {
 	if tools == nil || choice == nil || string(tools) == "[]" || string(choice) == `"auto"` || string(choice) == `"none"` {
 		return nil, nil

@@ -18,9 +18,9 @@ const (
 	conjunctions = "and while because although"
 )
 
-// shapes are sentences: T and d are determiners (T starts the sentence), a an
-// adjective, n a noun, v a verb, r an adverb, p a preposition, c a conjunction.
-var shapes = [...]string{
+// sentences are patterns of sentences: T and d are determiners (T starts the sentence), a
+// an adjective, n a noun, v a verb, r an adverb, p a preposition, c a conjunction.
+var sentences = [...]string{
 	"Tanvdan.", "Tnrvdn.", "Tanvdnpdan.", "Tnvdan,cdnvdn.", "Tnpdnrvdan.", "Tanrvdn,cdanvdan.", "Tnvdn.",
 }
 
@@ -33,7 +33,7 @@ const logprobLevels = 256
 // vocabulary holds the words of free text. It never changes once made.
 type vocabulary struct {
 	words    []string              // all, each a token
-	classes  [128][]string         // by the letters of shapes, and punctuation
+	classes  [128][]string         // by the letters of sentences, and punctuation
 	logprobs [logprobLevels]string // as JSON numbers, likeliest first
 }
 
@@ -65,11 +65,11 @@ func (v *vocabulary) add(class byte, word string) {
 	v.classes[class] = append(v.classes[class], word)
 }
 
-// span says how long to make a free text, in tokens.
+// span says how long a free text becomes, in tokens.
 type span struct {
-	natural int  // the length the model would choose
-	exact   bool // not a token more; else it goes on to the end of the sentence
-	limit   int  // where it is cut
+	natural int  // the length that the model would choose
+	exact   bool // the text has exactly this length; otherwise it continues to the end of its sentence
+	limit   int  // the text is cut after this many tokens
 }
 
 // write appends words without a required form. It returns true if the text ended by itself,
@@ -98,9 +98,9 @@ func (v *vocabulary) write(text []byte, pieces []int32, r random, want span) ([]
 		}
 	}
 	for {
-		shape := shapes[r.below(len(shapes))]
-		for i := range len(shape) {
-			class := v.classes[shape[i]]
+		sentence := sentences[r.below(len(sentences))]
+		for i := range len(sentence) {
+			class := v.classes[sentence[i]]
 			if more, complete := put(class[r.below(len(class))]); !more {
 				return text, pieces, complete
 			}

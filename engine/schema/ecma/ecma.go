@@ -1,18 +1,18 @@
 // Package ecma owns regular expressions of ECMA-262 with the flag u, as JSON Schema
 // names them: their syntax, and whether a text holds a match. Patterns and texts come
-// from clients and models that may want to block the node. Parser and matcher do bounded
-// work that no clock decides, so they give the same answer on every machine. The package
-// knows nothing of JSON Schema.
+// from clients and models that may want to block the node. So parser and matcher limit
+// their work. The limits are numbers of steps and not times, so the results are the same
+// on every machine. The package knows nothing of JSON Schema.
 //
 // Go's regexp runs a pattern that it can run with the same meaning: its work grows with
-// the length of the text alone. The matcher of this package runs the others, by
+// the length of the text alone. The matcher of this package runs the other patterns, by
 // backtracking: patterns with lookahead, lookbehind or back references, and patterns
 // that repeat something more than 1000 times.
 //
 // With the flag u, ECMA-262 refuses some escapes and characters, such as \_ and a lone
 // brace. Schemas in use have them, so Compile accepts them as ECMA-262 does without the
-// flag. Two things stay refused: an escaped letter without a meaning
-// (\A and \Z have one in other dialects), and octal numbers.
+// flag. Compile still refuses two things: an escaped letter without a meaning in
+// ECMA-262 (\A and \Z have a meaning in other dialects), and octal numbers.
 package ecma
 
 import (
@@ -22,16 +22,17 @@ import (
 )
 
 const (
-	// maxRepeat is the largest count of a repetition that Go's regexp takes, where
-	// nested counts are multiplied.
+	// maxRepeat is the largest count of a repetition that Go's regexp accepts. The counts
+	// of nested repetitions are multiplied.
 	maxRepeat = 1000
-	// linearShare says how many instructions of Go's regexp times bytes of the text cost
-	// one step. Go's regexp visits each instruction at most once for each byte, and
-	// in most programs only a few instructions.
+	// linearShare converts the work of Go's regexp to steps: a match costs as many steps
+	// as the product of the program's instructions and the text's bytes, divided by
+	// linearShare. Go's regexp visits each instruction at most once for each byte, and in
+	// most programs only a few instructions.
 	linearShare = 4
-	// MaxPlaces bounds the places of a text that the matcher would go back to, each of
-	// 16 bytes. One that repeats a group takes one place for each pass or, with
-	// back references to the group, some four.
+	// MaxPlaces limits the number of places in a text that the matcher keeps to go back
+	// to. Each takes 16 bytes. A pattern that repeats a group needs one place for each
+	// pass or, with back references to the group, about four.
 	MaxPlaces = 1 << 20
 )
 
@@ -45,13 +46,13 @@ var (
 type Pattern struct {
 	text         string
 	size         int
-	linear       *regexp.Regexp // nil: program runs
-	instructions int            // of linear
+	linear       *regexp.Regexp // runs the pattern; nil if program runs it
+	instructions int            // number of instructions in linear
 	program      *program
 }
 
-// Compile reads a pattern. It refuses one with a program of more than most steps. Its
-// errors are plain sentences that name the wrong piece of the pattern.
+// Compile reads a pattern. It refuses a pattern with a program of more than most steps.
+// Its errors are plain sentences that name the wrong piece of the pattern.
 func Compile(text string, most int) (*Pattern, error) {
 	p := parser{text: []rune(text), most: most}
 	root, err := p.parse()
@@ -80,11 +81,11 @@ func errSize(most int) error {
 	return fmt.Errorf("the pattern has more than %d steps, where x{0,1000} has 1000; repeat less", most)
 }
 
-// Size is the larger of two numbers: the steps of the program, and the ranges of
-// characters that the pattern names. The cost of Compile grows with it.
+// Size returns the larger of two numbers: the steps of the program, and the ranges of
+// characters that the pattern names. The cost of Compile grows with this number.
 func (p *Pattern) Size() int { return p.size }
 
-// String is the pattern as it was written.
+// String returns the pattern as it was written.
 func (p *Pattern) String() string { return p.text }
 
 // Match reports whether the text contains a match. left is the number of steps that

@@ -151,7 +151,7 @@ func TestPatternsMeanWhatECMA262Says(t *testing.T) {
 	t.Parallel()
 	all := recorded(t)
 	if want := questions(); len(all) != len(want) || len(all) < 200 {
-		t.Fatalf("%d recorded answers to %d cases; run go test ./schema/ecma -run Record -record", len(all), len(want))
+		t.Fatalf("%d recorded answers to %d cases; run go test ./engine/schema/ecma -run Record -record", len(all), len(want))
 	}
 	for _, q := range all {
 		if got := answer(q.pattern, q.text); got != q.want() {
@@ -316,7 +316,7 @@ func TestPropertiesHaveTheirCharacters(t *testing.T) {
 		theirs[names[i]] = s
 	}
 	ours, _ := binary("Assigned")
-	absent := append(append(theirs["Assigned"].other(), ours.other()...), 0xd800, 0xdfff, 0x32400, 0xdffff, 0xe0200, unicode.MaxRune).normal()
+	absent := append(append(theirs["Assigned"].complement(), ours.complement()...), 0xd800, 0xdfff, 0x32400, 0xdffff, 0xe0200, unicode.MaxRune).normalized()
 	for _, name := range names {
 		name, value, named := strings.Cut(name, "=")
 		got, err := property(name, value, named)
@@ -326,7 +326,7 @@ func TestPropertiesHaveTheirCharacters(t *testing.T) {
 			continue
 		}
 		changed := 0
-		wrong := append(want.without(got), got.without(want)...).normal().without(absent)
+		wrong := append(want.without(got), got.without(want)...).normalized().without(absent)
 		for i := 0; i < len(wrong); i += 2 {
 			changed += int(wrong[i+1]-wrong[i]) + 1
 		}

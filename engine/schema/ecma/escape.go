@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// escape reads an escape outside of a class. The parser is behind its backslash.
+// escape reads an escape outside of a class. The parser has already read the backslash.
 func (p *parser) escape() (*node, error) {
 	from := p.at - 1
 	switch {
@@ -35,6 +35,7 @@ func (p *parser) escape() (*node, error) {
 	return p.setNode(s)
 }
 
+// reference records a back reference. Only the matcher of this package can run it.
 func (p *parser) reference(n *node) *node {
 	p.references = append(p.references, n)
 	p.backtracks = true
@@ -52,15 +53,15 @@ func (p *parser) characters(from int) (set, error) {
 	case 'd':
 		return digits, nil
 	case 'D':
-		return digits.other(), nil
+		return digits.complement(), nil
 	case 'w':
 		return words, nil
 	case 'W':
-		return words.other(), nil
+		return words.complement(), nil
 	case 's':
 		return spaces, nil
 	case 'S':
-		return spaces.other(), nil
+		return spaces.complement(), nil
 	case 'p', 'P':
 		return p.property(from, c == 'P')
 	case 'x', 'u':
@@ -155,7 +156,7 @@ func (p *parser) hex(length int) (rune, bool) {
 
 func hex(c rune) string { return strconv.FormatInt(int64(c), 16) }
 
-// class reads a class. The parser is behind its opening bracket.
+// class reads a class of characters. The parser has already read the opening bracket.
 func (p *parser) class() (*node, error) {
 	from := p.at - 1
 	negated, counted := p.take("^"), 0
@@ -191,9 +192,9 @@ func (p *parser) class() (*node, error) {
 		}
 		counted = len(made) / 2
 	}
-	made = made.normal()
+	made = made.normalized()
 	if negated {
-		made = made.other()
+		made = made.complement()
 	}
 	return p.setNode(made)
 }
@@ -238,7 +239,7 @@ func (p *parser) property(from int, negated bool) (set, error) {
 	case errors.Is(err, errUnknown):
 		return nil, p.wrong(from, "names a property that is not known here")
 	case negated:
-		s = s.other()
+		s = s.complement()
 	}
 	return s, nil
 }

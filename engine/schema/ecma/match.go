@@ -9,16 +9,16 @@ import (
 // yet, or a change that it undoes before it tries the next alternative.
 type entry struct {
 	kind entryKind
-	to   int32 // the next instruction; of undo the slot
-	at   int32 // the place in the text; of undo the number that the slot had
-	end  int32 // of greedy the place where the shortest run ends; of lazy how many more
+	to   int32 // the next instruction; for undo: the slot
+	at   int32 // the place in the text; for undo: the number that the slot had
+	end  int32 // for greedy: the place where the shortest run ends; for lazy: how many more characters the run may take
 }
 
 type entryKind uint8
 
 const (
-	choice entryKind = iota // go on elsewhere
-	undo                    // give a slot its former number, and fail on
+	choice entryKind = iota // continue at another instruction
+	undo                    // give a slot its former number, and go back to the next entry
 	greedy                  // give back one character of a run
 	lazy                    // take one more character for a run
 )
@@ -32,8 +32,8 @@ type matcher struct {
 	at     int
 	slots  []int32
 	stack  []entry
-	marks  []int // of each look: the stack when it began
-	places []int // of each look: the place where it began
+	marks  []int // for each lookahead or lookbehind: length of the stack when it began
+	places []int // for each lookahead or lookbehind: the place where it began
 	left   *int
 	err    error
 }
@@ -71,7 +71,7 @@ func (m *matcher) matchAt(start int) bool {
 	}
 }
 
-// spend subtracts n from the steps that are left.
+// spend subtracts steps from the number of steps that are left.
 func (m *matcher) spend(steps int) {
 	if *m.left -= steps; *m.left < 0 {
 		m.err = errSteps
@@ -83,7 +83,7 @@ func (m *matcher) spend(steps int) {
 func (m *matcher) step(in *instruction) bool {
 	switch in.code {
 	case codeSet:
-		return m.one(in)
+		return m.readOne(in)
 	case codeRun:
 		return m.run(in)
 	case codeJump:
@@ -104,7 +104,7 @@ func (m *matcher) step(in *instruction) bool {
 		// without end.
 		return m.at != int(m.slots[in.slot+1]) || int(m.slots[in.slot]) <= in.least
 	case codeBack:
-		return m.again(in)
+		return m.backReference(in)
 	case codeLook:
 		m.marks[in.slot], m.places[in.slot] = len(m.stack), m.at
 		if in.negative {
@@ -117,9 +117,9 @@ func (m *matcher) step(in *instruction) bool {
 	case codeEnd:
 		return m.at == len(m.text)
 	case codeWord:
-		return m.word()
+		return m.atWordBoundary()
 	case codeNotWord:
-		return !m.word()
+		return !m.atWordBoundary()
 	}
 	return true
 }
@@ -132,7 +132,7 @@ func (m *matcher) push(e entry) {
 	m.stack = append(m.stack, e)
 }
 
-// set changes a slot so that going back undoes it.
+// set changes a slot, and pushes an entry so that going back undoes the change.
 func (m *matcher) set(slot, to int) {
 	m.push(entry{kind: undo, to: int32(slot), at: m.slots[slot]})
 	m.slots[slot] = int32(to)
@@ -161,7 +161,7 @@ func (m *matcher) goBack() bool {
 			return true
 		case lazy:
 			e.end--
-			if e.end >= 0 && m.one(&m.code[m.next-1]) {
+			if e.end >= 0 && m.readOne(&m.code[m.next-1]) {
 				e.at = int32(m.at)
 				return true
 			}
@@ -188,8 +188,8 @@ func (m *matcher) read(at int, backward bool) (c rune, beyond int) {
 	return c, at + size
 }
 
-// one reads a character of a set.
-func (m *matcher) one(in *instruction) bool {
+// readOne reads one character, and reports whether the character is in the set of in.
+func (m *matcher) readOne(in *instruction) bool {
 	if m.at == 0 && in.backward || m.at == len(m.text) && !in.backward {
 		return false
 	}
@@ -209,7 +209,7 @@ func (m *matcher) run(in *instruction) bool {
 		most = in.least
 	}
 	shortest := m.at
-	for count < most && m.one(in) {
+	for count < most && m.readOne(in) {
 		if count++; count == in.least {
 			shortest = m.at
 		}
@@ -226,7 +226,8 @@ func (m *matcher) run(in *instruction) bool {
 	return true
 }
 
-// loop begins one more pass, which is the next instruction, or leaves the loop.
+// loop decides whether one more pass of a loop begins, at the next instruction, or the
+// loop ends.
 func (m *matcher) loop(in *instruction) {
 	count, pass := int(m.slots[in.slot]), m.next
 	switch {
@@ -253,8 +254,9 @@ func (m *matcher) pass(in *instruction) {
 	m.spend(in.last - in.first)
 }
 
-// again reads the text of a group. A group that is absent, or not closed yet, is empty.
-func (m *matcher) again(in *instruction) bool {
+// backReference reads the text of a group again. A group that is absent, or not closed
+// yet, counts as empty.
+func (m *matcher) backReference(in *instruction) bool {
 	begin, end := m.slots[in.slot], m.slots[in.slot+1]
 	if begin < 0 || end < 0 {
 		return true
@@ -269,8 +271,9 @@ func (m *matcher) again(in *instruction) bool {
 	return m.at <= len(m.text) && strings.HasSuffix(m.text[:m.at], text)
 }
 
-// lookEnd leaves a lookahead or lookbehind that matched inside. No other way through it
-// is tried: a positive one keeps the undo entries alone, a negative one fails.
+// lookEnd ends a lookahead or lookbehind after its inner part has matched. The matcher
+// tries no other match of the inner part. So lookEnd removes its entries from the stack:
+// for a positive lookaround all but the undo entries. A negative lookaround fails.
 func (m *matcher) lookEnd(in *instruction) bool {
 	mark := m.marks[in.slot]
 	m.spend(len(m.stack) - mark)
@@ -295,8 +298,8 @@ func (m *matcher) lookEnd(in *instruction) bool {
 	return true
 }
 
-// word reports whether a word begins or ends at the place.
-func (m *matcher) word() bool {
+// atWordBoundary reports whether a word begins or ends at the current place.
+func (m *matcher) atWordBoundary() bool {
 	before := m.at > 0 && words.has(rune(m.text[m.at-1]))
 	after := m.at < len(m.text) && words.has(rune(m.text[m.at]))
 	return before != after

@@ -39,9 +39,10 @@ type node struct {
 	first, last int    // of opRepeat: the groups inside are first, first+1 … last-1
 }
 
-// measure returns the size of a node as a program of Go's regexp, which writes every
-// repetition out: its instructions, these with the ranges of their sets, and the largest
-// product of nested counts. All stop growing at a number beyond every limit.
+// measure returns the size of a node as a program of Go's regexp, which copies a repeated
+// part for each repetition. instructions counts the instructions, size counts the
+// instructions and the ranges of their sets, and repeat is the largest product of nested
+// counts. Each number is at most unlimited.
 func (n *node) measure() (instructions, size, repeat int) {
 	instructions, size, repeat = 1, 1+len(n.set)/2, 1
 	for _, sub := range n.sub {
@@ -69,30 +70,30 @@ func (n *node) count() int {
 	return size
 }
 
-// empty reports whether a node may match the empty text. It says so where it does not
-// know.
-func (n *node) empty() bool {
+// mayBeEmpty reports whether a node may match the empty text. It also returns true if it
+// does not know.
+func (n *node) mayBeEmpty() bool {
 	switch n.op {
 	case opSet:
 		return false
 	case opConcat, opAlternate:
 		all := n.op == opConcat
 		for _, sub := range n.sub {
-			if sub.empty() != all {
+			if sub.mayBeEmpty() != all {
 				return !all
 			}
 		}
 		return all
 	case opGroup:
-		return n.sub[0].empty()
+		return n.sub[0].mayBeEmpty()
 	case opRepeat:
-		return n.least == 0 || n.sub[0].empty()
+		return n.least == 0 || n.sub[0].mayBeEmpty()
 	}
 	return true
 }
 
-// linear writes a node in the syntax of Go's regexp. Only the answer yes or no is
-// wanted, so greedy and lazy repetitions are the same.
+// linear writes a node in the syntax of Go's regexp. The caller needs only the answer yes
+// or no, so linear writes greedy and lazy repetitions in the same way.
 func (n *node) linear() string {
 	var b strings.Builder
 	n.write(&b)

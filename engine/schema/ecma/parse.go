@@ -5,8 +5,8 @@ import (
 	"unicode"
 )
 
-// maxDepth bounds groups within groups. The parser and the compiler call themselves
-// for each group. Patterns in use nest about ten deep.
+// maxDepth limits how deep groups are nested. The parser and the compiler call themselves
+// for each group. Patterns in use are nested about ten deep.
 const maxDepth = 200
 
 // A parser reads a pattern.
@@ -14,13 +14,13 @@ type parser struct {
 	text       []rune
 	at         int
 	depth      int
-	size       int // ranges of sets that were read so far
-	most       int // bounds size
-	groups     int // so many groups were opened
-	names      map[string]int
+	size       int            // number of ranges in the sets that were read so far
+	most       int            // limit of size
+	groups     int            // number of groups that were opened so far
+	names      map[string]int // numbers of groups by name
 	references []*node
-	backtracks bool // Go's regexp cannot run the pattern
-	wanted     []bool
+	backtracks bool   // Go's regexp cannot run the pattern
+	wanted     []bool // by number of a group: a back reference names it
 }
 
 func (p *parser) parse() (*node, error) {
@@ -47,8 +47,8 @@ func (p *parser) parse() (*node, error) {
 	return root, nil
 }
 
-// wrong is an error about the text from a place to where the parser is, at least one
-// character.
+// wrong returns an error about the text between the position from and the parser's
+// position, at least one character.
 func (p *parser) wrong(from int, format string, args ...any) error {
 	to := min(max(p.at, from+1), len(p.text))
 	return fmt.Errorf("%q at character %d %s", string(p.text[min(from, to):to]), from+1, fmt.Sprintf(format, args...))
@@ -68,7 +68,7 @@ func (p *parser) take(piece string) bool {
 	return true
 }
 
-// alternatives reads up to the end of the group or of the pattern.
+// alternatives reads alternatives up to the end of the group or of the pattern.
 func (p *parser) alternatives() (*node, error) {
 	if p.depth++; p.depth > maxDepth {
 		return nil, fmt.Errorf("the pattern nests groups more than %d deep; nest less", maxDepth)
@@ -143,7 +143,7 @@ func (p *parser) quantifier() (least, most int, found bool, err error) {
 	return least, most, true, nil
 }
 
-// number reads digits. A number beyond every limit is unlimited.
+// number reads digits. It returns unlimited for a larger number.
 func (p *parser) number() (n int, found bool) {
 	for p.more() && p.text[p.at] >= '0' && p.text[p.at] <= '9' {
 		n, found = min(n*10+int(p.text[p.at]-'0'), unlimited), true
@@ -162,7 +162,7 @@ func (p *parser) atom() (*node, error) {
 	case '$':
 		return &node{op: opEnd}, nil
 	case '.':
-		return p.setNode(lineBreaks.other())
+		return p.setNode(lineBreaks.complement())
 	case '(':
 		return p.group()
 	case '[':
@@ -181,8 +181,8 @@ func (p *parser) atom() (*node, error) {
 	return p.setNode(set{c, c})
 }
 
-// setNode is a node of a set. The sets of a pattern together are bounded here, before
-// anything is built from the sets.
+// setNode returns the node of a set. It limits the total size of all sets of a pattern,
+// before anything is built from the sets.
 func (p *parser) setNode(s set) (*node, error) {
 	if p.size += 1 + len(s)/2; p.size > p.most {
 		return nil, errSize(p.most)
@@ -190,7 +190,7 @@ func (p *parser) setNode(s set) (*node, error) {
 	return &node{op: opSet, set: s}, nil
 }
 
-// group reads a group. The parser is behind its opening parenthesis.
+// group reads a group. The parser has already read the opening parenthesis.
 func (p *parser) group() (*node, error) {
 	from := p.at - 1
 	n := &node{op: opLook}

@@ -15,12 +15,12 @@ const (
 	codeMatch   opcode = iota
 	codeSet            // read one character of a set
 	codeRun            // read least to most characters of a set
-	codeJump           // go on at to
-	codeSplit          // go on; if that fails, go on at to
+	codeJump           // continue at the instruction to
+	codeSplit          // continue at the next instruction; if that fails, at the instruction to
 	codeReset          // begin a loop
-	codeLoop           // begin one more pass of a loop, or leave it for to
+	codeLoop           // begin one more pass of a loop, or leave it and continue at the instruction to
 	codePass           // a pass begins
-	codeEndPass        // a pass ends: go back to to
+	codeEndPass        // a pass ends: continue at the instruction to
 	codeSave           // put the place into a slot
 	codeBack           // read the text of a group again
 	codeLook           // begin a lookahead or lookbehind
@@ -33,21 +33,21 @@ const (
 
 type instruction struct {
 	code        opcode
-	backward    bool // reads the characters before the place
+	backward    bool // the instruction reads the characters before the current place
 	lazy        bool
 	negative    bool
 	set         *set
-	to          int
-	slot        int // of a loop: its count, and behind it the place of the pass
+	to          int // index of an instruction
+	slot        int // for a loop: the slot of its count; the next slot has the place where the pass began
 	least, most int
-	first, last int // the slots of groups that a pass forgets
+	first, last int // a pass forgets the groups in the slots first to last-1
 }
 
 // A builder writes a program. Groups that no back reference names are not remembered.
 type builder struct {
 	*program
 	wanted   []bool
-	backward bool // in a lookbehind, where all is read from its end
+	backward bool // inside a lookbehind, which is read from its end to its begin
 }
 
 func newProgram(root *node, groups int, wanted []bool) *program {
@@ -97,7 +97,8 @@ func (b *builder) node(n *node) {
 	}
 }
 
-// save remembers where a group begins or ends, in the order of reading.
+// save adds the instruction that stores where a group begins or ends, in the order of
+// reading, if a back reference names the group.
 func (b *builder) save(slot int, n *node) {
 	if b.wanted[n.group] {
 		b.add(instruction{code: codeSave, slot: slot})
@@ -132,9 +133,10 @@ func (b *builder) look(n *node) {
 	b.code[begin].to = len(b.code)
 }
 
-// repeat has four forms. The first three cost the matcher least memory. They cannot
-// tell apart a group that was passed over and a group that matched the empty text, so
-// parts with groups that a back reference names take the last.
+// repeat writes a repetition in one of four forms: codeRun, optional, star or loop. The
+// first three cost the matcher the least memory. But they cannot distinguish a group that
+// was skipped from a group that matched the empty text. So a part with a group that a back
+// reference names gets the form loop.
 func (b *builder) repeat(n *node) {
 	inner := n.sub[0]
 	plain := !slices.Contains(b.wanted[n.first:n.last], true)
@@ -144,7 +146,7 @@ func (b *builder) repeat(n *node) {
 		b.add(instruction{code: codeRun, set: &inner.set, least: n.least, most: n.most, lazy: n.lazy})
 	case plain && n.least == 0 && n.most == 1:
 		b.optional(n)
-	case plain && n.least <= 1 && n.most == unlimited && !inner.empty():
+	case plain && n.least <= 1 && n.most == unlimited && !inner.mayBeEmpty():
 		b.star(n)
 	default:
 		b.loop(n)

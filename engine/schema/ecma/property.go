@@ -9,19 +9,19 @@ import (
 	"unicode"
 )
 
-// tables adds to package unicode. It has a line for each property, with its name and
-// its characters in hexadecimal, and a line for each script, with its short and its long
-// name.
-// The test writes it from Node.js: go test ./schema/ecma -run Record -record.
+// tables holds properties and names of scripts that package unicode does not have. It has
+// a line for each property, with its name and its characters in hexadecimal, and a line
+// for each script, with its short and its long name. A test gets the tables from Node.js
+// and writes the file: go test ./engine/schema/ecma -run Record -record.
 //
 //go:embed properties.txt
 var tables string
 
 var errUnknown = errors.New("no such property")
 
-// property is the set of \p{name} or \p{name=value}, with the names that ECMA-262
-// allows. It knows no Script_Extensions, and no binary property that package unicode and
-// tables lack.
+// property returns the set of \p{name} or \p{name=value}, with the names that ECMA-262
+// allows. It does not support Script_Extensions, and supports only the binary properties
+// of package unicode and of tables.
 func property(name, value string, named bool) (set, error) {
 	if !named {
 		if s := category(name); s != nil {
@@ -55,7 +55,7 @@ func category(name string) set {
 	return nil
 }
 
-// shortNames are the other names of binary properties.
+// shortNames maps the short names of binary properties to their long names.
 var shortNames = map[string]string{
 	"AHex": "ASCII_Hex_Digit", "Alpha": "Alphabetic", "Bidi_C": "Bidi_Control", "Dep": "Deprecated",
 	"Dia": "Diacritic", "EBase": "Emoji_Modifier_Base", "EComp": "Emoji_Component", "EMod": "Emoji_Modifier",
@@ -68,8 +68,8 @@ var shortNames = map[string]string{
 	"VS": "Variation_Selector", "space": "White_Space",
 }
 
-// binary derives a set by the rules of Unicode's DerivedCoreProperties where package
-// unicode has only a part.
+// binary returns the set of a binary property. If package unicode has only a part of the
+// property, binary derives the set by the rules of Unicode's DerivedCoreProperties.
 func binary(name string) (set, error) {
 	if long, ok := shortNames[name]; ok {
 		name = long
@@ -83,7 +83,7 @@ func binary(name string) (set, error) {
 	case "ASCII":
 		return set{0, 0x7f}, nil
 	case "Assigned":
-		return setOf(unicode.Categories["Cn"]).other(), nil
+		return setOf(unicode.Categories["Cn"]).complement(), nil
 	case "Alphabetic":
 		return setOf(unicode.L, unicode.Nl, unicode.Other_Lowercase, unicode.Other_Uppercase, unicode.Other_Alphabetic), nil
 	case "Lowercase":
@@ -108,12 +108,13 @@ func binary(name string) (set, error) {
 	return nil, errUnknown
 }
 
+// knowledge is the decoded content of tables.
 type knowledge struct {
 	properties map[string]set
 	scripts    map[string]string // long names by short ones
 }
 
-// known reads tables once.
+// known returns the content of tables, which it decodes once.
 var known = sync.OnceValue(func() knowledge {
 	k := knowledge{properties: map[string]set{}, scripts: map[string]string{}}
 	for line := range strings.Lines(tables) {

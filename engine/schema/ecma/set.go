@@ -19,8 +19,8 @@ var (
 	anything   = set{0, unicode.MaxRune}
 )
 
-// normal sorts the ranges of a set and joins neighbours.
-func (s set) normal() set {
+// normalized returns a set with its ranges sorted and neighbours joined.
+func (s set) normalized() set {
 	pairs := make([][2]rune, 0, len(s)/2)
 	for i := 0; i < len(s); i += 2 {
 		pairs = append(pairs, [2]rune{s[i], s[i+1]})
@@ -37,8 +37,8 @@ func (s set) normal() set {
 	return joined
 }
 
-// other is the set of all characters that a normal set lacks.
-func (s set) other() set {
+// complement returns the set of all characters that a normalized set does not have.
+func (s set) complement() set {
 	made, next := make(set, 0, len(s)+2), rune(0)
 	for i := 0; i < len(s); i += 2 {
 		if s[i] > next {
@@ -52,12 +52,12 @@ func (s set) other() set {
 	return made
 }
 
-// without is the set of all characters of a normal set that another lacks.
+// without returns the characters of the normalized set s that t does not have.
 func (s set) without(t set) set {
-	return append(s.other(), t...).normal().other()
+	return append(s.complement(), t...).normalized().complement()
 }
 
-// has reports whether a normal set has a character.
+// has reports whether a normalized set has a character.
 func (s set) has(c rune) bool {
 	if len(s) <= 8 {
 		for i := 0; i < len(s); i += 2 {
@@ -87,7 +87,7 @@ func (s set) write(b *strings.Builder) {
 	b.WriteByte(']')
 }
 
-// setOf is the set of some tables of package unicode.
+// setOf returns the set of all characters in some tables of package unicode.
 func setOf(tables ...*unicode.RangeTable) set {
 	var made set
 	for _, table := range tables {
@@ -98,7 +98,7 @@ func setOf(tables ...*unicode.RangeTable) set {
 			made = appendStride(made, rune(r.Lo), rune(r.Hi), rune(r.Stride))
 		}
 	}
-	return made.normal()
+	return made.normalized()
 }
 
 func appendStride(s set, low, high, stride rune) set {

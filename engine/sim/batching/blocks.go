@@ -2,16 +2,16 @@ package batching
 
 import "math/bits"
 
-// none is no block.
+// none means that there is no block.
 const none int32 = -1
 
 // block is a block of KV cache: held by refs requests, or free and in the
 // queue of free blocks, where it keeps its content until it is taken.
 type block struct {
-	hash       uint64 // of its content, if others can find it by that; otherwise 0
+	hash       uint64 // hash of the content, if other requests can find the block by the hash; otherwise 0
 	refs       int32
 	prev, next int32 // in the queue of free blocks
-	chain      int32 // the next block that can be found in the same bucket
+	chain      int32 // the next block in the same bucket of the hash table
 }
 
 // blocks is a KV cache: all blocks, a hash table of the blocks that can be shared,
@@ -46,8 +46,8 @@ func (b *blocks) lookup(hash uint64) int32 {
 	return i
 }
 
-// find counts the leading hashes whose blocks are here, at most limit, and
-// how many of those blocks are free.
+// find counts how many of the first hashes have a block in the cache, without a
+// gap and at most limit, and how many of these blocks are free.
 func (b *blocks) find(hashes []uint64, limit int) (found, free int) {
 	for _, hash := range hashes[:min(limit, len(hashes))] {
 		i := b.lookup(hash)
@@ -89,8 +89,8 @@ func (b *blocks) take() int32 {
 	return i
 }
 
-// publish makes a block that was computed known by its hash, unless another
-// block holds the same. Hash 0 means content that is not shared.
+// publish adds a computed block to the hash table, unless another block has the
+// same content. Hash 0 means content that is not shared.
 func (b *blocks) publish(i int32, hash uint64) {
 	if hash == 0 || b.lookup(hash) != none {
 		return
@@ -100,7 +100,7 @@ func (b *blocks) publish(i int32, hash uint64) {
 	*head = i
 }
 
-// forget makes all blocks unknown.
+// forget removes all blocks from the hash table.
 func (b *blocks) forget() {
 	for i := range b.all {
 		b.all[i].hash = 0

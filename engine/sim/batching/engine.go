@@ -14,15 +14,15 @@ const (
 	LargestMaxSeqs = 1024 // its default on the largest
 )
 
-// Config is one engine.
+// Config holds the settings of one engine.
 type Config struct {
 	Profile Profile
 
-	// MaxSeqs is how many requests are in the batch at most. Default 256.
+	// MaxSeqs is the largest number of requests in the batch. Default 256.
 	MaxSeqs int
 
-	// QueueLimit is how many requests may be in the engine beyond MaxSeqs;
-	// more are refused. 0, the default, lets any number wait, as vLLM does.
+	// QueueLimit is how many requests may be in the engine beyond MaxSeqs; Add
+	// refuses more. 0, the default, lets any number of requests wait, as vLLM does.
 	QueueLimit int
 
 	// Seed changes the jitter of the step times.
@@ -73,10 +73,10 @@ type Engine struct {
 
 	front, waiting list
 	running        list          // the batch, in the order of admission
-	prefill        *Request      // the first of running that does not decode yet: nor do those behind it
-	decode         agenda        // decoding requests of running
-	phases         phases        // the same, by when they need a block
-	frontFree      time.Duration // when the front end has done all it knows of
+	prefill        *Request      // the first request in running that does not decode yet; the requests behind it do not decode either
+	decode         agenda        // the decoding requests in running
+	phases         phases        // the decoding requests by the step in which they need a block
+	frontFree      time.Duration // when the front end has finished all requests in front
 
 	step     int64 // index of the next step
 	serial   uint64
@@ -106,7 +106,7 @@ func (p *phases) remove(i int64, r *Request) {
 	*column = (*column)[:end]
 }
 
-// Load is how busy an engine was when its last step began.
+// Load says how busy an engine was when its last step began.
 type Load struct {
 	Running  int // requests in the batch
 	Waiting  int // requests in the scheduler's queue
@@ -115,7 +115,7 @@ type Load struct {
 	KVBlocks int // all blocks
 }
 
-// Stats count since the engine was made.
+// Stats count what an engine has done since it was made.
 type Stats struct {
 	Steps       int64
 	Finished    int64         // requests
@@ -137,20 +137,20 @@ func New(c Config) (*Engine, error) {
 	return e, nil
 }
 
-// Load says how busy the engine is.
+// Load returns how busy the engine was when its last step began.
 func (e *Engine) Load() Load { return e.load }
 
 // Stats returns the counters.
 func (e *Engine) Stats() Stats { return e.stats }
 
-// Add gives the engine a request at a time. ErrQueueFull: try later.
-// ErrTooLong: never.
+// Add gives the engine a request at the time now. After ErrQueueFull the caller
+// can try again later. After ErrTooLong a retry is useless.
 func (e *Engine) Add(now time.Duration, r *Request) error {
 	switch {
 	case r.stage != outside:
-		return errors.New("add request: it is in an engine already")
+		return errors.New("add request: the request is in an engine already")
 	case r.PromptTokens < 1 || r.OutputTokens < 0 || len(r.Prompt) > r.PromptTokens/BlockTokens:
-		return fmt.Errorf("add request: %d prompt tokens in %d full blocks, %d output tokens make no request",
+		return fmt.Errorf("add request: the request is not valid: %d prompt tokens, hashes of %d blocks, %d output tokens",
 			r.PromptTokens, len(r.Prompt), r.OutputTokens)
 	case e.cfg.QueueLimit > 0 && e.front.n+e.waiting.n+e.running.n >= e.cfg.MaxSeqs+e.cfg.QueueLimit:
 		return ErrQueueFull
@@ -171,7 +171,8 @@ func (e *Engine) Add(now time.Duration, r *Request) error {
 
 func blocksOf(tokens int) int { return (tokens + BlockTokens - 1) / BlockTokens }
 
-// Remove takes a request out, wherever it is. It may have finished.
+// Remove takes a request out of the engine, in any stage. The request may have
+// finished.
 func (e *Engine) Remove(r *Request) {
 	switch r.stage {
 	case inFrontEnd:
@@ -236,9 +237,10 @@ func (e *Engine) Step(now time.Duration) (took time.Duration, finished []*Reques
 }
 
 // growContexts gives a block to each decoding request that needs one in this
-// step, and reports whether others had to lose theirs: the latest admitted
-// first, whose prompt and tokens are computed again later. At least one always
-// goes on, since Add refuses what does not fit alone.
+// step, and reports whether it preempted requests for that. It preempts the
+// request that was admitted last; its prompt and tokens are computed again
+// later. At least one request always continues, because Add refuses a request
+// that does not fit alone.
 func (e *Engine) growContexts() (preempted bool) {
 	column := e.step & (BlockTokens - 1)
 	for len(e.phases[column]) > e.kv.free {
@@ -256,8 +258,8 @@ func (e *Engine) growContexts() (preempted bool) {
 	return preempted
 }
 
-// schedule composes the batch: all decoding requests, then prompts in chunks, first
-// come, first served, in the remaining tokens.
+// schedule composes the batch: all decoding requests, and then prompts in chunks, in the
+// order of arrival, with the remaining tokens of the step.
 func (e *Engine) schedule(admit bool) Batch {
 	batch := Batch{Decoding: len(e.decode), Context: e.context + int64(len(e.decode))}
 	room := e.cfg.Profile.MaxBatchedTokens - batch.Decoding
@@ -327,7 +329,7 @@ func (e *Engine) complete(end time.Duration) {
 	}
 }
 
-// prefilled ends the prefill of a request: it has a further token.
+// prefilled ends the prefill of a request, which generates a token.
 func (e *Engine) prefilled(r *Request, end time.Duration) {
 	if r.FirstToken == 0 {
 		r.FirstToken = end
@@ -361,8 +363,8 @@ func (e *Engine) finish(r *Request, end time.Duration) {
 	e.finished = append(e.finished, r)
 }
 
-// leave takes a request out of the batch. Its blocks are freed from the last
-// to the first, so that the beginning of its prompt stays longest.
+// leave takes a request out of the batch. It frees the request's blocks from the
+// last to the first, so that the beginning of the prompt stays in the cache longest.
 func (e *Engine) leave(r *Request) {
 	if r.stage == decoding {
 		heap.Remove(&e.decode, r.place)

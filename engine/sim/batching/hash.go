@@ -27,11 +27,11 @@ func Chain(before uint64, block []byte) uint64 {
 	return max(h, 1)
 }
 
-// jitter is the share by which step times differ at most.
+// jitter is the largest share by which a step time differs from the modelled time.
 const jitter = 0.05
 
-// jitterOf is the factor on the time of a step, uniform in 1 ± jitter: the
-// finalizer of SplitMix64 on seed and step.
+// jitterOf returns the factor for the time of a step, uniform in 1 ± jitter. It
+// hashes seed and step with the finalizer of SplitMix64.
 func jitterOf(seed, step int64) float64 {
 	z := uint64(seed) + uint64(step)*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9

@@ -98,7 +98,7 @@ func Profiles() []Profile {
 	return all
 }
 
-// Lookup returns the profile of this name. The error lists the names there are.
+// Lookup returns the profile with this name. The error lists all names.
 func Lookup(name string) (Profile, error) {
 	var names []string
 	for _, p := range Profiles() {
@@ -110,9 +110,8 @@ func Lookup(name string) (Profile, error) {
 	return Profile{}, fmt.Errorf("no GPU profile is called %q: choose one of %s", name, strings.Join(names, ", "))
 }
 
-// Faster returns the profile of an engine that is so many times as fast in
-// everything, with the same memory: for tests and measurements that cannot
-// wait for the real one.
+// Faster returns the profile of an engine that is factor times as fast and has
+// the same memory. It is for tests and measurements for which p is too slow.
 func (p Profile) Faster(factor float64) Profile {
 	p.FLOPS *= factor
 	p.Bandwidth *= factor
@@ -123,7 +122,8 @@ func (p Profile) Faster(factor float64) Profile {
 	return p
 }
 
-// KVBlocks is the size of the KV cache in blocks: the memory that weights and overhead leave.
+// KVBlocks returns the size of the KV cache in blocks. The cache gets the memory that
+// weights and overhead leave free.
 func (p Profile) KVBlocks() int {
 	weights := (p.DenseParams + p.ExpertParams) * p.BytesPerParam
 	free := float64(p.GPUs)*(memoryShare*p.Memory-p.Overhead) - weights
@@ -173,15 +173,15 @@ type Batch struct {
 	Decoding int // sequences that get one token
 	Prefill  int // prompt tokens
 
-	// Attention is the work of attention over the prompts: for each chunk of c
-	// tokens behind d done before, c·(d + c/2).
+	// Attention is the work of attention over the prompts: the sum of c·(d + c/2)
+	// over all chunks, for a chunk of c tokens that follows d computed tokens.
 	Attention float64
 
 	// Context is the sum of the lengths of all contexts read, in tokens.
 	Context int64
 }
 
-// StepTime is how long the step takes, without jitter.
+// StepTime returns how long the step takes, without jitter.
 func (p Profile) StepTime(b Batch) time.Duration {
 	c := p.cost()
 	return seconds(c.step(b))
@@ -233,7 +233,7 @@ func (p *Profile) cost() cost {
 	return c
 }
 
-// step is the time of a step in seconds.
+// step returns the time of a step in seconds.
 func (c *cost) step(b Batch) float64 {
 	n := float64(b.Decoding + b.Prefill)
 	weights := c.dense

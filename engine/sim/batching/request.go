@@ -12,27 +12,27 @@ type Request struct {
 	Prompt []uint64
 
 	PromptTokens int // at least 1
-	OutputTokens int // tokens until it stops by itself; 0 for an embedding
-	User         any // the caller's, never touched
+	OutputTokens int // tokens until the answer ends by itself; 0 for an embedding
+	User         any // belongs to the caller; the engine does not use it
 
-	// What happened. Times are on the clock of Add and Step.
-	CachedTokens int           // prompt tokens found in the cache when it was first admitted
-	Preempted    int           // how often it lost its blocks
-	FirstToken   time.Duration // when its first token, or its embedding, was ready; 0: not yet
-	Finished     time.Duration // 0: not yet
+	// The engine sets these fields. Times are on the clock of Add and Step.
+	CachedTokens int           // prompt tokens found in the cache when the request was first admitted
+	Preempted    int           // how often the request lost its blocks
+	FirstToken   time.Duration // when the first token, or the embedding, was ready; 0: not yet
+	Finished     time.Duration // when the request finished; 0: not yet
 
 	stage     stage
-	ready     time.Duration // when the front end is done with it
-	serial    uint64        // of its last admission
-	generated int           // tokens at the time it began to decode, or left
-	target    int           // tokens to compute before it decodes: the prompt, and the tokens that a preemption lost
-	computed  int           // tokens in the KV cache at the time it began to decode, or so far
-	published int           // leading blocks that others can find, if they are shared
+	ready     time.Duration // when the front end has finished the request
+	serial    uint64        // number of the last admission
+	generated int           // output tokens; while the request decodes: output tokens before the step since
+	target    int           // tokens to compute before the request decodes: the prompt, and the tokens that a preemption lost
+	computed  int           // tokens in the KV cache; while the request decodes: tokens before the step since
+	published int           // number of first blocks that other requests can find, if blocks are shared
 	chunk     int           // prompt tokens in the present step
-	since     int64         // the first step in which it decodes
-	last      int64         // the step that makes its last token
-	place     int           // in the heap of decoding requests
-	column    int           // in its phase
+	since     int64         // the first step in which the request decodes
+	last      int64         // the step that makes the last token
+	place     int           // index in the heap of decoding requests
+	column    int           // index in an entry of phases
 	blocks    []int32
 
 	prev, next *Request // in the list of its stage

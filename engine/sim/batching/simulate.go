@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Result is what engines did with all the rows they were given.
+// Result says what the engines did in a simulation.
 type Result struct {
-	Makespan time.Duration // until the last row was done
-	Stats                  // of all engines together
+	Makespan time.Duration // time until the last row has finished
+	Stats                  // sums over all engines
 }
 
-// Simulate runs n engines in virtual time until no rows are left. An engine
-// that has fewer than window requests is given the next one by next, which
-// returns nil when it has none for this engine; it is asked in the order of
-// time, and the engines take turns at the start. The order of next's rows
-// is the policy under test.
+// Simulate runs n engines in virtual time until no rows are left. When an engine
+// has fewer than window requests, Simulate calls next for its next request. next
+// returns nil if it has no request for this engine. The calls of next are in the
+// order of virtual time; at the start the engines take turns. The policy under
+// test is the order in which next returns rows.
 func Simulate(c Config, n int, next func(engine int) *Request, window int) (Result, error) {
 	if n < 1 || window < 1 {
 		return Result{}, fmt.Errorf("simulate: %d engines with a window of %d rows: at least 1 of each is needed", n, window)

@@ -29,16 +29,16 @@ const (
 )
 
 var (
-	errFull = errors.New("the value is larger than it may be")
+	errFull = errors.New("the value is larger than the limit")
 	errDeep = fmt.Errorf("the schema demands endless nesting, or more than %d levels", maxDepth)
 )
 
-// A drawing makes one value.
+// A drawing is the state of making one random value.
 type drawing struct {
 	*Generator
 	random rand.Source
-	limit  int // the length of dst at which to give up
-	depth  int // nesting here
+	limit  int // the length of dst at which the drawing ends with errFull
+	depth  int // nesting of the current part of the value
 }
 
 // draw appends a value, which may not conform. An error names the demand of the schema
@@ -61,10 +61,10 @@ func (d *drawing) below(n int) int {
 // between returns a number from low to high.
 func (d *drawing) between(low, high int) int { return low + d.below(high-low+1) }
 
-// frugal reports whether a value here has only its required parts.
+// frugal reports whether the current part of the value must have only its required parts.
 func (d *drawing) frugal() bool { return d.depth > freeDepth }
 
-// rules are schemas that one value must conform to, all of them.
+// rules are the schemas that one value must all conform to.
 type rules []*jsonschema.Schema
 
 // add adds schemas (nil for none), the schemas that they imply, and one alternative of
@@ -94,7 +94,8 @@ func (r *rules) add(d *drawing, schemas ...*jsonschema.Schema) error {
 	return nil
 }
 
-// flat reports whether no value of a schema nests.
+// flat reports whether a schema allows only values that are neither arrays nor objects,
+// or gives the allowed values itself.
 func flat(s *jsonschema.Schema) bool {
 	for range maxDepth {
 		if s.Ref == nil {
@@ -172,13 +173,14 @@ var (
 	allKinds                       = kindBool | kindString | kindNull | kindNumber | nesting
 )
 
-// kind chooses the kind of value to write: a kind that the keywords speak of, else a
-// string where all are allowed; null rarely, and nothing that nests where d is frugal.
+// kind chooses the JSON type of a value from the types that all schemas allow. If all
+// types are allowed, it chooses a type to which a keyword applies, or a string. It chooses
+// null rarely, and arrays and objects only if necessary while d is frugal.
 func (d *drawing) kind(r rules) (kinds, error) {
-	allowed, spoken := allKinds, kinds(0)
+	allowed, ofKeywords := allKinds, kinds(0)
 	for _, s := range r {
 		if s.Types == nil {
-			spoken |= keywordTypes(s)
+			ofKeywords |= keywordTypes(s)
 			continue
 		}
 		named := *s.Types
@@ -189,9 +191,9 @@ func (d *drawing) kind(r rules) (kinds, error) {
 	}
 	switch {
 	case allowed == 0:
-		return 0, errors.New("its types exclude each other")
-	case allowed == allKinds && spoken != 0:
-		allowed = spoken
+		return 0, errors.New("no JSON type is allowed by all its schemas")
+	case allowed == allKinds && ofKeywords != 0:
+		allowed = ofKeywords
 	case allowed == allKinds:
 		allowed = kindString
 	}
@@ -237,7 +239,8 @@ func (r rules) narrow(bounds func(*jsonschema.Schema) (least, most *int)) (least
 	return least, most
 }
 
-// in says where in a value an error lies. An error about nesting would name each level.
+// in adds the place in the value to an error. It leaves errors about nesting and size
+// unchanged, because in them each level would add a place.
 func in(place string, err error) error {
 	if errors.Is(err, errDeep) || errors.Is(err, errFull) {
 		return err
@@ -257,7 +260,8 @@ func items(s *jsonschema.Schema) (first []*jsonschema.Schema, rest *jsonschema.S
 	return nil, schemaOr(s.Items)
 }
 
-// schemaOr reads a keyword that holds nothing, a boolean or a schema.
+// schemaOr returns the schema in a keyword, which holds nothing, a boolean or a schema;
+// nil for nothing.
 func schemaOr(keyword any) *jsonschema.Schema {
 	switch v := keyword.(type) {
 	case bool:
@@ -271,7 +275,7 @@ func schemaOr(keyword any) *jsonschema.Schema {
 func (d *drawing) array(dst []byte, r rules) ([]byte, error) {
 	least, most := r.narrow(func(s *jsonschema.Schema) (*int, *int) { return s.MinItems, s.MaxItems })
 	if most >= 0 && least > most {
-		return dst, fmt.Errorf("%d items are demanded and maxItems is %d", least, most)
+		return dst, fmt.Errorf("minItems %d exceeds maxItems %d", least, most)
 	}
 	tuple := 0
 	for _, s := range r {

@@ -1,12 +1,12 @@
 // Package jsongen makes JSON values that conform to a JSON Schema, at random but
-// repeatably. The simulated server answers with them where a real server constrains its
-// decoder.
+// repeatably. The simulated server answers with such values where a real server constrains
+// its decoder.
 //
 // A value is built from types, enum and const, bounds of numbers and lengths, pattern,
 // the usual formats, properties, required, items, $ref, allOf, and one alternative of
-// anyOf and oneOf. Every value is validated, and another is made where it does not
-// conform, as it may with other keywords. Compile refuses a schema for which it finds no
-// value in this way.
+// anyOf and oneOf. Other keywords are ignored at first. Then the value is validated with
+// all keywords. If it does not conform, another value is made. Compile refuses a schema
+// for which it finds no value in this way.
 package jsongen
 
 import (
@@ -43,7 +43,7 @@ const (
 // A Generator makes values for one schema. It is safe for concurrent use.
 type Generator struct {
 	schema  *jsonschema.Schema
-	order   map[string]int // where the names of members stand in the schema's text
+	order   map[string]int // names of members: their order in the schema's text
 	example []byte         // a value that conforms; nil if all are too large
 }
 
@@ -66,7 +66,7 @@ func Compile(schema []byte) (*Generator, error) {
 	compiler.UseRegexpEngine(func(pattern string) (jsonschema.Regexp, error) {
 		compiled, err := regexp.Compile(pattern)
 		if err != nil {
-			unknown = fmt.Errorf("the simulator makes no texts for the pattern %q, only for patterns of RE2", pattern)
+			unknown = fmt.Errorf("the simulator makes no texts for the pattern %q, only for patterns in the syntax of RE2", pattern)
 		}
 		return compiled, err
 	})
@@ -93,10 +93,10 @@ func Compile(schema []byte) (*Generator, error) {
 	return nil, fmt.Errorf("no conforming value was found for the schema: %w", err)
 }
 
-// refuseLoads is a loader that touches neither files nor the network.
+// refuseLoads is a loader that reads neither files nor the network.
 type refuseLoads struct{}
 
-// Load refuses.
+// Load returns an error for every document.
 func (refuseLoads) Load(url string) (any, error) {
 	return nil, fmt.Errorf("reference to %q: only references within the schema are allowed", url)
 }
@@ -104,8 +104,8 @@ func (refuseLoads) Load(url string) (any, error) {
 // lexemes finds strings, with the colon after a member's name, and numbers.
 var lexemes = regexp.MustCompile(`("(?:[^"\\]|\\.)*")(\s*:)?|-?[0-9][-+.0-9eE]*`)
 
-// scan notes the order in which the names of members first appear, because a model writes
-// members in the order of the schema. It refuses numbers beyond maxExponent.
+// scan returns the order in which the names of members first appear, because a model
+// writes members in the order of the schema. It refuses numbers beyond maxExponent.
 func scan(schema []byte) (order map[string]int, err error) {
 	order = make(map[string]int)
 	for _, found := range lexemes.FindAllSubmatch(schema, -1) {
@@ -128,7 +128,8 @@ func scan(schema []byte) (order map[string]int, err error) {
 	return order, nil
 }
 
-// try makes a value once. errFull says that the value would be larger than limit.
+// try makes one value and validates it. errFull means that the value would have more than
+// limit bytes.
 func (g *Generator) try(dst []byte, random rand.Source, limit int) ([]byte, error) {
 	out, err := g.draw(dst, random, limit)
 	if err == nil {
@@ -149,7 +150,7 @@ func (g *Generator) Append(dst []byte, random rand.Source, limit int) (out []byt
 	return append(dst, g.example...), g.example != nil
 }
 
-// Validate says why a value does not conform, or nil.
+// Validate returns an error that says why a value does not conform to the schema, or nil.
 func (g *Generator) Validate(value []byte) error {
 	decoded, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
 	if err != nil {

@@ -21,16 +21,17 @@ const (
 	// maxTextLength bounds strings: a larger minLength is refused.
 	maxTextLength = 1 << 20
 
-	// maxRepeats is how often a part of a pattern repeats beyond its minimum, where no
-	// length asks for more.
+	// maxRepeats limits how often a part of a pattern repeats beyond its minimum, unless
+	// the required length needs more.
 	maxRepeats = 4
 
 	// patternTries is how many texts are made for a pattern and a length.
 	patternTries = 64
 )
 
-// number writes a multiple of multipleOf, else an integer, else a number with two decimals,
-// or with more in a narrow range.
+// number writes a multiple of multipleOf. Without multipleOf it writes an integer if the
+// schema demands one, and otherwise a number with two decimals, or with more decimals in a
+// narrow range.
 func (d *drawing) number(dst []byte, r rules) ([]byte, error) {
 	var step *big.Rat
 	for _, s := range r {
@@ -83,9 +84,10 @@ func (d *drawing) multiple(dst []byte, r rules, step *big.Rat) ([]byte, error) {
 	return append(dst, value.FloatString(digits)...), nil
 }
 
-// tighter returns the tighter of a bound known so far and another, both in steps; nil is
-// none. The sign is 1 for lower bounds and -1 for upper ones, which are lower bounds of
-// the negated number. An open bound excludes itself.
+// tighter returns the tighter of two bounds, in steps: known, and bound divided by step.
+// nil means that there is no bound. sign is 1 for lower bounds and -1 for upper bounds,
+// which are lower bounds of the negated number. An open bound is not an allowed value
+// itself.
 func tighter(known *big.Int, bound, step *big.Rat, sign int64, open bool) *big.Int {
 	if bound == nil {
 		return known
@@ -125,16 +127,16 @@ func (d *drawing) text(r rules) (string, error) {
 		}
 	}
 	if len(patterns) > 0 {
-		return d.patterned(patterns, least, most)
+		return d.textOfPattern(patterns, least, most)
 	}
-	if text := d.formatted(format); text != "" && len(text) >= least && len(text) <= most {
+	if text := d.textOfFormat(format); text != "" && len(text) >= least && len(text) <= most {
 		return text, nil
 	}
 	return d.words(least, most), nil
 }
 
-// patterned makes a string that matches all patterns.
-func (d *drawing) patterned(patterns []jsonschema.Regexp, least, most int) (string, error) {
+// textOfPattern makes a string that matches all patterns.
+func (d *drawing) textOfPattern(patterns []jsonschema.Regexp, least, most int) (string, error) {
 	admits := func(text []byte) bool {
 		for _, p := range patterns {
 			if !p.MatchString(string(text)) {
@@ -164,8 +166,8 @@ func (d *drawing) patterned(patterns []jsonschema.Regexp, least, most int) (stri
 
 func (d *drawing) letter() byte { return 'a' + byte(d.below(26)) }
 
-// match writes a match of tree. Once dst is longer than stop nothing repeats any more,
-// because the match is too long anyway.
+// match writes a match of tree. Once dst is longer than stop, match repeats no further
+// parts, because the match is too long anyway.
 func (d *drawing) match(dst []byte, tree *syntax.Regexp, size, stop int) []byte {
 	least, most := tree.Min, tree.Max
 	switch tree.Op {
@@ -251,12 +253,13 @@ func (d *drawing) words(least, most int) string {
 	return string(text)
 }
 
-// formatted makes a string of a usual format, and nothing for other formats.
-func (d *drawing) formatted(format string) string {
+// textOfFormat makes a string of a usual format. It returns an empty string for other
+// formats.
+func (d *drawing) textOfFormat(format string) string {
 	n := d.between
 	switch format {
 	case "date-time":
-		return d.formatted("date") + "T" + d.formatted("time")
+		return d.textOfFormat("date") + "T" + d.textOfFormat("time")
 	case "date":
 		return fmt.Sprintf("%04d-%02d-%02d", n(1990, 2026), n(1, 12), n(1, 28))
 	case "time":

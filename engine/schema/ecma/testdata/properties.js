@@ -13,7 +13,7 @@ function ranges(name) {
   }
   return made.join(' ')
 }
-console.log('# Written by: go test ./schema/ecma -run Record -record')
+console.log('# Written by: go test ./engine/schema/ecma -run Record -record')
 for (const name of ['Emoji', 'Emoji_Component', 'Emoji_Modifier', 'Emoji_Modifier_Base', 'Emoji_Presentation', 'Extended_Pictographic']) {
   console.log(name, ranges(name))
 }
