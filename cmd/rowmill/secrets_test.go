@@ -121,6 +121,17 @@ func (r rotated) replace(t *testing.T, name, setting, text string) {
 	})
 }
 
+// A gossipWriter is a testWriter that fails the test after a message that a member cannot
+// decrypt.
+type gossipWriter struct{ t *testing.T }
+
+func (w gossipWriter) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("memberlist reported")) && bytes.Contains(p, []byte("ecrypt")) {
+		w.t.Errorf("%s", p)
+	}
+	return testWriter(w).Write(p)
+}
+
 // TestRotation changes every secret of a cluster of three nodes while clients send
 // requests and a job runs. No request fails, and signatures and sessions stay valid
 // until their key is removed.
@@ -176,7 +187,7 @@ cluster: {node: NODE, listen: GOSSIP, peer_listen: "127.0.0.1:0", join: [FIRST],
 simulator: {enabled: always, ttft: 100ms, slots: 8}
 jobs: {part_interval: 100ms, shard_rows: 64}
 `))
-		m, _ := fromFile(t, r.file("rowmill.yaml"), testWriter{t})
+		m, _ := fromFile(t, r.file("rowmill.yaml"), gossipWriter{t})
 		noError(t, m.Run(t.Context()))
 		t.Cleanup(func() { stop(t, m) })
 		r.Main = m
@@ -214,14 +225,15 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 			t.Fatalf("%s %s: %d %s %v", method, path, code, text, err)
 		}
 	}
-	wait.Until(t, func() error {
+	together := func() error {
 		for _, n := range nodes {
 			if all := n.Members.Cluster.Members(); len(all) != 3 {
 				return fmt.Errorf("%s sees %d nodes", n.nodeName(), len(all))
 			}
 		}
 		return nil
-	})
+	}
+	wait.Until(t, together)
 
 	submit := func(rows int) string {
 		inputs := make([]string, rows)
@@ -259,13 +271,10 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 		load.Go(func() {
 			for ctx.Err() == nil {
 				code, text, err := send(ctx, nethttp.MethodGet, n.Listeners.URL+"/v1/nodes", "", *key.Load())
-				var list struct{ Nodes []json.RawMessage }
 				switch {
 				case ctx.Err() != nil:
 				case err != nil || code != 200:
 					t.Errorf("node %s: %d %s %v", n.nodeName(), code, text, err)
-				case json.Unmarshal(text, &list) != nil || len(list.Nodes) != 3:
-					t.Errorf("node %s lists %d nodes: %s", n.nodeName(), len(list.Nodes), text)
 				default:
 					answers.Add(1)
 				}
@@ -369,6 +378,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 	}
 
 	succeeds(running)
+	wait.Until(t, together) // on a slow machine a member may be silent for a while
 	for _, n := range nodes {
 		if facts := n.Service.facts(t.Context()); strings.Contains(fmt.Sprint(facts), "cannot be asked") {
 			t.Errorf("%s: %v", n.nodeName(), facts)
