@@ -23,13 +23,14 @@ type step func(c actor.Context)
 // cancelled when its actor stops. The System waits for all tasks when it stops.
 //
 // A task that panics makes its actor panic, as a message does. The actor then fails
-// its job or its share of the job. If panicked is set, the group calls it instead.
+// its job or its share of the job. If panicked is set, the group calls panicked
+// instead.
 type taskGroup struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	all      *sync.WaitGroup
 	panicked func(*contain.Panic)
-	entry    *registry.Entry // of the actor
+	entry    *registry.Entry // the actor's entry, which shows the running tasks
 }
 
 func newTaskGroup(parent context.Context, all *sync.WaitGroup, entry *registry.Entry) taskGroup {
@@ -44,8 +45,8 @@ type delayed struct {
 	stopped func() bool
 }
 
-// undelay is the middleware that unwraps the delayed messages of an actor.
-func undelay(next actor.ReceiverFunc) actor.ReceiverFunc {
+// unwrapDelayed is the middleware that unwraps the delayed messages of an actor.
+func unwrapDelayed(next actor.ReceiverFunc) actor.ReceiverFunc {
 	return func(c actor.ReceiverContext, e *actor.MessageEnvelope) {
 		if m, is := e.Message.(delayed); is {
 			if m.stopped() {
@@ -99,7 +100,8 @@ func (g taskGroup) perform(ctx context.Context, task func(ctx context.Context) a
 	return step(func(actor.Context) { panic(caught) })
 }
 
-// result returns the value of do. run calls do: contain.Run, or a wait for storage.
+// result calls do through run and returns the value and the error. run is contain.Run,
+// or a function that waits while storage is unavailable.
 func result[T any](run func(do func() error) error, do func() (T, error)) (value T, err error) {
 	err = run(func() (err error) {
 		value, err = do()
@@ -108,14 +110,14 @@ func result[T any](run func(do func() error) error, do func() (T, error)) (value
 	return value, err
 }
 
-// unhandled logs a message without a case in the actor. It ignores lifecycle
+// unhandled logs a message that the actor has no code for. It ignores lifecycle
 // messages.
 func unhandled(c actor.Context, log *slog.Logger) {
 	switch m := c.Message().(type) {
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.Terminated:
-	case *actor.DeadLetterResponse: // the actor that was asked has ended; its owner or heartbeat says so
+	case *actor.DeadLetterResponse: // the receiver of a request has ended; the sender learns this in other ways
 	default:
-		log.Warn("unhandled message", "actor", c.Self().GetId(), "message", typeName(m))
+		log.Warn("actor got a message that it does not handle", "actor", c.Self().GetId(), "message", typeName(m))
 	}
 }
 

@@ -32,7 +32,7 @@ func stage(t *testing.T, play func(t *testing.T, take func(step))) {
 			if next, ok := c.Message().(step); ok {
 				next(c)
 			}
-		}, actor.WithReceiverMiddleware(undelay)))
+		}, actor.WithReceiverMiddleware(unwrapDelayed)))
 		play(t, func(next step) {
 			done := make(chan struct{})
 			system.Root.Send(pid, step(func(c actor.Context) { next(c); close(done) }))
@@ -136,7 +136,7 @@ func TestAPanicOfATask(t *testing.T) {
 				case step:
 					m(c)
 				}
-			}, actor.WithReceiverMiddleware(undelay)))
+			}, actor.WithReceiverMiddleware(unwrapDelayed)))
 			c.Watch(child)
 		})
 		synctest.Wait()

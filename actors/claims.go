@@ -19,22 +19,23 @@ import (
 
 // An ownedJob is the actor of a job that the node owns.
 type ownedJob struct {
-	store.Orphan // as the claim found it
+	store.Orphan // the job before the claim
 	pid          *actor.PID
 	fence        store.Fence
 	writes       *sync.WaitGroup // tasks of the actor that may write objects
-	log          *slog.Logger    // names the job
+	log          *slog.Logger    // has the job's ID
 }
 
 // claims holds the jobs of a node: owned jobs, jobs with a claim in progress, and
-// orphans that the node leaves to other nodes for a while. An owned job and a claim
-// in progress take one of the node's places each.
+// orphans that the node leaves to other nodes for a while. A node has places for a
+// limited number of jobs (Config.Ownership): each owned job and each claim in
+// progress takes one.
 type claims struct {
 	places   *fair.Shares
 	trials   trial.Trials
 	owned    map[string]ownedJob
 	claiming map[string]store.Orphan
-	unsure   map[string]store.Orphan // the claim may have taken effect, or may take effect later; these jobs are not orphans
+	unsure   map[string]store.Orphan // claims with an unknown result: the store may name this node as the owner, so scans may not find them
 	orphans  map[string]time.Time    // when the node saw them first
 }
 
@@ -45,20 +46,20 @@ func newClaims(places fair.Config) claims {
 	}
 }
 
-// scanLimit returns how many orphans to read: one for each free place, and some more.
-// The accounts of the others then count as waiting.
+// scanLimit returns how many orphans to read: one for each free place, and extraOrphans
+// more. The accounts of these further jobs then count as waiting for a place.
 func (s *claims) scanLimit() int {
 	if s.places.Places+s.places.Kept == 0 {
 		return 0
 	}
-	return s.places.Free() + lookFurther
+	return s.places.Free() + extraOrphans
 }
 
-const lookFurther = 16
+const extraOrphans = 16
 
-// begin notes that the node claims a job, until own or end. ok is false if the node
-// must not claim the job: the account has no place, the node has the job already,
-// or the job must wait because of another job that may crash its owners.
+// begin notes that the node is claiming a job, until markOwned or end is called. ok is
+// false if the node must not claim the job: the account has no place, the node has the
+// job already, or the job must wait because of another job that may crash its owners.
 func (s *claims) begin(o store.Orphan, stage trial.Stage, now time.Time) (ok bool) {
 	_, owned := s.owned[o.JobID]
 	_, claiming := s.claiming[o.JobID]
@@ -70,8 +71,8 @@ func (s *claims) begin(o store.Orphan, stage trial.Stage, now time.Time) (ok boo
 	return true
 }
 
-// own notes that a claim has succeeded.
-func (s *claims) own(pid *actor.PID, fence store.Fence, writes *sync.WaitGroup, log *slog.Logger) {
+// markOwned notes that a claim has succeeded.
+func (s *claims) markOwned(pid *actor.PID, fence store.Fence, writes *sync.WaitGroup, log *slog.Logger) {
 	job := fence.JobID
 	s.owned[job] = ownedJob{s.claiming[job], pid, fence, writes, log}
 	delete(s.claiming, job)
@@ -96,9 +97,10 @@ func (s *claims) end(job string) {
 	delete(s.owned, job)
 }
 
-// A placeWaits holds the accounts that last waited for a place on a node, and how many
-// places each account has.
-type placeWaits struct{ places map[string]int }
+// A placeWaits holds the accounts that waited for a place on a node at its last scan.
+type placeWaits struct {
+	places map[string]int // by waiting account: how many places it has
+}
 
 // message says to an account why its jobs wait; empty if the account does not wait.
 func (w *placeWaits) message(node, account string) string {
@@ -115,10 +117,10 @@ func (w *placeWaits) message(node, account string) string {
 // idle reports whether no job is owned or being claimed.
 func (s *claims) idle() bool { return len(s.owned)+len(s.claiming) == 0 }
 
-// due returns the orphans that this node claims now: the nodes before it have had
-// their time. delay returns how long the node leaves a job to other nodes. Jobs with
-// the most ended owners come first: in a process that has just begun, it is soonest
-// clear whether they crash the process.
+// due returns the orphans that this node claims now, after it has left them to other
+// nodes for the time that delay returns. Jobs with the most ended owners come first: in
+// a process that has just started, it is clear soonest whether such a job crashes the
+// process.
 func (s *claims) due(orphans []store.Orphan, delay func(store.Orphan, time.Time) time.Duration, now time.Time) (due []store.Orphan) {
 	seen := make(map[string]time.Time, len(orphans))
 	for _, o := range orphans {
@@ -140,16 +142,16 @@ func (s *claims) due(orphans []store.Orphan, delay func(store.Orphan, time.Time)
 // version of its record after the claim: the creation and the claim make two.
 func firstClaim(version int64) bool { return version <= 2 }
 
-// giveBack releases the jobs that the node could not drain. The node actor has
-// stopped by then. The store then does not count the end of this process against
-// the jobs.
+// giveBack releases the jobs that the node could not drain. giveBack runs after the
+// node actor has stopped. Because of the release, the end of this process does not
+// count against the jobs.
 func (s *claims) giveBack(ctx context.Context, jobs store.Jobs, log *slog.Logger) {
 	var all sync.WaitGroup
 	for id, o := range inOrder(s.owned) {
 		all.Go(func() {
 			err := contain.Run(func() error { return jobs.Release(ctx, o.fence) })
 			if err != nil && !rowmill.MustStop(err) {
-				log.Warn("giving the job back failed", "job", id, "err", err)
+				log.Warn("giving the job back failed; another node claims it after this node's session has ended", "job", id, "err", err)
 			}
 		})
 	}

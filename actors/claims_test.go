@@ -41,7 +41,7 @@ func TestClaimsKeepTheirLimit(t *testing.T) {
 			},
 			"own": func(t *rapid.T) {
 				for job := range claiming {
-					s.own(nil, store.Fence{JobID: job}, nil, nil)
+					s.markOwned(nil, store.Fence{JobID: job}, nil, nil)
 					delete(claiming, job)
 					owned[job] = true
 					if o := s.owned[job]; o.fence.JobID != job || o.JobID != job || o.Account != "account" {

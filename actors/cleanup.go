@@ -20,10 +20,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// announce calls Config.Ended for a job that is over. It comes before each other
-// step of the cleanup, so the job stays due until Ended has succeeded once. A job
-// that is cleaned up again, because an object was stored late, is not announced
-// again.
+// announce calls Config.Ended for a job that is over. Each cleanup calls it before any
+// other step, so the cleanup is repeated until Ended has succeeded once. A job that is
+// cleaned up again, because an object was stored late, is not announced again.
 func (p *process) announce(ctx context.Context, rec *store.Record) error {
 	if p.cfg.Ended == nil || rec.Tidied() {
 		return nil
@@ -48,10 +47,11 @@ func (p *process) announceJob(ctx context.Context, job string) error {
 // them. A job without success keeps its recorded parts until retention removes
 // them, because they answer questions about rows.
 func (p *process) tidyJob(ctx context.Context, job string) error {
-	return contain.Run(func() error { return p.tidied(ctx, job) })
+	return contain.Run(func() error { return p.removeUnneeded(ctx, job) })
 }
 
-func (p *process) tidied(ctx context.Context, job string) error {
+// removeUnneeded does the work of tidyJob; it may panic.
+func (p *process) removeUnneeded(ctx context.Context, job string) error {
 	cfg := p.cfg
 	rec, err := p.record(ctx, job)
 	status := rec.Job.Status
@@ -70,10 +70,10 @@ func (p *process) tidied(ctx context.Context, job string) error {
 	switch {
 	case status == rowmill.StatusSucceeded:
 		if rec, err = p.keepResults(ctx, rec); err != nil {
-			return err // the parts stay: they are the only copy
+			return err // the parts stay: only they have the answers
 		}
 		err = errors.Join(cfg.Store.DropParts(ctx, job), p.dropParts(ctx, rec, nil), p.dropOtherResults(ctx, rec))
-	case !rec.Counted(): // only carried parts are recorded: the rows ran while the input was read
+	case !rec.Counted(): // rows ran while the input was read, so only parts of an earlier job are recorded
 		var kept []store.Part
 		if kept, err = cfg.Store.ListParts(ctx, job); err == nil {
 			err = p.dropParts(ctx, rec, kept)
@@ -85,8 +85,8 @@ func (p *process) tidied(ctx context.Context, job string) error {
 	return settleInput(ctx, cfg, &rec) // the last step: after it the job is not due any more
 }
 
-// keepResults checks that the results of a success can be read, while its parts are still
-// there, and makes a result again from the parts if it cannot be read.
+// keepResults checks that the results of a succeeded job can be read. It makes an
+// unreadable result again from the job's parts, which are removed later.
 func (p *process) keepResults(ctx context.Context, rec store.Record) (store.Record, error) {
 	if rec.Tidied() {
 		return rec, nil
@@ -111,7 +111,7 @@ func (p *process) keepResults(ctx context.Context, rec store.Record) (store.Reco
 	return rec, nil
 }
 
-// makeAgain makes an artifact from the parts and records it.
+// makeAgain makes an artifact of a succeeded job again from its parts, and records it.
 func (p *process) makeAgain(ctx context.Context, rec store.Record, name string) (store.Record, error) {
 	parts, err := p.cfg.Store.ListParts(ctx, rec.Job.ID)
 	if err != nil || len(parts) == 0 {
@@ -133,8 +133,8 @@ func (p *process) makeAgain(ctx context.Context, rec store.Record, name string) 
 	return p.cfg.Store.ReplaceArtifact(ctx, rec.Job.ID, name, rec.Artifacts[name], store.Artifact{Key: again.Key, Size: size})
 }
 
-// dropParts removes the parts of a job, except some kept parts, and except the parts that a
-// later owner wrote: the store that this node reads may not know that owner yet.
+// dropParts removes the part objects of a job, except the kept parts and the parts of a
+// later owner: the store that this node reads may not know that owner yet.
 func (p *process) dropParts(ctx context.Context, rec store.Record, kept []store.Part) error {
 	prefix := layout.Parts(rec.Job.ID)
 	objects, err := p.cfg.Blob.List(ctx, prefix)
@@ -178,7 +178,7 @@ func (p *process) dropOtherResults(ctx context.Context, rec store.Record) error 
 
 // settleInput removes the input of a finished job, or keeps it as long as another
 // job may continue it. It uses the time of the store: a node with a wrong clock
-// then removes nothing that is needed. It may run again.
+// then removes nothing that is needed. A repeated call does no harm.
 func settleInput(ctx context.Context, cfg Config, rec *store.Record) error {
 	id := rec.Job.ID
 	now, err := cfg.Store.Time(ctx)

@@ -25,12 +25,13 @@ type closing struct {
 	node      *actor.PID
 	log       *slog.Logger
 	writes    *sync.WaitGroup // tasks that may write objects of the job
-	dismissed sync.WaitGroup  // workers that are being stopped
+	dismissed sync.WaitGroup  // requests to stop workers
 }
 
 // Messages about the end of a job.
 type (
-	// jobEnded tells the job that it is over; rec is its record now.
+	// jobEnded tells the job actor that its job has ended; rec is the record after
+	// the end.
 	jobEnded struct{ rec store.Record }
 	// jobOver tells the job, and then the node, that this node has nothing left to
 	// do for the job.
@@ -54,12 +55,12 @@ func (e *closing) fail(ctx context.Context, failure *rowmill.Failure, now time.T
 	return jobEnded{rec}
 }
 
-// lookUp reads from the store how the job has ended: a client cancelled it first,
-// or this node ended it and the answer of the store was lost.
+// lookUp reads from the store how the job has ended: a client cancelled it before
+// this node could end it, or this node ended it and the store's answer was lost.
 func (e *closing) lookUp(ctx context.Context) any {
 	rec, err := e.record(ctx, e.fence.JobID)
 	if err != nil || !rec.Job.Status.Terminal() {
-		e.log.Warn("the store refused a write because the job has ended, but its record has no end; the job is given back", "status", rec.Job.Status, "err", err)
+		e.log.Warn("the store refused a write because the job has ended, but the job's record shows no end; this node gives the job back", "status", rec.Job.Status, "err", err)
 		return jobOver{id: e.fence.JobID, released: true, unsure: true}
 	}
 	return jobEnded{rec}
@@ -88,7 +89,7 @@ const lostWarning = "Object storage lost rows after they were done, so these row
 func (e *closing) release(ctx context.Context) any {
 	err := e.storage.Wait(ctx, func() error { return e.cfg.Store.Release(ctx, e.fence) })
 	if err != nil {
-		e.log.Warn("giving the job back failed", "err", err)
+		e.log.Warn("giving the job back failed; a node will claim it again", "err", err)
 	}
 	return jobOver{id: e.fence.JobID, released: true, unsure: err != nil}
 }
@@ -99,8 +100,8 @@ func (e *closing) wait() {
 	e.dismissed.Wait()
 }
 
-// dismissTimeout is how long a node may take to stop a worker. After it the owner
-// removes the job's objects in any case.
+// dismissTimeout is how long a node may take to stop a worker. After this time
+// the owner removes the job's objects in any case.
 const dismissTimeout = 5 * time.Second
 
 // dismiss stops the workers of the job on the nodes at these addresses; "" is this

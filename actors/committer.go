@@ -26,10 +26,10 @@ import (
 type (
 	partWritten struct { // job: a part object is durable
 		assign.Proposal
-		workers int    // of the job
+		workers int    // number of the job's workers
 		node    string // the address of the node that wrote the part, "" for this one
 	}
-	copyRows struct { // job: write these copies in a shard
+	copyRows struct { // job: write the answers of these rows, which are copies of earlier rows
 		shard int
 		rows  *roaring.Bitmap
 	}
@@ -41,8 +41,8 @@ type (
 	partsCommitted struct{ parts []assign.Proposal } // the store has recorded them
 	jobBroke       struct{ err error }               // the job cannot continue, or not on this node
 	jobSucceeded   struct{ rec store.Record }
-	rowsCopied     struct{ part assign.Part } // the part with copies of a shard is durable
-	resultsDrained struct{}                   // every part that came is recorded
+	rowsCopied     struct{ part assign.Part } // the part with the copies of a shard is durable
+	resultsDrained struct{}                   // all parts that arrived are recorded
 )
 
 // A committer records the parts of a job: only then is a row done. It merges the
@@ -52,20 +52,20 @@ type committer struct {
 	*process
 	job      *jobContext
 	owner    *actor.PID // the job
-	rows     int64      // of the whole input
-	copied   int64      // of these rows, the copies, which do not run
+	rows     int64      // number of rows of the whole input
+	copied   int64      // number of these rows that are copies of others, which do not run
 	progress *commit.Progress
 	files    *commit.Files
 	copies   *commit.Copies // nil where no row is a copy
-	merging  *gateWaits     // waits of the job's merges
+	merging  *gateWaits     // merges of the job that wait for their turn
 	helpers  commit.Helpers
-	errands  []errand          // not taken by a node yet
+	errands  []errand          // errands that no node has started
 	sizes    commit.PieceSizes // sizes of joined parts
 	tasks    taskGroup
-	log      *slog.Logger // names the job
+	log      *slog.Logger // has the job's ID
 	timers   timers
-	workers  int          // of the job
-	dropping []store.Part // the next drop deletes their objects
+	workers  int          // number of the job's workers
+	dropping []store.Part // replaced parts, to be deleted by onDropDue
 	lastRow  time.Time    // when the last part was recorded
 }
 
@@ -149,7 +149,7 @@ func (r *committer) record(c actor.Context, batch *commit.Batch) {
 			r.lastRow = time.Now()
 			r.progress.Recorded(batch)
 			for _, p := range batch.Proposals {
-				r.count(p.Record)
+				r.updateMetrics(p.Record)
 			}
 			c.Send(r.owner, partsCommitted{batch.Proposals})
 			if pause := time.Duration(r.workers) * commitPause; pause >= leastPause {
@@ -161,11 +161,11 @@ func (r *committer) record(c actor.Context, batch *commit.Batch) {
 	})
 }
 
-// commitPause is how long the committer gathers parts after a commit, for each
-// worker of the job. Each worker writes more than one part in a second. With a
-// thousand workers, a commit for each part would be most of the load of the store.
-// The pause is then a fifth of a second, and a crash costs that much more work.
-// With few workers there is nothing to gather.
+// After a commit, the committer gathers parts for commitPause times the number of the
+// job's workers. Each worker writes more than one part in a second. With a thousand
+// workers, a commit for each part would be most of the load of the store. The pause is
+// then a fifth of a second, and a crash costs that much more work. A pause shorter than
+// leastPause is left out: few workers write too few parts to gather.
 const (
 	commitPause = 200 * time.Microsecond
 	leastPause  = 5 * time.Millisecond
@@ -176,7 +176,8 @@ func (r *committer) onRested(c actor.Context) {
 	r.goOn(c)
 }
 
-func (r *committer) count(p store.Part) {
+// updateMetrics counts a recorded part and its rows in the metrics.
+func (r *committer) updateMetrics(p store.Part) {
 	model := r.job.spec.Model.ID
 	r.metrics.parts.Inc()
 	r.metrics.rows.WithLabelValues(model, "done").Add(float64(p.Totals.Rows - p.Totals.Failed))
@@ -185,7 +186,7 @@ func (r *committer) count(p store.Part) {
 	r.metrics.tokens.WithLabelValues(model, "output").Add(float64(p.Totals.OutputTokens))
 }
 
-// merge has the parts of a shard merged into one.
+// merge adds an errand that merges the parts of a shard into one part.
 func (r *committer) merge(c actor.Context, n int) {
 	parts := r.progress.Shard(n)
 	complete := func(m *commit.Errand, size int64) store.Part { return assign.Merged(m.Key, size, parts) }
@@ -202,8 +203,8 @@ func (r *committer) merge(c actor.Context, n int) {
 	})
 }
 
-// join has the complete parts of consecutive shards joined. The store has no record
-// of joined parts: another owner starts again.
+// join adds an errand that joins the complete parts of consecutive shards. The store
+// has no record of joined parts, so the next owner joins the parts again.
 func (r *committer) join(c actor.Context, p commit.Piece) {
 	var parts []store.Part
 	for n := p.From; n < p.To; n++ {
@@ -219,7 +220,8 @@ func (r *committer) join(c actor.Context, p commit.Piece) {
 	})
 }
 
-// copyRows writes copies of a shard as a part. The job then proposes the part.
+// copyRows writes the copies of a shard as a part: rows that get the answer of an
+// equal row. The job then proposes the part.
 func (r *committer) copyRows(c actor.Context, m copyRows) {
 	parts := make(map[int][]store.Part)
 	for _, n := range r.copies.Needs(m.shard) {
@@ -231,7 +233,7 @@ func (r *committer) copyRows(c actor.Context, m copyRows) {
 		}
 		defer r.slots.merge.Leave(r.job.spec.Account)
 		var part assign.Part
-		moved := false // a merge replaced a part in the meantime
+		moved := false // a part is missing: perhaps a merge has replaced it
 		span := r.job.trace.Begin("write copies of rows", slog.Int("rowmill.shard", m.shard))
 		err := r.storage.WaitHere(ctx, func() (err error) {
 			part, err = r.copies.Write(ctx, m.shard, m.rows, parts)
@@ -239,14 +241,14 @@ func (r *committer) copyRows(c actor.Context, m copyRows) {
 			if moved {
 				return nil
 			}
-			return archive.Explain(ctx, r.cfg.Blob, all(parts), err)
+			return archive.Explain(ctx, r.cfg.Blob, allParts(parts), err)
 		})
 		span.End(err)
 		return func(c actor.Context) {
 			switch {
 			case err != nil:
-				r.broke(c, fmt.Errorf("copy rows of shard %d: %w", m.shard, err))
-			case moved && !r.moved(parts):
+				r.sendError(c, fmt.Errorf("copy rows of shard %d: %w", m.shard, err))
+			case moved && !r.partsChanged(parts):
 				r.checkParts(c, m, parts)
 			case moved:
 				r.copyRows(c, m)
@@ -257,14 +259,15 @@ func (r *committer) copyRows(c actor.Context, m copyRows) {
 	})
 }
 
-// checkParts waits until it can read the parts that hold the answers of the originals,
-// and then writes the copies. If the parts are lost, it sends the error to the job.
+// checkParts waits until the committer can read the parts that hold the answers of the
+// originals, and then writes the copies. If the parts are lost, it sends the error to
+// the job.
 func (r *committer) checkParts(c actor.Context, m copyRows, parts map[int][]store.Part) {
 	r.tasks.run(c, "check parts", func(ctx context.Context) step {
-		err := r.storage.WaitHere(ctx, func() error { return archive.CheckParts(ctx, r.cfg.Blob, all(parts)) })
+		err := r.storage.WaitHere(ctx, func() error { return archive.CheckParts(ctx, r.cfg.Blob, allParts(parts)) })
 		return func(c actor.Context) {
-			if err != nil && !r.moved(parts) {
-				r.broke(c, fmt.Errorf("copy rows of shard %d: %w", m.shard, err))
+			if err != nil && !r.partsChanged(parts) {
+				r.sendError(c, fmt.Errorf("copy rows of shard %d: %w", m.shard, err))
 				return
 			}
 			r.copyRows(c, m)
@@ -272,16 +275,17 @@ func (r *committer) checkParts(c actor.Context, m copyRows, parts map[int][]stor
 	})
 }
 
-// all returns the parts of all shards.
-func all(shards map[int][]store.Part) (parts []store.Part) {
+// allParts returns the parts of all shards, in the order of the shards.
+func allParts(shards map[int][]store.Part) (parts []store.Part) {
 	for _, n := range slices.Sorted(maps.Keys(shards)) {
 		parts = append(parts, shards[n]...)
 	}
 	return parts
 }
 
-// moved reports whether a shard has other parts now.
-func (r *committer) moved(parts map[int][]store.Part) bool {
+// partsChanged reports whether a merge has replaced any of these parts. parts has the
+// parts of each shard as they were.
+func (r *committer) partsChanged(parts map[int][]store.Part) bool {
 	for n, had := range parts {
 		if have := r.progress.Shard(n); len(have) != len(had) || have[0].Key != had[0].Key {
 			return true
@@ -291,13 +295,14 @@ func (r *committer) moved(parts map[int][]store.Part) bool {
 }
 
 // dropInterval is how long the committer gathers part objects that no record names
-// any more. To find them it lists all parts of the job: sixty thousand in a job of
-// a thousand million rows.
+// any more, before it deletes them. Each deletion first lists all recorded parts of the
+// job: sixty thousand in a job of a thousand million rows.
 const dropInterval = 10 * time.Second
 
-// drop deletes part objects that no record names any more, after a while. A store
-// that loses its last writes in a crash may name them again, and so may the other side
-// of a split store. The end of the job removes the rest.
+// drop deletes part objects that no record names any more, after dropInterval and
+// Config.Ownership.Settle. Until then, a store that loses its last writes in a crash may
+// name these parts again, and so may the other side of a split store. The end of the job
+// removes the rest.
 func (r *committer) drop(c actor.Context, parts ...store.Part) {
 	if len(r.dropping) == 0 {
 		r.timers.after(c, dropInterval, "drop", r.onDropDue)
@@ -314,7 +319,7 @@ func (r *committer) onDropDue(c actor.Context) {
 			return nil
 		case <-time.After(r.cfg.Ownership.Settle):
 		}
-		named, err := r.named(ctx)
+		named, err := r.recordedKeys(ctx)
 		for _, p := range parts {
 			if err == nil && !named[p.Key] {
 				err = r.cfg.Blob.Delete(ctx, p.Key)
@@ -327,8 +332,9 @@ func (r *committer) onDropDue(c actor.Context) {
 	})
 }
 
-// named returns the keys of all recorded parts, from the store that all nodes write to.
-func (r *committer) named(ctx context.Context) (map[string]bool, error) {
+// recordedKeys returns the keys of all recorded parts, from the store that all nodes
+// write to.
+func (r *committer) recordedKeys(ctx context.Context) (map[string]bool, error) {
 	if err := r.cfg.Store.Confirm(ctx); err != nil {
 		return nil, err
 	}
@@ -343,14 +349,15 @@ func (r *committer) named(ctx context.Context) (map[string]bool, error) {
 	return named, err
 }
 
-// finalise has the result made, and ends the job.
+// finalise adds the errands that make the results. When both results are made, the
+// committer records the success of the job.
 func (r *committer) finalise(c actor.Context) {
-	if r.job.spec.Estimate { // the answers are not kept: only their tokens count
-		r.estimated(c)
+	if r.job.spec.Estimate { // the job needs only the number of tokens of the answers, not the answers
+		r.finishEstimate(c)
 		return
 	}
 	parts := r.progress.Parts()
-	here := r.sizes.Most == 0 // the bucket copies ranges of any length, or none
+	here := r.sizes.Most == 0 // for this bucket, the length of the parts does not matter
 	if !here {
 		var size int64
 		for _, p := range parts {
@@ -376,28 +383,29 @@ func (r *committer) finalise(c actor.Context) {
 
 func (r *committer) succeed(c actor.Context, artifacts map[string]store.Artifact) {
 	now, lastRow := r.cfg.Clock(), r.lastRow
-	r.end(c, func(ctx context.Context) (store.Record, error) {
+	r.recordEnd(c, func(ctx context.Context) (store.Record, error) {
 		return recordSuccess(ctx, r.cfg.Store, r.job.fence, artifacts, now)
 	}, func(span *tracing.Span) { span.Observe(r.metrics.finalise, time.Since(lastRow).Seconds()) })
 }
 
-func (r *committer) estimated(c actor.Context) {
+func (r *committer) finishEstimate(c actor.Context) {
 	usd, e := ingest.Sampled(r.job.spec, r.rows-r.copied, r.job.manifest.Size, r.progress.Parts())
 	now := r.cfg.Clock()
-	r.end(c, func(ctx context.Context) (store.Record, error) {
+	r.recordEnd(c, func(ctx context.Context) (store.Record, error) {
 		return recordEstimate(ctx, r.cfg.Store, r.job.fence, r.rows, usd, e, now)
 	}, func(*tracing.Span) {})
 }
 
-// end records the end of the job.
-func (r *committer) end(c actor.Context, record func(ctx context.Context) (store.Record, error), ended func(*tracing.Span)) {
+// recordEnd calls record, which writes the end of the job to the store, and tells the
+// job.
+func (r *committer) recordEnd(c actor.Context, record func(ctx context.Context) (store.Record, error), ended func(*tracing.Span)) {
 	r.tasks.run(c, "record the result", func(ctx context.Context) step {
 		span := r.job.trace.Begin("record the result")
 		rec, err := result(r.patientHere(ctx), func() (store.Record, error) { return record(ctx) })
 		span.End(err)
 		return func(c actor.Context) {
 			if err != nil {
-				r.broke(c, fmt.Errorf("finish job: %w", err))
+				r.sendError(c, fmt.Errorf("finish job: %w", err))
 				return
 			}
 			ended(span)
@@ -406,11 +414,11 @@ func (r *committer) end(c actor.Context, record func(ctx context.Context) (store
 	})
 }
 
-// broke sends the job an error. If this owner has recorded parts and the store's
+// sendError sends the job an error. If this owner has recorded parts and the store's
 // count of parts differs from the ledger, the store has lost its last writes; a
 // store that does not flush each write loses writes in a crash. The error is then
 // errForgotten.
-func (r *committer) broke(c actor.Context, err error) {
+func (r *committer) sendError(c actor.Context, err error) {
 	if errors.Is(err, rowmill.ErrConflict) && r.progress.HasRecorded() {
 		err = fmt.Errorf("%w: %w", errForgotten, err)
 	}

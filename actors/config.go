@@ -41,18 +41,19 @@ type Config struct {
 	Clock func() time.Time
 
 	// Ended is called at least once for each job that is over, by this node or
-	// another. After an error it is called again, and the job's data stays until it
-	// succeeds. Default: nothing is called.
+	// another. After an error it is called again, and the job's data stays until a
+	// call succeeds. Default: nothing is called.
 	Ended func(ctx context.Context, rec *store.Record) error
 
-	// Tokenizers finds the vocabulary of a model. With another vocabulary, or none
-	// (nil), counts are estimates, which the counts of servers correct. The warning
-	// then says how to get exact counts. Default: no vocabularies.
+	// Tokenizers returns the tokenizer of a model. With the vocabulary of another
+	// model, or without one (t is nil), token counts are estimates, which are corrected
+	// by the counts that servers report. warning then says how to get exact counts.
+	// Default: no vocabularies.
 	Tokenizers func(rowmill.Model) (t prompt.Tokenizer, warning string, err error)
 
-	// StoragePatience has two uses. Jobs and rows move to another node if that node
-	// could use the bucket for this long while this node could not. An error of
-	// storage is retried for this long if it may be permanent. The node waits for
+	// StoragePatience has two uses. Jobs and rows move to another node if, for this
+	// long, that node could use the bucket and this node could not. And an error of
+	// storage that may be permanent is retried for this long. The node waits for
 	// an unavailable storage without a limit. Default 1 min: enough for a restart
 	// of the storage.
 	StoragePatience time.Duration
@@ -78,16 +79,16 @@ type Config struct {
 
 // Reports says how the node reports about itself to operators and other nodes.
 type Reports struct {
-	// Facts returns this node's facts for operators, as JSON. They may ask any node
-	// for them. Default: nothing.
+	// Facts returns this node's facts for operators, as a value for JSON. Operators get
+	// the facts of all nodes from any node. Default: an empty object.
 	Facts func(ctx context.Context) any
 
-	// FactsTimeout is how long a node may take for Facts. Default 8 s: it tries its
-	// storage and the other nodes.
+	// FactsTimeout is how long a node may take for Facts. Default 8 s: enough to
+	// try the storage and the other nodes.
 	FactsTimeout time.Duration
 
-	// Figures returns this node's figures for the API of other nodes, as JSON; what
-	// is their kind. Default: none.
+	// Figures returns this node's figures for the API of other nodes, as a value for
+	// JSON. what names the kind of figures. Default: every kind is refused.
 	Figures func(ctx context.Context, what string) (any, error)
 }
 
@@ -96,9 +97,9 @@ type Inputs struct {
 	Downloader *input.Downloader // fetches URL inputs
 	Limits     input.Limits      // of the size of an input
 
-	// Readers is how many inputs this node reads at the same time. Half as many
-	// more places are for accounts with no other input being read. Default 4: each
-	// reader may hold the longest record and row of Limits several times.
+	// Readers is how many inputs this node reads at the same time. Beside these inputs,
+	// it reads half as many for accounts that have no other input being read. Default
+	// 4: each reader may hold the longest record and row of Limits several times.
 	Readers int
 
 	// Retention is how long the input of a job is kept after its end if rows are
@@ -113,8 +114,8 @@ type Ownership struct {
 
 	// LeaseTTL is how long the node owns its jobs after its last renewal. Default 6
 	// s: long enough for a slow disk, short enough that another node takes over
-	// before workers wait for an owner. Workers wait two Parts.Intervals after the
-	// last commit.
+	// before workers wait for an owner. A worker starts no more rows about two
+	// Parts.Intervals after the last commit.
 	LeaseTTL time.Duration
 
 	// AdoptionTimeout has two uses. After the loss of a job's owner, a node keeps
@@ -137,17 +138,17 @@ type Ownership struct {
 	// jobs on this node do not wait for the next search.
 	ScanInterval time.Duration
 
-	// MaxActive bounds the jobs that this node runs at the same time; the others
-	// stay pending. It also bounds the jobs of other nodes that this node runs rows
-	// of. Default 64: more jobs would only share the same engines. Accounts share
+	// MaxActive bounds the jobs that this node owns at the same time; other jobs stay
+	// pending. The same number bounds the jobs of other nodes for which this node runs
+	// rows. Default 64: more jobs would only share the same engines. Accounts share
 	// the places by Weights; an account that Weights does not name has weight 1.
 	MaxActive int
 	Weights   fair.Weights
 
-	// KeptPlaces are places for jobs beyond MaxActive, at most one for each
-	// account; half are for priority 0 only. With them, jobs that run for days do
-	// not keep other accounts from starting. Default 16: more accounts seldom come
-	// at the same time, and the places take a quarter of the memory of the others.
+	// KeptPlaces are places for jobs beyond MaxActive, at most one for each account;
+	// half are for priority 0 only. Because of these places, jobs that run for days do
+	// not keep other accounts from starting. Default 16: more accounts seldom come at
+	// the same time, and the places take a quarter of the memory of the others.
 	KeptPlaces int
 }
 
@@ -157,8 +158,8 @@ type Shards struct {
 	Rows  int
 	Bytes int64 // before compression
 
-	// Remembered is how many different rows are remembered for a job that runs
-	// equal rows once. Default 2 Mi, about 95 MB while the input is read.
+	// Remembered is how many different rows are remembered, to find equal rows, for a
+	// job that runs equal rows once. Default 2 Mi, about 95 MB while the input is read.
 	Remembered int
 }
 
@@ -171,11 +172,11 @@ type Parts struct {
 	Bytes    int64
 	Interval time.Duration
 
-	// Joined is the target size for joined parts, for a bucket that copies only
-	// long ranges by itself. While a job runs, the complete parts of consecutive
-	// shards are joined, so that the bucket can copy the result from them. The
-	// target is an eighth of the remaining bytes, at most Joined and at least an
-	// eighth of Joined. Default 512 MiB: the result needs few requests, and a join
+	// Joined is the target size for joined parts, for a bucket that copies a range from
+	// object to object only if the range is long. While a job runs, the complete parts
+	// of consecutive shards are joined, so that the bucket can copy the result from
+	// them. The target is an eighth of the remaining bytes, at most Joined and at least
+	// an eighth of Joined. Default 512 MiB: the result needs few requests, and a join
 	// that still runs at the last row takes a second or two.
 	Joined int64
 }
@@ -189,8 +190,8 @@ type Rows struct {
 	// 1 row or 5 % of the rows, the larger of both.
 	MaxFailed int64
 
-	// Patience is the shortest timeout of an answer, once the speed of the server
-	// is known: after it the request counts as hung and the row is sent again. A
+	// Patience is the shortest timeout for an answer, once the speed of the server is
+	// known. After the timeout the request counts as hung, and the row is sent again. A
 	// slow server gets more time. Default 60 s: far above the usual time, and a
 	// hung request does not block a job for long.
 	Patience time.Duration
@@ -199,9 +200,9 @@ type Rows struct {
 	EmbeddingGroup int
 }
 
-// Estimates says when an estimate of priority 1 uses a sample: from Threshold
-// tokens of input on. The sample is the first rows, with Sample tokens together.
-// Defaults 1,000,000 each, as the interface says.
+// Estimates says when an estimate job of priority 1 runs a sample of its rows: if the
+// input has Threshold tokens or more. The sample is the first rows, which together have
+// Sample tokens. Defaults 1,000,000 each, as the API promises.
 type Estimates struct {
 	Threshold int64
 	Sample    int64
@@ -223,8 +224,8 @@ type Servers struct {
 	// limit.
 	Pace func(name string) engine.Pace
 
-	// Known reports whether the capabilities of a served model are known. If
-	// neither Known nor the server knows them, a trial row finds them out. Default:
+	// Known reports whether this node knows the capabilities of a served model. If
+	// neither Known nor the server reports them, a trial row finds them out. Default:
 	// all are known.
 	Known func(engine.ServedModel) bool
 
@@ -232,9 +233,9 @@ type Servers struct {
 	// as its vocabulary. It may take long. Default: nothing.
 	Warm func([]engine.ServedModel)
 
-	// Asked bounds the models of a server that get trial rows. Default 8: a server
-	// with more models is a gateway, where each row may cost money, or a server
-	// that loads a model for each row. A negative value means none.
+	// Asked is how many models a server may have at most to get trial rows for them.
+	// Default 8: a server with more models is a gateway, where each row may cost money,
+	// or a server that loads a model for each row. A negative value means none.
 	Asked int
 }
 
@@ -246,63 +247,69 @@ type Janitor struct {
 	Confirm func(ctx context.Context) error
 
 	// Interval is the time between searches for expired data. Default 1 min,
-	// because retention counts in days. Batch is how many jobs one search handles.
-	// Default 100: a few seconds of work, so a node that stops waits no longer.
+	// because retention counts in days.
+	Interval time.Duration
+
+	// Batch is how many jobs one search handles. Default 100: a few seconds of work,
+	// so a node that stops waits no longer.
+	Batch int
+
 	// OrphanAge is how old objects without a record must be before they count as
 	// left over from a crash. Default 24 h: longer than any upload or merge.
-	// ScrubRate is how many bytes of results and parts of ended jobs it reads in a
-	// second, to find damaged ones. Default 0: none, because a bucket may charge for reads.
-	Interval  time.Duration
-	Batch     int
 	OrphanAge time.Duration
+
+	// ScrubRate is how many bytes per second the janitor reads of the results and parts
+	// of ended jobs, to find damaged objects. Default 0: none, because a bucket may
+	// charge for reads.
 	ScrubRate int64
 
-	// ClockTolerance is the largest difference between the clocks of the node and
-	// the store. With a larger one the node removes nothing. Default 2 min: far
-	// more than the error of clocks with NTP, and far less than a day.
+	// ClockTolerance is the largest allowed difference between the clocks of the node
+	// and the store. With a larger difference the node removes nothing. Default 2 min:
+	// far more than the error of clocks with NTP, and far less than a day.
 	ClockTolerance time.Duration
 
-	// CatchUp is how much faster than real time the days of retention may pass when
-	// the clock is ahead of them, after an outage or a clock jump. Default 24, a
-	// day in an hour: operators notice a wrong clock long before it removes data,
-	// and after a week without service retention is up to date again within hours.
+	// CatchUp is how many times faster than real time the date of retention may move.
+	// The date follows the clock, but after an outage or a clock jump it catches up
+	// only at this speed. Default 24, a day in an hour: operators notice a wrong clock
+	// long before it removes data, and after a week without service retention is up to
+	// date again within hours.
 	CatchUp int
 }
 
 // WithDefaults sets each zero field to its default.
 func (c Config) WithDefaults() Config {
-	def(&c.Node, "node")
-	def(&c.Ownership.LeaseTTL, 6*time.Second)
-	def(&c.Ownership.AdoptionTimeout, 30*time.Second)
-	def(&c.Ownership.ParkTime, time.Hour)
-	def(&c.StoragePatience, time.Minute)
-	def(&c.Ownership.ScanInterval, 500*time.Millisecond)
-	def(&c.Ownership.MaxActive, 64)
-	def(&c.Ownership.KeptPlaces, 16)
-	def(&c.Shards.Rows, 16_384)
-	def(&c.Shards.Bytes, 8<<20)
-	def(&c.Shards.Remembered, 2<<20)
-	def(&c.Parts.Bytes, 48<<20)
-	def(&c.Parts.Interval, 5*time.Second)
-	def(&c.Parts.Joined, 512<<20)
-	def(&c.MemoryBudget, 64<<20)
-	def(&c.Reports.FactsTimeout, 8*time.Second)
-	def(&c.Inputs.Readers, 4)
-	def(&c.Rows.MaxAttempts, 5)
-	def(&c.Rows.Patience, time.Minute)
-	def(&c.Rows.EmbeddingGroup, 32)
-	def(&c.Estimates.Threshold, 1_000_000)
-	def(&c.Estimates.Sample, 1_000_000)
-	def(&c.Servers.Wait, 30*time.Minute)
-	def(&c.Servers.ProbeInterval, 5*time.Second)
-	def(&c.Servers.Asked, 8)
-	def(&c.Servers.GaugeInterval, time.Second)
-	def(&c.Janitor.Interval, time.Minute)
-	def(&c.Janitor.Batch, 100)
-	def(&c.Janitor.OrphanAge, 24*time.Hour)
-	def(&c.Janitor.ClockTolerance, 2*time.Minute)
-	def(&c.Janitor.CatchUp, 24)
-	def(&c.DrainTimeout, 30*time.Second)
+	setDefault(&c.Node, "node")
+	setDefault(&c.Ownership.LeaseTTL, 6*time.Second)
+	setDefault(&c.Ownership.AdoptionTimeout, 30*time.Second)
+	setDefault(&c.Ownership.ParkTime, time.Hour)
+	setDefault(&c.StoragePatience, time.Minute)
+	setDefault(&c.Ownership.ScanInterval, 500*time.Millisecond)
+	setDefault(&c.Ownership.MaxActive, 64)
+	setDefault(&c.Ownership.KeptPlaces, 16)
+	setDefault(&c.Shards.Rows, 16_384)
+	setDefault(&c.Shards.Bytes, 8<<20)
+	setDefault(&c.Shards.Remembered, 2<<20)
+	setDefault(&c.Parts.Bytes, 48<<20)
+	setDefault(&c.Parts.Interval, 5*time.Second)
+	setDefault(&c.Parts.Joined, 512<<20)
+	setDefault(&c.MemoryBudget, 64<<20)
+	setDefault(&c.Reports.FactsTimeout, 8*time.Second)
+	setDefault(&c.Inputs.Readers, 4)
+	setDefault(&c.Rows.MaxAttempts, 5)
+	setDefault(&c.Rows.Patience, time.Minute)
+	setDefault(&c.Rows.EmbeddingGroup, 32)
+	setDefault(&c.Estimates.Threshold, 1_000_000)
+	setDefault(&c.Estimates.Sample, 1_000_000)
+	setDefault(&c.Servers.Wait, 30*time.Minute)
+	setDefault(&c.Servers.ProbeInterval, 5*time.Second)
+	setDefault(&c.Servers.Asked, 8)
+	setDefault(&c.Servers.GaugeInterval, time.Second)
+	setDefault(&c.Janitor.Interval, time.Minute)
+	setDefault(&c.Janitor.Batch, 100)
+	setDefault(&c.Janitor.OrphanAge, 24*time.Hour)
+	setDefault(&c.Janitor.ClockTolerance, 2*time.Minute)
+	setDefault(&c.Janitor.CatchUp, 24)
+	setDefault(&c.DrainTimeout, 30*time.Second)
 	if c.Tokenizers == nil {
 		c.Tokenizers = func(rowmill.Model) (prompt.Tokenizer, string, error) { return nil, "", nil }
 	}
@@ -332,7 +339,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-func def[T comparable](field *T, value T) {
+// setDefault sets a zero field to a value.
+func setDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
 		*field = value
@@ -362,7 +370,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// pieces returns the sizes at which complete parts are joined for this bucket.
+// pieces returns the sizes of joined parts for this bucket; zero if the bucket does not
+// need long parts.
 func (c Config) pieces() commit.PieceSizes {
 	least := c.Blob.AppendsFrom()
 	if least == 0 {
@@ -371,8 +380,9 @@ func (c Config) pieces() commit.PieceSizes {
 	return commit.PieceSizes{Least: 2 * least, Most: c.Parts.Joined}
 }
 
-// places configures the places for jobs on this node. A waiting job asks again
-// every ScanInterval, up to scanStretch times as long, or with every heartbeat.
+// places configures the places for jobs on this node. Patience is the time in which a
+// waiting account asks again: with each scan (every ScanInterval, in large clusters up
+// to scanStretch times as long), or with each invite, about once per heartbeat.
 func (c Config) places() fair.Config {
 	return fair.Config{
 		Places: c.Ownership.MaxActive, Kept: c.Ownership.KeptPlaces, Weights: c.Ownership.Weights,
@@ -389,9 +399,9 @@ func (c Config) ingest() ingest.Config {
 	}
 }
 
-// survives returns how many failed rows a job with so many rows may have. In a
-// batch of requests all rows may fail, since a refusal is an answer.
-func (c Config) survives(spec *rowmill.Spec, rows int64) int64 {
+// allowedFailures returns how many of the job's rows may fail before the job fails. In
+// a batch of raw requests all rows may fail, since a refusal is an answer.
+func (c Config) allowedFailures(spec *rowmill.Spec, rows int64) int64 {
 	if spec.Raw != nil {
 		return commit.SurvivesAll
 	}

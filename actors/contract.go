@@ -24,13 +24,13 @@ import (
 // another version: a message with an unusable value is refused with
 // peer.CodeInvalid.
 
-// valid returns a text that a message may carry: bytes that are not UTF-8 are
-// replaced.
+// valid returns the text with its invalid UTF-8 replaced, because messages carry only
+// valid UTF-8.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-func valids(texts []string) []string { return each(texts, valid) }
+func validAll(texts []string) []string { return each(texts, valid) }
 
-// each maps a list with turn; an empty list becomes nil.
+// each returns the results of turn for all elements of a list; nil for an empty list.
 func each[A, B any](list []A, turn func(A) B) []B {
 	if len(list) == 0 {
 		return nil
@@ -42,11 +42,11 @@ func each[A, B any](list []A, turn func(A) B) []B {
 	return out
 }
 
-// clampInt32 returns a count as an int32, such as rows of a shard or shards; larger
-// numbers become the largest int32.
+// clampInt32 converts a count to an int32, such as the number of rows or shards. Numbers
+// that do not fit become the nearest int32.
 func clampInt32[T int | int64](n T) int32 { return int32(max(math.MinInt32, min(math.MaxInt32, n))) } //nolint:gosec // the bounds make it fit
 
-// A reader decodes sets of rows, and keeps the first error.
+// A reader decodes the sets of rows in a message, and keeps the first error.
 type reader struct{ err error }
 
 func (r *reader) rows(raw []byte) assign.RowSet {
@@ -90,8 +90,8 @@ var waits = map[string]peerv1.Wait{
 	assign.WaitsForWrite:  peerv1.Wait_WAIT_WRITE,
 }
 
-// wordOf returns our name for a value of the contract; empty if the value is
-// unknown.
+// wordOf returns this package's name for a value of the contract; empty if the value
+// is unknown.
 func wordOf[V comparable](names map[string]V, value V) string {
 	for name, v := range names {
 		if v == value {
@@ -107,7 +107,7 @@ func reportOf(h *assign.Heartbeat) *peerv1.ReportRequest {
 		Fresh: h.Fresh, Holds: shardRowsOf(h.Holds),
 		Received: h.Received, Recalled: h.Recalled, Back: shardRowsOf(h.Back), Batch: h.Batch,
 		Want: h.Want, Hungry: h.Hungry, Ready: clampInt32(h.Ready), Ports: clampInt32(h.Ports), Leaves: h.Leaves, Left: h.Left,
-		AwayMs: h.Away, Waits: waits[h.Waits], Warnings: valids(h.Warnings), Suspects: each(h.Suspects, suspectOf),
+		AwayMs: h.Away, Waits: waits[h.Waits], Warnings: validAll(h.Warnings), Suspects: each(h.Suspects, suspectOf),
 	}
 	r.Parts = each(h.Parts, func(p assign.Part) *peerv1.Part {
 		return &peerv1.Part{Key: p.Key, Shard: clampInt32(p.Shard), Rows: p.Rows.Encode(), Totals: totalsOf(p.Totals), Size: p.Size}
@@ -216,7 +216,7 @@ func invitationOf(m *invite) *peerv1.InviteRequest {
 	}
 	if in := m.Input; in != nil {
 		r.Input = &peerv1.Manifest{
-			IdKind: uint32(in.IDKind), IdLeaf: valid(string(in.IDLeaf)), Fields: valids(in.Fields), Rows: in.Rows, Shards: each(in.Shards, shardInfoOf),
+			IdKind: uint32(in.IDKind), IdLeaf: valid(string(in.IDLeaf)), Fields: validAll(in.Fields), Rows: in.Rows, Shards: each(in.Shards, shardInfoOf),
 			Size:  &peerv1.InputSize{Tokens: in.Size.Tokens, SampleRows: in.Size.SampleRows, SampleTokens: in.Size.SampleTokens},
 			Taken: in.Taken, Copies: in.Copies, Groups: in.Groups,
 		}
@@ -248,16 +248,17 @@ func idTypeOf(kind uint32, leaf string) rowmill.IDType {
 	return rowmill.IDType{IDKind: rowmill.IDKind(min(kind, math.MaxUint8)), IDLeaf: rowmill.IDLeaf(leaf)}
 }
 
-// A hint saves a node from waiting for the next scan.
+// A hint tells a node about a cancelled job, or a job without an owner, so that the
+// node need not wait for its next scan.
 type hint = peerv1.HintRequest
 
-// hintOf says that a job has no owner.
+// hintOf returns a hint that a job has no owner.
 func hintOf(o store.Orphan) *hint {
 	account := valid(o.Account)
 	return &hint{Job: o.JobID, Account: &account, Priority: clampInt32(int(o.Priority))}
 }
 
-// orphanOf returns the job that a hint names.
+// orphanOf returns the job without an owner that a hint names.
 func orphanOf(h *hint) store.Orphan {
 	return store.Orphan{JobID: h.GetJob(), Account: h.GetAccount(), Priority: rowmill.Priority(h.GetPriority())}
 }
@@ -288,7 +289,7 @@ func errandOf(m *mergeParts) *peerv1.RunErrandRequest {
 			Kind: errandKinds[e.Make], Key: e.Key, First: e.First, Rows: e.Rows,
 			Schema: &peerv1.Schema{
 				JobId: s.JobID, Model: valid(s.Model), IdColumn: valid(s.IDColumn), IdKind: uint32(s.IDKind), IdLeaf: valid(string(s.IDLeaf)),
-				Fields: valids(s.Fields), Embedding: s.Embedding, Partial: s.Partial, ContentAsJson: s.ContentAsJSON,
+				Fields: validAll(s.Fields), Embedding: s.Embedding, Partial: s.Partial, ContentAsJson: s.ContentAsJSON,
 			},
 			Parts: each(e.Parts, func(p store.Part) *peerv1.StoredPart {
 				return &peerv1.StoredPart{

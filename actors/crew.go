@@ -22,13 +22,13 @@ import (
 
 // A crew holds the engines, nodes and workers of a job, as the owner of the job
 // sees them: which engines serve the model, which nodes are invited, which workers
-// there are, and the next message to each worker. It knows no actors: the job sends
-// its letters.
+// there are, and the letters, which are the next messages to workers. It knows no
+// actors: the job actor sends the letters.
 type crew struct {
 	spec     *rowmill.Spec
 	log      *slog.Logger
-	lost     prometheus.Counter   // rows that lost workers had
-	undealt  *prometheus.GaugeVec // rows without a worker, by model
+	lost     prometheus.Counter   // counts the rows that lost workers had
+	undealt  *prometheus.GaugeVec // rows that no worker has yet, by model
 	shown    int64                // the rows of this job in undealt
 	engines  []engineView
 	refused  map[string]error // by engine: why it cannot run the job
@@ -44,7 +44,7 @@ type crew struct {
 // A letter is an assignment on its way to a worker.
 type letter struct {
 	to   *link
-	of   *assign.Assignee // the letter carries its assignment at the time of take; nil if body is set
+	of   *assign.Assignee // takeLetters sets body to the present assignment of this worker; nil if body is set already
 	body *assign.Assignment
 }
 
@@ -63,8 +63,8 @@ func (w *crew) usable(e engineView) bool {
 	return serves && w.refused[e.name] == nil
 }
 
-// showFree updates the metric of rows without a worker. While the job ends, it
-// counts no rows.
+// showFree updates the metric rowmill_rows_waiting, which counts rows without a worker.
+// While the job ends, it counts no rows.
 func (w *crew) showFree(open bool) {
 	free := int64(0)
 	if w.owner != nil && open {
@@ -77,9 +77,9 @@ func (w *crew) showFree(open bool) {
 }
 
 // uninvited returns the addresses of the nodes to invite now, "" for this node, and
-// counts them as invited. Before the first rows are assigned it returns all nodes:
-// a node that cannot work now may have rows from an earlier owner. If leaves is
-// true, this node starts no worker.
+// counts them as invited. Before the first rows are assigned it returns this node and
+// all nodes that have engines: a node that cannot work now may have rows from an
+// earlier owner. If leaves is true, this node starts no worker.
 func (w *crew) uninvited(others []cluster.Member, leaves bool, now time.Time) (addresses []string) {
 	could := make(map[string]bool)
 	for _, e := range w.engines {
@@ -104,15 +104,15 @@ func (w *crew) uninvited(others []cluster.Member, leaves bool, now time.Time) (a
 	return addresses
 }
 
-// answered notes the answer to an invite. It reports whether all answers that rows
-// must wait for have come.
-func (w *crew) answered(address string, answer *invited, err error) (gathered bool) {
-	w.invites.answered(address, err == nil && answer.Working && w.owner.At(address) == nil, code(err))
-	return w.invites.gathered()
+// noteAnswer notes the answer to an invite. It reports whether rows can be assigned
+// now: all invites are answered, and all workers of earlier owners have reported.
+func (w *crew) noteAnswer(address string, answer *invited, err error) (allReported bool) {
+	w.invites.noteAnswer(address, err == nil && answer.Working && w.owner.At(address) == nil, code(err))
+	return w.invites.allReported()
 }
 
-// group notes the groups by which rows are dealt, and the rows that are copies of
-// others.
+// group sets the groups of rows with the same prefix, which should run on the same
+// worker, and the rows that are copies of other rows.
 func (w *crew) group(groups []byte, copies *ingest.Copies) {
 	w.owner.Group(groups)
 	if copies != nil {
@@ -120,18 +120,18 @@ func (w *crew) group(groups []byte, copies *ingest.Copies) {
 	}
 }
 
-// hear processes a heartbeat. It returns the worker and the worker's new parts; nil
-// if the worker must drop its rows. reply is the link to a worker that the crew
+// onHeartbeat processes a heartbeat. It returns the worker and the worker's new parts;
+// nil if the worker must drop its rows. reply is the link to a worker that the crew
 // does not know yet.
-func (w *crew) hear(h *assign.Heartbeat, reply *link, now time.Time) (*assign.Assignee, []assign.Proposal) {
+func (w *crew) onHeartbeat(h *assign.Heartbeat, reply *link, now time.Time) (*assign.Assignee, []assign.Proposal) {
 	m, parts := w.owner.Hear(h, now)
 	if known := w.links[h.Worker]; known != nil {
 		reply = known
 	}
 	if m == nil {
-		if !w.unwanted[h.Worker] { // it reports until it gets the answer
+		if !w.unwanted[h.Worker] { // the worker sends heartbeats until it gets the answer
 			w.unwanted[h.Worker] = true
-			w.log.Warn("worker must drop its rows", "worker", h.Worker, "node", h.Address)
+			w.log.Warn("the owner does not accept a worker, so the worker must drop its rows", "worker", h.Worker, "node", h.Address)
 		}
 		w.letters = append(w.letters, letter{to: reply, body: &assign.Assignment{Worker: h.Worker, Stop: true}})
 		return nil, nil
@@ -141,9 +141,10 @@ func (w *crew) hear(h *assign.Heartbeat, reply *link, now time.Time) (*assign.As
 	return m, parts
 }
 
-// refuses notes the engines that cannot run the job, from a heartbeat. When no
-// engine is left, it returns the reason of the last one; empty otherwise.
-func (w *crew) refuses(h *assign.Heartbeat) string {
+// noteRefusals notes the engines that cannot run the job, from a heartbeat. If no
+// engine can run the job any more, it returns the reason of the last refusal; otherwise
+// it returns an empty text.
+func (w *crew) noteRefusals(h *assign.Heartbeat) string {
 	for engine, why := range h.Refused {
 		for _, e := range w.engines {
 			if e.address != h.Address || e.local != engine || w.refused[e.name] != nil {
@@ -171,18 +172,18 @@ func (w *crew) checkWorkers(lease, patience time.Duration, now time.Time) {
 		w.ban(m, now)
 	}
 	for _, m := range w.owner.Silent(now.Add(-2 * heartbeatInterval)) {
-		w.tell(m) // a worker that is gone makes this message fail
+		w.tell(m) // if the worker has ended, the message fails, and then the worker counts as lost
 	}
 }
 
-// ban gives the rows of a worker to others and does not invite its node for a
-// while.
+// ban gives the rows of a worker to other workers and does not invite its node for
+// a while.
 func (w *crew) ban(m *assign.Assignee, now time.Time) {
 	w.invites.ban(m.Address, now)
 	w.lose(m)
 }
 
-// lose gives the rows of a worker to others.
+// lose gives the rows of a lost worker to other workers.
 func (w *crew) lose(m *assign.Assignee) {
 	again := w.removeWorker(m)
 	w.lost.Add(float64(again))
@@ -197,9 +198,9 @@ func (w *crew) removeWorker(m *assign.Assignee) (again int64) {
 	return again
 }
 
-// undelivered handles an error of a letter. If the process refuses connections or
-// does not know the job, its workers and their rows are lost.
-func (w *crew) undelivered(l *link, err error) {
+// onUndelivered handles the error of a letter that could not be delivered. If the process
+// refuses connections or does not know the job, its workers and their rows are lost.
+func (w *crew) onUndelivered(l *link, err error) {
 	l.transport.unanswered(w.log, l.address, err)
 	if !errors.Is(err, peer.ErrRefused) && code(err) != codeUnknownJob {
 		return
@@ -211,8 +212,8 @@ func (w *crew) undelivered(l *link, err error) {
 	}
 }
 
-// committed notes recorded parts.
-func (w *crew) committed(parts []assign.Proposal, now time.Time) {
+// noteCommitted notes parts that the store has recorded, and tells their workers.
+func (w *crew) noteCommitted(parts []assign.Proposal, now time.Time) {
 	for _, p := range parts {
 		if m := w.owner.Committed(p.Worker, p.Part, now); m != nil {
 			w.tell(m)
@@ -221,7 +222,7 @@ func (w *crew) committed(parts []assign.Proposal, now time.Time) {
 	w.serve()
 }
 
-// serve assigns rows, and notifies the workers with a new assignment.
+// serve assigns rows to workers with room, and queues a letter to each of them.
 func (w *crew) serve() {
 	for _, m := range w.owner.Serve() {
 		w.tell(m)
@@ -236,8 +237,8 @@ func (w *crew) tell(m *assign.Assignee) {
 	}
 }
 
-// take returns the letters to send now.
-func (w *crew) take() []letter {
+// takeLetters returns the letters to send now.
+func (w *crew) takeLetters() []letter {
 	out := w.letters
 	w.letters = nil
 	clear(w.queued)
@@ -276,7 +277,8 @@ func (w *crew) trouble() string {
 	return fmt.Sprintf(" Served now: %s.", strings.Join(served, ", "))
 }
 
-// where returns the place of a row.
+// where answers a question about one row: which worker has the row, or whether it is
+// done.
 func (w *crew) where(m whereIs) any {
 	if w.owner == nil {
 		return notCounted(m.job)
@@ -284,8 +286,8 @@ func (w *crew) where(m whereIs) any {
 	return w.owner.Where(m.row)
 }
 
-// whereabouts returns how many rows each node has. The cost does not grow with the
-// rows.
+// whereabouts returns how many rows each node has. The cost does not grow with
+// the number of rows. whole means that the whole input was read.
 func (w *crew) whereabouts(job string, whole bool, nameOf func(address string) string, now time.Time) any {
 	if w.owner == nil || !whole {
 		return notCounted(job)

@@ -45,12 +45,12 @@ func crewOf(t *testing.T, engines ...engineView) (*crew, *metrics) {
 func (w *crew) report(t *testing.T, worker string, number int64, now time.Time) (m *assign.Assignee, letters []letter) {
 	t.Helper()
 	h := &assign.Heartbeat{Worker: worker, Address: worker, Number: number, Fresh: number == 1, Ports: 1, Want: true, Hungry: true}
-	m, _ = w.hear(h, &link{transport: &transport{}, address: worker}, now)
+	m, _ = w.onHeartbeat(h, &link{transport: &transport{}, address: worker}, now)
 	if m != nil {
 		w.serve()
 		w.tell(m)
 	}
-	return m, w.take()
+	return m, w.takeLetters()
 }
 
 // said returns the letters as texts: the address, and the number of rows or "stop".
@@ -83,14 +83,14 @@ func TestInvitedNodes(t *testing.T) {
 		t.Errorf("%q are invited a second time", got)
 	}
 	for i, address := range []string{"", "a:1", "b:1"} {
-		if w.answered(address, &invited{Working: address == "a:1"}, nil) {
+		if w.noteAnswer(address, &invited{Working: address == "a:1"}, nil) {
 			t.Errorf("rows may be assigned after %d of 4 answers", i+1)
 		}
 	}
-	if w.answered("c:1", nil, errors.New("no answer")) {
+	if w.noteAnswer("c:1", nil, errors.New("no answer")) {
 		t.Error("rows may be assigned before an earlier worker has reported")
 	}
-	if w.report(t, "a:1", 1, now); !w.invites.gathered() {
+	if w.report(t, "a:1", 1, now); !w.invites.allReported() {
 		t.Error("the crew waits for the earlier worker, which has reported")
 	}
 	w.owner.Assigning = true
@@ -128,7 +128,7 @@ func TestALetterHasTheWholeAssignment(t *testing.T) {
 
 	w.tell(a)
 	w.lose(a)
-	letters = w.take()
+	letters = w.takeLetters()
 	if got := said(letters); !slices.Contains(got, "a:1: stop") {
 		t.Errorf("the lost worker gets no stop: %q", got)
 	}
@@ -157,7 +157,7 @@ func TestSilentWorkersAreLost(t *testing.T) {
 	w.report(t, "", 1, now) // another owner has taken the worker of this node over
 	looks := func(now time.Time) []string {
 		w.checkWorkers(lease, patience, now)
-		return said(w.take())
+		return said(w.takeLetters())
 	}
 	for range 3 {
 		now = now.Add(heartbeatInterval)
@@ -197,7 +197,7 @@ func TestALetterThatDoesNotArrive(t *testing.T) {
 		w, _ := crewOf(t, at("a:1"))
 		w.owner.Assigning = true
 		_, letters := w.report(t, "a:1", 1, time.Now())
-		w.undelivered(letters[0].to, test.err)
+		w.onUndelivered(letters[0].to, test.err)
 		if lost := w.owner.At("a:1") == nil; lost != test.lost {
 			t.Errorf("%v: lost is %v", test.err, lost)
 		}
@@ -210,13 +210,13 @@ func TestAnEngineThatRefusesTheJob(t *testing.T) {
 	refusal := func(address string) *assign.Heartbeat {
 		return &assign.Heartbeat{Address: address, Refused: map[string]string{"gpu": "no such adapter"}}
 	}
-	if why := w.refuses(refusal("a:1")); why != "" || !w.served() {
+	if why := w.noteRefusals(refusal("a:1")); why != "" || !w.served() {
 		t.Errorf("one of two engines refuses the job, and the job has none left: %q", why)
 	}
-	if why := w.refuses(refusal("a:1")); why != "" {
+	if why := w.noteRefusals(refusal("a:1")); why != "" {
 		t.Errorf("a repeated refusal counts again: %q", why)
 	}
-	if why := w.refuses(refusal("b:1")); why != "no such adapter" || w.served() {
+	if why := w.noteRefusals(refusal("b:1")); why != "no such adapter" || w.served() {
 		t.Errorf("the reason of the last engine is %q", why)
 	}
 }

@@ -1,8 +1,8 @@
 // Package actors is the running pipeline of a node: it claims jobs without an
 // owner, cuts their input into shards, assigns rows to workers with room, records
-// finished parts and makes the results. It knows no HTTP. Clients write to the
-// store; the API then calls System.Submitted and System.Cancelled as a hint. Other
-// nodes use System.Service.
+// finished parts and makes the results. It knows no HTTP. The API writes new jobs and
+// cancellations to the store, and then calls System.Submitted or System.Cancelled as
+// a hint. Other nodes call System.Service.
 //
 // # Supervision
 //
@@ -14,31 +14,32 @@
 // A child that panics is stopped and not restarted, because its state is lost. The
 // job then fails with internal_error; its committed parts stay. Only a server actor
 // restarts by itself, after a pause: it asks the inference server for the state that
-// the panic lost. The back-off of the library is not used: its pause is random, has no
-// upper bound and keeps the mailbox closed, and jobs must learn at once that the server
-// is down.
+// the panic lost. The restart with back-off of the actor library is not used: its pause
+// is random, has no upper bound and keeps the mailbox closed, but jobs must learn at
+// once that the server is down.
 //
 // # Messages
 //
-// Facts are past tense, commands imperative. A message between a parent and its
-// child is in the file of the child, in both directions: a child does not know its
-// parent.
+// Messages that state a fact have names in the past tense, and commands in the
+// imperative. A message between a parent and its child is in the file of the child, in
+// both directions: a child does not know its parent.
 //
-// An actor also sends messages to itself: the result of slow work (taskGroup.tell),
-// and the name of a timer (timers.send). They do not arrive after the task group or
-// the timer was stopped. All messages that a job sends to itself have names: begun,
-// inputRead, recordChanged, outlivedRecorded, inviteAnswered, jobEnded, jobOver and
-// the timers in job.go. A job has the most phases of all actors, and a reader must
-// see which message it takes in which phase.
+// An actor also sends messages to itself: the result of slow work (taskGroup.tell), and
+// the name of a timer (timers.send). These messages do not arrive after the task group
+// or the timer was stopped. All messages that a job sends to itself have names: begun,
+// inputRead, recordChanged, outlivedRecorded, inviteAnswered, jobEnded, jobOver and the
+// timers in job.go. A job has the most phases of all actors, and a reader must see
+// which message it takes in which phase.
 //
-// A step is a function that comes as a message: the actor calls it when slow work
-// is done (taskGroup.run) or a time has come (timers.after). The node, workers,
-// servers and committers use steps, because their steps do the same in each phase,
-// and the function is written where the work begins. Links, dispatchers, outboxes
-// and the memory use steps for the same reason.
+// A step is a function that comes as a message: the actor calls it when slow work is
+// done (taskGroup.run) or a time has come (timers.after). The node, workers, servers
+// and committers use steps, because their steps do the same in each phase. A step is
+// also written next to the code that begins the work. Links, dispatchers, outboxes and
+// the memory use steps for the same reason.
 //
 // Messages with * also travel between nodes, as messages of the contract between
-// nodes (contract.go, service.go). They come in only through System.Service.
+// nodes (contract.go, service.go). They reach a node only through System.Service. An
+// errand in this table is the work to make one object for a committer (errands.go).
 //
 //	message         from → to        meaning                              loss allowed?
 //	nodeRequest     System, job,     a request to a node, from this       as the request inside: hint, drain,
@@ -46,7 +47,7 @@
 //	hint *          → node           a job has no owner, was cancelled    yes, scans and records show it too
 //	drain *         → node           leave the cluster                    answered
 //	invite *        job → node       work for this job                    yes, repeated; answered by invited
-//	dismiss *       job → node       the job is over                      yes, the worker reads the record
+//	dismiss *       job → node       the job has ended                    yes, the worker reads the record
 //	Heartbeat *     worker → job     my rows, my room, my written parts   yes, the next one repeats it
 //	Assignment *    job → worker     your rows, your committed parts      yes, the next one repeats it
 //	mergeParts *    committer →      state of this errand? An unknown     yes, repeated; answered without
@@ -64,7 +65,7 @@
 //	attachEngine,   System → node    add an engine, remove an engine      no
 //	detachEngine
 //	leaveNode       node → server    give back the waiting rows           answered by engineLeft
-//	engineChanged   server → node    up, down, other models, one rests    no, repeated at the next change
+//	engineChanged   server → node    up, down, other or paused models     no, repeated at the next change
 //	enginesChanged  node → job,      the present engines; a job gets      as above
 //	                worker           the engines of all nodes
 //	openQueue       worker → server  I have rows of this job for you      answered by queueOpened, queueRefused
@@ -79,17 +80,18 @@
 //
 // # Owners and workers
 //
-// The owner of a job assigns its rows to workers. Each node that serves the model
-// has one, the owner's node too. Owners and workers keep a book of rows (package
-// assign). Heartbeats and assignments state the whole situation, so they may be
-// lost, repeated or reordered. Batches of rows have numbers until both sides have
-// them. A worker continues when its owner ends. The next owner, under a higher
-// epoch, waits for a heartbeat of all workers before it assigns a row.
+// The owner of a job assigns its rows to workers. Each node that serves the model has a
+// worker, also the owner's node. The owner and each worker keep track of the worker's
+// rows (package assign). Heartbeats and assignments state the whole situation, so they
+// may be lost, repeated or reordered. Each batch of rows has a number, and is repeated
+// until the other side has confirmed it. A worker continues when its owner ends. The
+// next owner, under a higher epoch, waits for a heartbeat of all workers before it
+// assigns a row.
 //
 // A worker is lost when it is silent for Config.Ownership.LeaseTTL, or when its
-// node refuses connections. Its rows are assigned again. If it comes back, it must
-// drop them. A worker whose finished rows get no commit soon starts no more rows,
-// so that a crash loses few.
+// node refuses connections. Its rows are assigned again. If the worker comes back, it
+// must drop these rows. If a worker's finished rows are not committed in time, the
+// worker starts no more rows, so that a crash loses few.
 //
 // # Where decisions live
 //

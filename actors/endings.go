@@ -18,29 +18,29 @@ import (
 
 // This file writes the ends of jobs to their records.
 
-// recordSuccess ends a job that has its result.
+// recordSuccess records the success of a job with complete results.
 func recordSuccess(ctx context.Context, s store.Jobs, f store.Fence, artifacts map[string]store.Artifact, now time.Time) (store.Record, error) {
 	return s.Finish(ctx, f, func(r *store.Record) error {
 		if err := r.Job.Become(rowmill.StatusSucceeded, now); err != nil {
 			return err
 		}
 		r.Artifacts = artifacts
-		r.Job.Message = succeeded(&r.Job)
+		r.Job.Message = successMessage(&r.Job)
 		r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
 		return nil
 	})
 }
 
-// succeeded returns the message of a succeeded job: how many rows failed and have
+// successMessage returns the message of a succeeded job: how many rows failed and have
 // no output.
-func succeeded(job *rowmill.Job) string {
+func successMessage(job *rowmill.Job) string {
 	if job.FailedRows == 0 || job.NumRows == nil {
 		return "Job succeeded."
 	}
 	return fmt.Sprintf("Job succeeded; %d of %d rows failed and have no output. GET /v1/jobs/%s/errors says why.", job.FailedRows, *job.NumRows, job.ID)
 }
 
-// recordEstimate ends an estimate.
+// recordEstimate records the success of an estimate job.
 func recordEstimate(ctx context.Context, s store.Jobs, f store.Fence, rows int64, usd float64, e rowmill.Estimate, now time.Time) (store.Record, error) {
 	return s.Finish(ctx, f, func(r *store.Record) error {
 		advance(&r.Job, []rowmill.Status{rowmill.StatusStarting, rowmill.StatusRunning, rowmill.StatusSucceeded}, now)
@@ -52,20 +52,20 @@ func recordEstimate(ctx context.Context, s store.Jobs, f store.Fence, rows int64
 			r.Job.CostEstimate = &usd
 		}
 		r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
-		r.Job.Message = estimated(r.Spec.Model)
+		r.Job.Message = estimateMessage(r.Spec.Model)
 		return nil
 	})
 }
 
-// estimated returns the message of a finished estimate.
-func estimated(m rowmill.Model) string {
+// estimateMessage returns the message of a finished estimate job.
+func estimateMessage(m rowmill.Model) string {
 	if m.NoPrice {
 		return fmt.Sprintf("The tokens were estimated. %s has no price, so there is no cost.", m.ID)
 	}
 	return "The cost was estimated."
 }
 
-// recordFailure ends a job that has failed. It retries as long as the fence is
+// recordFailure records the failure of a job. It retries as long as the fence is
 // valid: a full disk may have room again.
 func recordFailure(ctx context.Context, s store.Jobs, f store.Fence, failure *rowmill.Failure, now time.Time, log *slog.Logger) (rec store.Record, err error) {
 	err = retry.Storage.Do(ctx, func() (err error) {
@@ -96,9 +96,9 @@ func internalFailure(err error) *rowmill.Failure {
 	return f
 }
 
-// windowClosed returns the failure of a batch after the end of its completion window.
-// The rows that the store has recorded before stay in the results.
-func windowClosed(rec *store.Record) *rowmill.Failure {
+// windowFailure returns the failure of a batch after the end of its completion window.
+// The rows that the store has recorded until then stay in the results.
+func windowFailure(rec *store.Record) *rowmill.Failure {
 	return rowmill.Failf(rowmill.CodeWindowExpired,
 		"The completion window of %s ended before all requests had run. POST /v1/jobs/%s/resume runs the rest.", rec.Spec.Raw.Window, rec.Job.ID)
 }
@@ -109,7 +109,7 @@ func rowFailure(job string, f *assign.Fault) *rowmill.Failure {
 	case rowmill.RowTooLong:
 		return rowmill.Failf(rowmill.CodeRowTooLong, "Row %d does not fit the context of the model: %s", f.Row, f.Message)
 	case rowmill.CodeModelUnavailable:
-		return rowmill.Failf(rowmill.CodeModelUnavailable, "%s. POST /v1/jobs/%s/resume runs the rest once it does (jobs.wait_for_engine).", f.Message, job)
+		return rowmill.Failf(rowmill.CodeModelUnavailable, "%s. POST /v1/jobs/%s/resume runs the rest once the engine answers again. The limit is jobs.wait_for_engine.", f.Message, job)
 	}
 	return rowmill.Failf(rowmill.CodeEngineError, "The engine refuses the job (seen at row %d): %s", f.Row, f.Message)
 }

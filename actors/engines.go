@@ -24,7 +24,7 @@ type engineView struct {
 	pid     *actor.PID // on this node
 	up      bool
 	info    engine.Info
-	resting map[engine.Route]string // routes that are not in use, and why
+	resting map[engine.Route]string // routes that get no rows for a while, and why
 	err     error                   // why it is not up
 }
 
@@ -36,8 +36,8 @@ func (v engineView) serves(spec *rowmill.Spec) (engine.ServedModel, bool) {
 	return v.info.Find(spec.Model)
 }
 
-// trouble returns the reason why an engine with the job's model does not run its
-// rows; empty if it runs them, or does not have the model.
+// trouble returns the reason why an engine that has the job's model does not run the
+// job's rows now; empty if the engine runs them or does not have the model.
 func (v engineView) trouble(spec *rowmill.Spec) string {
 	_, has := v.info.Find(spec.Model)
 	why := v.resting[engine.RouteOf(spec)]
@@ -47,7 +47,7 @@ func (v engineView) trouble(spec *rowmill.Spec) string {
 	case v.up && why != "":
 		return fmt.Sprintf("%s takes no rows now: %s.", v.name, why)
 	case !v.up && v.err != nil:
-		return fmt.Sprintf("%s does not answer its probes (%s).", v.name, brief(v.err))
+		return fmt.Sprintf("%s does not answer its probes (%s).", v.name, briefFault(v.err))
 	}
 	return ""
 }
@@ -55,7 +55,7 @@ func (v engineView) trouble(spec *rowmill.Spec) string {
 // enginesChanged sends jobs and workers the present engines.
 type enginesChanged struct{ engines []engineView }
 
-// EngineStatus is the node's state of an inference server.
+// EngineStatus is the state of an inference server, as its node sees it.
 type EngineStatus struct {
 	Name  string
 	Up    bool
@@ -63,8 +63,7 @@ type EngineStatus struct {
 	Info  engine.Info // from the last probe that succeeded
 	Err   error       // why it is not up
 
-	// Resting gives the reason why rows of a route do not go to it now, and until
-	// when.
+	// Resting gives, for each route that gets no rows now, the reason and until when.
 	Resting map[engine.Route]string
 
 	sending
@@ -73,16 +72,16 @@ type EngineStatus struct {
 // sending reports how this node's rows go to one engine; it is a
 // *dispatch.Dispatcher.
 type sending interface {
-	// Load returns how many rows the engine may have in flight, has in flight, and
-	// how many wait for it on this node.
+	// Load returns how many rows may be in flight at the engine (limit), how many are
+	// in flight, and how many wait for the engine on this node.
 	Load() (limit, inFlight, queued int)
-	// Paced names the limit by the minute that rows wait for now, and until when;
-	// empty if they do not wait.
+	// Paced names the limit per minute that rows wait for now, and until when they
+	// wait; empty if they do not wait for a limit.
 	Paced() string
 }
 
-// Waits returns the reasons why rows wait for an engine that is up, and until when;
-// empty if none waits.
+// Waits returns the reasons why rows wait for an engine that is up, and until when
+// they wait; empty if no rows wait.
 func (e EngineStatus) Waits() []string {
 	all := Resting(e.Resting)
 	if paced := e.Paced(); e.Up && paced != "" {
@@ -91,8 +90,8 @@ func (e EngineStatus) Waits() []string {
 	return all
 }
 
-// Resting returns the reason for each route whose rows do not go to an engine now,
-// and until when.
+// Resting returns a text for each route that gets no rows now: the reason, and until
+// when.
 func Resting(routes map[engine.Route]string) (all []string) {
 	for _, r := range slices.Sorted(maps.Keys(routes)) {
 		all = append(all, fmt.Sprintf("no rows of %s for now: %s", r, routes[r]))
@@ -110,12 +109,12 @@ var (
 type engines struct {
 	own     []engineView // jobs share the slice: a change makes a new slice
 	remote  []engineView
-	said    map[string]described    // by ID of the other node
+	said    map[string]described    // last states of the other nodes, by the node's ID
 	entries map[string]*engineEntry // of own, by name
 }
 
-// An engineEntry holds what only the node actor needs of an own engine, in addition to
-// its engineView.
+// An engineEntry holds data of an engine of this node that only the node actor needs,
+// in addition to the engineView.
 type engineEntry struct {
 	since     time.Time // when it came up, or went down
 	sending   sending
@@ -125,10 +124,10 @@ type engineEntry struct {
 
 func newEngines() engines { return engines{entries: make(map[string]*engineEntry)} }
 
-// free reports whether a server can use its name at once. If an engine with this name is
-// detaching, the server is kept until the engine has gone. If that engine stays, taken is
-// true.
-func (e *engines) free(server engine.Engine) (free, taken bool) {
+// claimName reports whether a new server can use its name at once (free). If an engine
+// with this name is detaching, claimName keeps the server until remove returns it. If an
+// engine with this name stays in use, or another server is kept, taken is true.
+func (e *engines) claimName(server engine.Engine) (free, taken bool) {
 	entry := e.entries[server.Name()]
 	switch {
 	case entry == nil:
@@ -172,8 +171,8 @@ func (e *engines) detach(name string) (v engineView, ok bool) {
 	return e.own[e.index(name)], true
 }
 
-// down marks an engine as down before it is removed.
-func (e *engines) down(name string, now time.Time) engineView {
+// markDown marks an engine as down before it is removed.
+func (e *engines) markDown(name string, now time.Time) engineView {
 	v := e.own[e.index(name)]
 	v.up, v.err = false, errDetached
 	e.replace(v, now)
@@ -192,15 +191,15 @@ func (e *engines) index(name string) int {
 	return slices.IndexFunc(e.own, func(v engineView) bool { return v.name == name })
 }
 
-// serve reports whether any of the node's own engines runs rows of a job now.
-func (e *engines) serve(spec *rowmill.Spec) bool {
+// serves reports whether any of the node's own engines runs rows of a job now.
+func (e *engines) serves(spec *rowmill.Spec) bool {
 	return slices.ContainsFunc(e.own, func(v engineView) bool { _, ok := v.serves(spec); return ok })
 }
 
-// hear reads the engines of the other nodes from their states, and reports whether
-// they have changed. It skips unchanged states: of a thousand nodes only a few have
-// a new state at a time.
-func (e *engines) hear(members []cluster.Member) bool {
+// readStates reads the engines of the other nodes from their states, and reports whether
+// they have changed. It does not read unchanged states again: of a thousand nodes,
+// only a few change at the same time.
+func (e *engines) readStates(members []cluster.Member) bool {
 	said, changed := make(map[string]described, len(members)), false
 	for _, m := range members {
 		before := e.said[m.ID]
@@ -227,7 +226,7 @@ func (e *engines) hear(members []cluster.Member) bool {
 	return true
 }
 
-// described holds the state that a member has sent, and its engines.
+// described holds the state that another node has sent, and the engines in the state.
 type described struct {
 	address string
 	engines bool
@@ -288,9 +287,9 @@ func (e *engines) states() (out []nodes.Engine) {
 	return out
 }
 
-// brief returns the fault of a server in words that every client may read. It
+// briefFault returns the fault of a server in words that every client may read. It
 // leaves out the server's message, which may quote rows of another client.
-func brief(err error) string {
+func briefFault(err error) string {
 	var fault *engine.Error
 	switch {
 	case !errors.As(err, &fault), fault.Status == 0 && fault.Code == "":

@@ -36,7 +36,7 @@ func gpu(name, pid string, up bool) engineView {
 func TestAnEngineComesAndGoes(t *testing.T) {
 	t.Parallel()
 	e, began := newEngines(), time.Now()
-	if free, taken := e.free(named{name: "gpu"}); !free || taken {
+	if free, taken := e.claimName(named{name: "gpu"}); !free || taken {
 		t.Fatal("the first name is taken")
 	}
 	e.add(gpu("gpu", "1", false), full{}, began)
@@ -51,13 +51,13 @@ func TestAnEngineComesAndGoes(t *testing.T) {
 		t.Error("Since is not the time when the engine came up")
 	}
 	m := rowmill.Model{ID: "m"}
-	if !e.serve(&rowmill.Spec{Model: m}) || e.serve(&rowmill.Spec{Model: rowmill.Model{ID: "other"}}) {
+	if !e.serves(&rowmill.Spec{Model: m}) || e.serves(&rowmill.Spec{Model: rowmill.Model{ID: "other"}}) {
 		t.Error("serve is wrong about the models of the engine")
 	}
 	if s := e.states(); len(s) != 1 || s[0].Window != 8 || s[0].InFlight != 3 {
 		t.Errorf("the state for other nodes is %+v", s)
 	}
-	if free, taken := e.free(named{name: "gpu"}); free || !taken {
+	if free, taken := e.claimName(named{name: "gpu"}); free || !taken {
 		t.Error("its name is free")
 	}
 	if _, ok := e.detach("nobody"); ok {
@@ -70,13 +70,13 @@ func TestAnEngineComesAndGoes(t *testing.T) {
 		t.Error("it is detached twice")
 	}
 	next := named{name: "gpu"}
-	if free, taken := e.free(next); free || taken {
+	if free, taken := e.claimName(next); free || taken {
 		t.Error("the next engine with this name does not wait")
 	}
-	if free, taken := e.free(named{name: "gpu"}); free || !taken {
+	if free, taken := e.claimName(named{name: "gpu"}); free || !taken {
 		t.Error("two engines wait for one name")
 	}
-	if v := e.down("gpu", began); v.up || e.serve(&rowmill.Spec{Model: m}) || len(e.states()) != 0 || !errors.Is(e.status()[0].Err, errDetached) {
+	if v := e.markDown("gpu", began); v.up || e.serves(&rowmill.Spec{Model: m}) || len(e.states()) != 0 || !errors.Is(e.status()[0].Err, errDetached) {
 		t.Error("a detached engine is up")
 	}
 	if e.remove("gpu") != next || len(e.own) != 0 {
@@ -100,7 +100,7 @@ func TestEnginesOfOtherNodes(t *testing.T) {
 		return cluster.Member{ID: id, Peer: id + ":1", Engines: true, State: doc}
 	}
 	said := nodes.State{Engines: []nodes.Engine{{Name: "gpu", Window: 8, Models: []engine.ServedModel{{Name: "m"}}}}}
-	if !e.hear([]cluster.Member{member("b", said), {ID: "c", Engines: true}}) {
+	if !e.readStates([]cluster.Member{member("b", said), {ID: "c", Engines: true}}) {
 		t.Error("a new engine is no change")
 	}
 	all := e.all(false)
@@ -111,16 +111,16 @@ func TestEnginesOfOtherNodes(t *testing.T) {
 		t.Errorf("jobs of a draining node see %+v", all)
 	}
 	said.Engines[0].InFlight = 7
-	if e.hear([]cluster.Member{member("b", said)}) {
+	if e.readStates([]cluster.Member{member("b", said)}) {
 		t.Error("a changed load counts as a change for jobs")
 	}
 	said.Draining = true
-	if !e.hear([]cluster.Member{member("b", said)}) || e.all(true)[0].up {
+	if !e.readStates([]cluster.Member{member("b", said)}) || e.all(true)[0].up {
 		t.Error("the engine of a draining node is up")
 	}
 	idle := member("b", said)
 	idle.Engines = false
-	if !e.hear([]cluster.Member{idle}) || len(e.all(true)) != 0 {
+	if !e.readStates([]cluster.Member{idle}) || len(e.all(true)) != 0 {
 		t.Error("a node without engines has some")
 	}
 }

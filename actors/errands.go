@@ -14,13 +14,14 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// An errand is one object for a committer to make, here or on another node.
+// An errand is the work to make one object for a committer, on this node or another: a
+// merged part, a joined part or a result.
 type errand struct {
-	what   string                                                        // name for logs and traces
+	what   string                                                        // the work, for logs and traces
 	begin  func() *commit.Errand                                         // starts a try
 	record func(ctx context.Context, m *commit.Errand, size int64) error // records the object in the store; nil if it is not recorded
-	made   func(c actor.Context, m *commit.Errand, size int64)
-	here   bool // this node makes the object: another node has failed, or the object is small
+	made   func(c actor.Context, m *commit.Errand, size int64)           // the committer calls it after that
+	here   bool                                                          // this node makes the object: another node has failed, or the object is small
 }
 
 // addErrand queues an errand. The errand starts when a node has room for one more.
@@ -43,8 +44,8 @@ func (r *committer) startErrands(c actor.Context) {
 	}
 }
 
-// run has a node make the object, "" for this node. If the node fails or is lost,
-// another node or this one makes it.
+// run has the node at an address make the object; "" is this node. If that node fails
+// or is lost, another node or this one makes the object.
 func (r *committer) run(c actor.Context, e errand, address string) {
 	m := e.begin()
 	var turn func(context.Context) bool // nil if no turn is needed
@@ -71,11 +72,11 @@ func (r *committer) run(c actor.Context, e errand, address string) {
 			}
 			switch {
 			case failed && address != "":
-				r.log.Info("work for a job failed on another node, will be tried again", "what", e.what, "node", address, "err", err)
+				r.log.Info("another node failed to make an object for the job, will be tried again", "what", e.what, "node", address, "err", err)
 				e.here = r.failedAt(address, err)
 				r.errands = append([]errand{e}, r.errands...)
 			case err != nil:
-				r.broke(c, fmt.Errorf("%s: %w", e.what, err))
+				r.sendError(c, fmt.Errorf("%s: %w", e.what, err))
 				return
 			default:
 				e.made(c, m, size)
@@ -85,8 +86,8 @@ func (r *committer) run(c actor.Context, e errand, address string) {
 	})
 }
 
-// failedAt notes the error of a node, and reports whether this node should run the
-// errand.
+// failedAt handles the error of another node, and reports whether this node should run
+// the errand.
 func (r *committer) failedAt(address string, err error) (here bool) {
 	var failed errandFailed
 	switch {
@@ -111,11 +112,11 @@ func (r *committer) runHere(ctx context.Context, m *commit.Errand, turn func(con
 	return m.Run(ctx, r.cfg.Blob, r.storage.WaitHere)
 }
 
-// Limits of the time between two questions about an errand. The time is a quarter
-// of the time that the errand has taken so far.
+// Limits of the pause between two questions to another node about an errand. The pause
+// is a quarter of the time that the errand has taken so far.
 const (
-	soonestAsked = 20 * time.Millisecond
-	latestAsked  = 500 * time.Millisecond
+	shortestAskPause = 20 * time.Millisecond
+	longestAskPause  = 500 * time.Millisecond
 )
 
 // errandFailed is the error of a node that ran an errand and failed.
@@ -149,7 +150,7 @@ func (r *committer) runAt(ctx context.Context, address string, m *commit.Errand)
 		select {
 		case <-ctx.Done():
 			return 0, ctx.Err()
-		case <-time.After(min(max(now.Sub(begun)/4, soonestAsked), latestAsked)):
+		case <-time.After(min(max(now.Sub(begun)/4, shortestAskPause), longestAskPause)):
 		}
 	}
 }

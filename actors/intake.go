@@ -26,9 +26,9 @@ type inputRead struct {
 	rec     store.Record
 	input   shard.Manifest
 	counter *prompt.Counter
-	groups  []byte         // of the rows; empty if rows are not dealt by groups
-	copies  *ingest.Copies // rows that are copies of others
-	parts   []store.Part   // recorded by earlier owners
+	groups  []byte         // the group of each row; empty if rows run in the order of the input
+	copies  *ingest.Copies // rows that get the answers of equal rows; nil for none
+	parts   []store.Part   // parts that earlier owners have recorded
 	err     error
 }
 
@@ -37,17 +37,17 @@ type inputRead struct {
 type intake struct {
 	*process
 	fence   store.Fence
-	trace   *tracing.Job // nil where the job is not traced
-	reading gateWaits
+	trace   *tracing.Job   // nil where the job is not traced
+	reading gateWaits      // waits for a turn to read
 	begun   *begun         // the shards so far, while the input is read; their rows run as soon as possible
 	whole   bool           // all of the input is read
-	shards  int            // with rows to run, once the input is whole
+	shards  int            // number of shards with rows to run, once the input is whole
 	input   shard.Manifest // the whole input; the job of an estimate runs its first rows only
 	copies  *ingest.Copies // rows that get the answers of equal rows; nil for none
 }
 
-// read reads the input, outside of the actor. It calls ready for each group of new
-// shards; ready may be nil.
+// read reads the input. It runs outside of the actor's mailbox. It calls ready for each
+// group of new shards; ready may be nil.
 func (in *intake) read(ctx context.Context, rec store.Record, ready func(begun)) inputRead {
 	m := inputRead{rec: rec}
 	span := in.trace.Begin("read the input")
@@ -61,11 +61,11 @@ func (in *intake) ingest(ctx context.Context, m *inputRead, ready func(begun)) (
 	if m.counter, err = in.counters.Counter(m.rec.Spec.Model, m.rec.Spec.System); err != nil {
 		return err
 	}
-	reads, spec := in.reads(), m.rec.Spec
+	reads, spec := in.readConfig(), m.rec.Spec
 	reads.Compute = func(ctx context.Context) (func(), bool) {
 		return func() { in.slots.compute.Leave(spec.Account) }, in.slots.compute.Enter(ctx, spec.Account, spec.Priority)
 	}
-	reads.Stream = in.slots.streamed
+	reads.Stream = in.slots.takeStream
 	reads.Turn = func(ctx context.Context) (func(), bool) {
 		return func() { in.slots.read.Leave(spec.Account) }, in.reading.enter(ctx, in.slots.read, &spec)
 	}
@@ -91,15 +91,15 @@ func (in *intake) ingest(ctx context.Context, m *inputRead, ready func(begun)) (
 	return err
 }
 
-// reads returns the settings for reading the input.
-func (in *intake) reads() ingest.Config {
+// readConfig returns the settings for reading the input.
+func (in *intake) readConfig() ingest.Config {
 	cfg := in.cfg.ingest()
 	cfg.Wait, cfg.Patient = in.storage.WaitHere, in.storage.Patient
 	cfg.Downloads, cfg.DownloadsAt, cfg.Address = in.downloads, in.downloadsAt, in.address
 	return cfg
 }
 
-// add appends shards that cannot run yet.
+// add keeps new shards until the job can start their rows.
 func (in *intake) add(b begun) {
 	if in.begun == nil {
 		in.begun = &b
@@ -108,14 +108,16 @@ func (in *intake) add(b begun) {
 	in.begun.Shards, in.begun.Copies = append(in.begun.Shards, b.Shards...), append(in.begun.Copies, b.Copies...)
 }
 
-// known returns the manifest that workers get while the input is still being read.
-func (in *intake) known() shard.Manifest {
+// knownManifest returns the manifest that workers get while the input is still being
+// read.
+func (in *intake) knownManifest() shard.Manifest {
 	return shard.Manifest{IDType: in.begun.IDType, Fields: in.begun.Fields, Rows: in.begun.About}
 }
 
-// counted returns a change of the record: the number of rows and shards, and the
-// cut, once the input is whole.
-func (in *intake) counted() func(*store.Record) {
+// countChange returns a function that writes the number of rows and shards to the
+// record, and how the input is cut into shards. The function changes nothing before the
+// input is whole.
+func (in *intake) countChange() func(*store.Record) {
 	if !in.whole {
 		return func(*store.Record) {}
 	}
@@ -133,8 +135,9 @@ func (in *intake) counted() func(*store.Record) {
 	}
 }
 
-// estimate ends a job from its input alone, outside of the actor. It returns the
-// message for the job.
+// estimate returns a function that ends an estimate job without a sample, from the
+// input alone. The function runs outside of the mailbox and returns the message for the
+// job.
 func (in *intake) estimate(spec *rowmill.Spec) func(ctx context.Context) any {
 	rows, now := in.input.Rows, in.cfg.Clock()
 	usd, e := ingest.Unsampled(spec, rows-in.input.Copies, in.input.Size)
@@ -149,8 +152,8 @@ func (in *intake) estimate(spec *rowmill.Spec) func(ctx context.Context) any {
 	}
 }
 
-// copiesFor returns the writer of rows that equal earlier rows; nil if there are
-// none. No worker has these rows: the committer writes them as parts.
+// copiesFor returns the writer of copies, which are rows that equal earlier rows; nil if
+// there are none. No worker runs copies: the committer writes them as parts.
 func (in *intake) copiesFor(files *commit.Files, spec *rowmill.Spec) *commit.Copies {
 	if in.copies == nil {
 		return nil

@@ -40,10 +40,10 @@ func (i *invitations) due(address string, now time.Time) bool {
 	return true
 }
 
-// answered notes the answer to an invite. await: the node already has a worker of
-// the job, and the owner must wait for its heartbeat. refusal: the code of a
-// refusal. A busy or full node is invited again at once.
-func (i *invitations) answered(address string, await bool, refusal string) {
+// noteAnswer notes the answer to an invite. await means that the node already has a
+// worker of the job, and that the owner must wait for this worker's heartbeat. refusal
+// is the code of a refusal, or empty. A busy or full node is invited again at once.
+func (i *invitations) noteAnswer(address string, await bool, refusal string) {
 	i.open--
 	if await {
 		i.awaited[address] = true
@@ -57,15 +57,15 @@ func (i *invitations) answered(address string, await bool, refusal string) {
 	}
 }
 
-// heard notes a report of the node's worker.
+// heard notes that the node's worker has sent a heartbeat.
 func (i *invitations) heard(address string) { delete(i.awaited, address) }
 
 // ban stops invites to a node for a while.
 func (i *invitations) ban(address string, now time.Time) { i.banned[address] = now.Add(banTime) }
 
-// gathered reports whether all invites are answered, and every earlier worker has
+// allReported reports whether all invites are answered, and every earlier worker has
 // reported.
-func (i *invitations) gathered() bool { return i.open <= 0 && len(i.awaited) == 0 }
+func (i *invitations) allReported() bool { return i.open <= 0 && len(i.awaited) == 0 }
 
 // nodes returns the addresses of all nodes that were ever invited, in order.
 func (i *invitations) nodes() []string { return slices.Sorted(maps.Keys(i.sent)) }

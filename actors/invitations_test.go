@@ -15,15 +15,15 @@ func TestANodeIsInvitedAgain(t *testing.T) {
 	if !i.due("b", began) || !i.due("a", began.Add(inviteAgain)) {
 		t.Error("the node is not invited in time")
 	}
-	i.answered("a", false, codeBusy)
+	i.noteAnswer("a", false, codeBusy)
 	if !i.due("a", began.Add(inviteAgain+1)) {
 		t.Error("a busy node is not invited again at once")
 	}
-	i.answered("a", false, codeFull)
+	i.noteAnswer("a", false, codeFull)
 	if !i.full["a"] || !i.due("a", began.Add(inviteAgain+2)) {
 		t.Error("a full node is not invited again at once")
 	}
-	i.answered("a", false, "")
+	i.noteAnswer("a", false, "")
 	if i.full["a"] {
 		t.Error("a node with a place counts as full")
 	}
@@ -39,24 +39,24 @@ func TestANodeIsInvitedAgain(t *testing.T) {
 func TestEarlierWorkersAreHeardFirst(t *testing.T) {
 	t.Parallel()
 	i, now := newInvitations(), time.Now()
-	if !i.gathered() {
+	if !i.allReported() {
 		t.Error("not gathered before the first invite")
 	}
 	for _, address := range []string{"", "a", "b"} {
 		i.due(address, now)
 	}
-	i.answered("", false, "")
-	i.answered("a", true, "")
-	if i.gathered() {
+	i.noteAnswer("", false, "")
+	i.noteAnswer("a", true, "")
+	if i.allReported() {
 		t.Error("gathered before b has answered")
 	}
-	i.answered("b", false, codeBusy)
-	if i.gathered() {
+	i.noteAnswer("b", false, codeBusy)
+	if i.allReported() {
 		t.Error("gathered before the worker at a has reported")
 	}
 	i.heard("b")
 	i.heard("a")
-	if !i.gathered() {
+	if !i.allReported() {
 		t.Error("not gathered, but all have reported")
 	}
 }

@@ -13,17 +13,18 @@ import (
 	"github.com/rowmill/rowmill/store/deployment"
 )
 
-// janitorName is the name that nodes are ranked for: the first node cleans. If two
-// nodes both find themselves first, they repeat each other's work, which is
-// harmless.
+// janitorName takes the place of a job's ID when nodes are ranked for the janitor's
+// work: the node that comes first removes expired data. If two nodes both find
+// themselves first, they repeat each other's work, which is harmless.
 const janitorName = "janitor"
 
-// janitorRest is the divisor of the pause while there is more to remove.
+// While there is more to remove, the janitor pauses for Config.Janitor.Interval divided
+// by janitorRest.
 const janitorRest = 60
 
-// tidyGrace is the time for an owner to clean up once the end of a job is safe.
-// Owners mostly need a second; a janitor that starts earlier only repeats their
-// work.
+// tidyGrace is how long the janitor leaves an ended job to its owner, once the end of the
+// job cannot be lost any more. Owners mostly clean up within a second; a janitor that
+// starts earlier only repeats their work.
 const tidyGrace = 5 * time.Second
 
 func newJanitor(cfg Config, tidy, announce func(context.Context, string) error, log *slog.Logger) *retention.Janitor {
@@ -38,8 +39,8 @@ func newJanitor(cfg Config, tidy, announce func(context.Context, string) error, 
 	})
 }
 
-// clean runs a round of the janitor if this node is the one that cleans. The other
-// nodes only check whether they could clean, because each node claims jobs.
+// clean runs a round of the janitor if this node comes first in the ranking. The other
+// nodes only check whether they could remove data, and publish the result.
 func (n *cleaner) clean(c actor.Context) {
 	now, first := n.turn()
 	if !now {
@@ -60,7 +61,7 @@ func (n *cleaner) clean(c actor.Context) {
 		})
 		skew := n.janitor.Skew()
 		return func(c actor.Context) {
-			n.looked(err, skew, found)
+			n.publishRound(err, skew, found)
 			pause := n.cfg.Janitor.Interval
 			if more {
 				pause /= janitorRest
@@ -70,14 +71,14 @@ func (n *cleaner) clean(c actor.Context) {
 	})
 }
 
-// looked publishes the findings of a round.
-func (n *cleaner) looked(err error, skew time.Duration, found retention.Findings) {
+// publishRound publishes the result of a round of the janitor, and logs its changes.
+func (n *cleaner) publishRound(err error, skew time.Duration, found retention.Findings) {
 	status := StorageStatus{Findings: found, Skew: skew}
 	reason := heldFor(err)
 	switch {
 	case reason != "":
 		status.Held = err
-	case err != nil: // other errors say nothing about the hold: it stays
+	case err != nil: // other errors do not show whether the reason is gone, so it stays
 		status.Held = n.published.storage.Load().Held
 	}
 	if before := heldFor(n.published.storage.Load().Held); reason == before && reason != "" {
@@ -87,7 +88,7 @@ func (n *cleaner) looked(err error, skew time.Duration, found retention.Findings
 	} else if err != nil {
 		n.log.Warn("removing expired data failed, will be tried again", "err", err)
 	} else if before != "" {
-		n.log.Info("data is removed again", "reason", before)
+		n.log.Info("expired data is removed again", "reason", before)
 	}
 	n.metrics.retention.skew.Set(skew.Seconds())
 	n.metrics.retention.unknownJobs.Set(float64(found.Jobs))

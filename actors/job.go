@@ -29,8 +29,8 @@ type (
 	storageChanged struct{} // an outage has begun or ended
 )
 
-// Messages a job receives from its own slow work and timers, beside begun,
-// inputRead, jobEnded and a few that others send too.
+// Messages a job receives from its own slow work and timers. Others are begun,
+// inputRead, jobEnded, and messages that the job also gets from other actors.
 type (
 	recordChanged struct {
 		rec store.Record
@@ -46,17 +46,17 @@ type (
 
 // The timers of a job, by their purpose.
 const (
-	recordTimer   due = "record"   // check whether the job is cancelled or has another owner
+	recordTimer   due = "record"   // read whether the job is cancelled or has another owner
 	readingTimer  due = "reading"  // update the message about the input
-	harmlessTimer due = "harmless" // the job has run for a while and the process is alive
+	harmlessTimer due = "harmless" // the job has run for a while without a crash of the process
 	windowTimer   due = "window"   // end a batch at its deadline
-	waitTimer     due = "wait"     // no engine came in time
+	waitTimer     due = "wait"     // fail the job: no engine offered the model in time
 	gatherTimer   due = "gather"   // stop waiting for earlier workers
 	workersTimer  due = "workers"  // find silent workers and new nodes
 )
 
-// jobHarmless tells the node that this job has not crashed it: the job ran for a
-// while, made progress, or waits.
+// jobHarmless tells the node that this job has not crashed the process: the job ran for
+// a while, made progress, or waits.
 type jobHarmless struct{ id string }
 
 const (
@@ -67,8 +67,9 @@ const (
 	// recordInterval is the time between reads of the job's record. Another node
 	// may cancel the job, or claim it if the store lost its last writes.
 	recordInterval = 5 * time.Second
-	// An input that takes longer than firstLook to read gets a message in the
-	// record, updated every readingInterval. Each update is a write.
+	// If an input takes longer than firstLook to read, the job's record gets a message
+	// about the progress, which is updated every readingInterval. Each update is a
+	// write.
 	firstLook       = time.Second
 	readingInterval = 5 * time.Second
 )
@@ -85,9 +86,9 @@ type job struct {
 	closing *closing
 
 	node   *actor.PID
-	log    *slog.Logger // names the job
-	tasks  taskGroup    // stops when work on the rows stops
-	ending taskGroup    // stops with the actor
+	log    *slog.Logger // has the job's ID
+	tasks  taskGroup    // is cancelled when work on the rows stops
+	ending taskGroup    // is cancelled when the actor stops
 	timers timers
 	trace  *tracing.Job // nil if the job is not traced
 
@@ -98,10 +99,10 @@ type job struct {
 	job      *jobContext
 	ledger   *assign.Ledger
 	results  *actor.PID    // the committer; nil until the rows are counted
-	early    []partWritten // parts for results, until there is one
+	early    []partWritten // parts for the committer, until it exists
 	copying  bool          // the committer is writing copies
-	merging  gateWaits     // waits of the job's merges
-	waits    lastingReason
+	merging  gateWaits     // merges of the job that wait for their turn
+	waits    lastingReason // why other jobs make this job wait
 }
 
 // A jobPhase says how far a job is.
@@ -111,7 +112,7 @@ const (
 	jobStarts  jobPhase = iota // reads the input and counts the rows
 	jobWaits                   // waits for an engine that serves the model
 	jobRuns                    // assigns and runs rows; records them once the input is whole
-	jobCloses                  // the same, but further parts are for the next owner
+	jobCloses                  // like jobRuns, but parts that arrive now are for the next owner
 	jobEnds                    // its end is being recorded, or is recorded
 	jobStopped                 // its children are stopping: it must start no more
 )
@@ -142,10 +143,10 @@ func (j *job) Receive(c actor.Context) {
 	case *actor.Stopping:
 		j.onStopping()
 		return
-	case step: // the outcome of a letter
+	case step: // after a letter was sent, or could not be sent
 		m(c)
 	case cancelJob:
-		j.finish(c, j.own.cancelled())
+		j.finish(c, j.own.cancelledRecord())
 	case whereIs:
 		answer(c, j.crew.where(m))
 	case *peerv1.LocateRowsRequest:
@@ -159,7 +160,7 @@ func (j *job) Receive(c actor.Context) {
 			j.receive(c)
 		}
 	}
-	for _, l := range j.crew.take() {
+	for _, l := range j.crew.takeLetters() {
 		l.body.Job, l.body.Epoch = j.own.fence.JobID, j.own.fence.Epoch
 		l.to.send(c, j.tasks, l.body)
 	}
@@ -194,7 +195,7 @@ func (j *job) receive(c actor.Context) {
 	case partsCommitted:
 		j.onPartsCommitted(c, m)
 	case jobBroke:
-		j.broke(c, m.err)
+		j.onError(c, m.err)
 	case jobSucceeded:
 		j.finish(c, m.rec)
 	case drainJob:
@@ -204,7 +205,7 @@ func (j *job) receive(c actor.Context) {
 	case resultsDrained:
 		j.release(c)
 	case *actor.Terminated:
-		j.broke(c, fmt.Errorf("actor %s stopped unexpectedly", m.GetWho().GetId()))
+		j.onError(c, fmt.Errorf("actor %s stopped unexpectedly", m.GetWho().GetId()))
 	default:
 		unhandled(c, j.log)
 	}
@@ -232,7 +233,7 @@ func (j *job) onTimer(c actor.Context, name due) {
 		})
 	case windowTimer:
 		if j.crew.owner == nil || !j.crew.owner.Done() { // else the result is being made
-			j.fail(c, windowClosed(&j.own.rec))
+			j.fail(c, windowFailure(&j.own.rec))
 		}
 	case waitTimer:
 		j.fail(c, rowmill.Failf(rowmill.CodeModelUnavailable,
@@ -259,7 +260,7 @@ func (j *job) onStarted(c actor.Context) {
 		j.timers.send(c, raw.Deadline.Sub(j.cfg.Clock()), windowTimer)
 	}
 	var ready func(begun)
-	if ingest.Early(&j.own.rec.Spec) && j.own.first() { // else workers of an earlier owner may have these rows
+	if ingest.Early(&j.own.rec.Spec) && j.own.firstOwner() { // else workers of an earlier owner may have these rows
 		root, self, tasks := c.ActorSystem().Root, c.Self(), j.tasks
 		ready = func(b begun) { root.Send(self, delayed{b, func() bool { return tasks.ctx.Err() != nil }}) }
 	}
@@ -287,9 +288,9 @@ func (j *job) proceed(c actor.Context) {
 		j.release(c)
 		return
 	}
-	counted := j.in.counted()
-	now, cut := j.cfg.Clock(), j.in.reads()
-	mark := j.own.mark(!run && j.in.whole) // while the job reads its input, the input may still crash this node
+	counted := j.in.countChange()
+	now, cut := j.cfg.Clock(), j.in.readConfig()
+	mark := j.own.riskChange(!run && j.in.whole) // while the job reads its input, the input may still crash this node
 	j.update(c, func(r *store.Record) {
 		counted(r)
 		if r.Shards == 0 && r.ShardRows == 0 { // rows run before the input is whole: the next owner must cut it the same way
@@ -317,7 +318,7 @@ func (j *job) update(c actor.Context, change func(*store.Record)) {
 func (j *job) onRecordChanged(c actor.Context, m recordChanged) {
 	j.own.updating = false
 	if m.err != nil {
-		j.broke(c, fmt.Errorf("update record: %w", m.err))
+		j.onError(c, fmt.Errorf("update record: %w", m.err))
 		return
 	}
 	j.own.rec = m.rec
@@ -378,9 +379,9 @@ func (j *job) reportHarmless(c actor.Context) {
 	c.Send(j.node, jobHarmless{j.own.fence.JobID})
 }
 
-// broke handles an error: depending on the error, it fails the job, starts it again, or
-// gives it back to another node.
-func (j *job) broke(c actor.Context, err error) {
+// onError handles an error. Depending on the error, it fails the job, gives the job back
+// so that it starts again, or leaves the job to another owner.
+func (j *job) onError(c actor.Context, err error) {
 	var failure *rowmill.Failure
 	var lost *archive.LostError
 	switch {
@@ -389,7 +390,7 @@ func (j *job) broke(c actor.Context, err error) {
 		j.ending.tell(c, "look up a job", j.closing.lookUp)
 	case errors.Is(err, rowmill.ErrLeaseLost):
 		j.metrics.fenced.Inc()
-		j.log.Warn("job has another owner", "err", err)
+		j.log.Warn("the job has another owner, so this node stops working on it as owner", "err", err)
 		j.stopRows(c)
 		c.Send(j.node, jobOver{id: j.own.fence.JobID}) // the store is not touched
 	case errors.Is(err, errForgotten):
@@ -446,7 +447,7 @@ func (j *job) stopRows(c actor.Context) {
 	}
 }
 
-// stopForGood stops the rows and the workers.
+// stopForGood stops all work on the rows, also the workers on all nodes.
 func (j *job) stopForGood(c actor.Context) {
 	j.stopRows(c)
 	j.closing.dismiss(c.ActorSystem().Root, j.crew.invites.nodes())

@@ -21,7 +21,7 @@ type jobContext struct {
 	id       string
 	spec     *rowmill.Spec
 	fence    store.Fence
-	manifest shard.Manifest // of the rows to run
+	manifest shard.Manifest // describes the rows to run
 	outcomes *dispatch.Classifier
 	schema   results.Schema
 	counter  *prompt.Counter
@@ -29,8 +29,8 @@ type jobContext struct {
 	trace    *tracing.Job    // nil if the job is not traced
 
 	// Set by pin.
-	context   int // tokens; 0 if unknown
-	maxTokens int // of an answer; 0 if unknown
+	context   int // context length in tokens; 0 if unknown
+	maxTokens int // longest answer in tokens; 0 if unknown
 }
 
 func newJobContext(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, m shard.Manifest, count *prompt.Counter) (*jobContext, error) {
@@ -48,9 +48,10 @@ func newJobContext(ctx context.Context, cfg Config, rec *store.Record, fence sto
 	}, nil
 }
 
-// pin sets the context length: the smallest of the catalog and of the engines that
-// serve the model. It returns a warning if it had to shorten the answer, and a
-// failure if the caller's max_tokens leaves no room for a prompt.
+// pin sets the context length of the job: the smallest context length that the catalog
+// or an engine has for the model. It also sets the longest answer. It returns a warning
+// if it had to shorten the answer, and a failure if the caller's max_tokens leaves no
+// room for a prompt.
 func (j *jobContext) pin(engines []engineView) (warning string, failure *rowmill.Failure) {
 	j.context = j.spec.Model.ContextLength
 	for _, e := range engines {
@@ -81,9 +82,9 @@ func (j *jobContext) sampling() map[string]any {
 	return sent
 }
 
-// sends reports whether a record shows the parameters of requests. Only the longest
-// answer can differ.
-func (j *jobContext) sends(shown map[string]any) bool {
+// recordShows reports whether the parameters in a record are the parameters of the
+// requests. Only the longest answer can differ.
+func (j *jobContext) recordShows(shown map[string]any) bool {
 	return (&rowmill.Spec{Sampling: shown}).MaxTokens() == int64(j.maxTokens)
 }
 
@@ -99,8 +100,8 @@ func (j *jobContext) promptLimit() int {
 	return j.spec.PromptLimit(j.context)
 }
 
-// dispatched returns the data of the job that the dispatchers of engines need.
-func (j *jobContext) dispatched(cfg Config) dispatch.Job {
+// dispatchJob returns the data of the job that the dispatchers of engines need.
+func (j *jobContext) dispatchJob(cfg Config) dispatch.Job {
 	return dispatch.Job{
 		Ctx: j.ctx, Spec: j.spec, Classifier: j.outcomes, Counter: j.counter,
 		ContextLength: j.context, MaxTokens: j.maxTokens, PromptLimit: j.promptLimit(), Group: cfg.Rows.EmbeddingGroup,
@@ -108,8 +109,8 @@ func (j *jobContext) dispatched(cfg Config) dispatch.Job {
 	}
 }
 
-// invitation returns an invite to work for the job; its owner is at address. whole
-// is true if the whole input is stored, with its manifest.
+// invitation returns an invite to work for the job; the job's owner is at address. whole
+// is true if the whole input and its manifest are stored.
 func (j *jobContext) invitation(address string, whole bool) *invite {
 	m := &invite{
 		Job: j.id, Epoch: j.fence.Epoch, Session: j.fence.Session, Address: address,
@@ -124,6 +125,7 @@ func (j *jobContext) invitation(address string, whole bool) *invite {
 	return m
 }
 
+// union returns have, followed by the texts of more that are not in have.
 func union(have, more []string) []string {
 	for _, w := range more {
 		if !slices.Contains(have, w) {

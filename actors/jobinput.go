@@ -11,9 +11,9 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// This file takes a job from its claim to an input with rows that can run.
+// This file has the steps of a job from its claim until its rows can run.
 
-// onBegun takes in shards of an input that is still being read.
+// onBegun handles new shards of an input that is still being read.
 func (j *job) onBegun(c actor.Context, b begun) {
 	if j.crew.owner != nil {
 		j.crew.owner.Append(b.Shards, b.Copies)
@@ -24,15 +24,15 @@ func (j *job) onBegun(c actor.Context, b begun) {
 	j.begin(c)
 }
 
-// begin runs the first rows while the input is still being read, once an engine
-// serves the model.
+// begin starts the first rows while the input is still being read. It does nothing until
+// an engine serves the model.
 func (j *job) begin(c actor.Context) {
 	b := j.in.begun
 	if j.phase != jobStarts || b == nil || j.in.whole || j.draining || j.own.updating || !j.crew.served() {
 		return
 	}
-	if err := j.prepare(j.in.known(), nil, nil, b.counter); err != nil {
-		j.broke(c, err)
+	if err := j.prepare(j.in.knownManifest(), nil, nil, b.counter); err != nil {
+		j.onError(c, err)
 		return
 	}
 	j.crew.owner.Append(b.Shards, b.Copies)
@@ -56,7 +56,7 @@ func (j *job) prepare(known shard.Manifest, shards []shard.Info, parts []store.P
 func (j *job) onInputRead(c actor.Context, m inputRead) {
 	j.timers.cancel(readingTimer)
 	if m.err != nil {
-		j.broke(c, m.err)
+		j.onError(c, m.err)
 		return
 	}
 	j.in.input, j.in.whole, j.in.copies = m.input, true, m.copies
@@ -65,11 +65,11 @@ func (j *job) onInputRead(c actor.Context, m inputRead) {
 	}
 	if j.crew.owner != nil {
 		j.in.shards = len(m.input.Shards)
-		j.onWhole(c, m)
+		j.onWholeInput(c, m)
 		return
 	}
 	if spec := &j.own.rec.Spec; spec.Estimate {
-		if !j.in.reads().Samples(spec, m.input.Size) {
+		if !j.in.readConfig().Samples(spec, m.input.Size) {
 			j.tasks.tell(c, "end the job", j.in.estimate(spec))
 			return
 		}
@@ -77,25 +77,25 @@ func (j *job) onInputRead(c actor.Context, m inputRead) {
 	}
 	j.in.shards = len(m.input.Shards)
 	if err := j.prepare(m.input, m.input.Shards, m.parts, m.counter); err != nil {
-		j.broke(c, err)
+		j.onError(c, err)
 		return
 	}
 	j.crew.group(m.groups, m.copies)
 	j.await(c)
 }
 
-// onWhole continues a job whose rows already run, after its input is read.
-func (j *job) onWhole(c actor.Context, m inputRead) {
+// onWholeInput continues a job whose rows already run, after its input is read.
+func (j *job) onWholeInput(c actor.Context, m inputRead) {
 	ledger, err := assign.NewLedger(m.input.Shards, nil)
 	switch begun := j.crew.owner.Shards(); {
 	case err != nil:
-		j.broke(c, err)
+		j.onError(c, err)
 		return
 	case len(m.parts) > 0: // another owner recorded them
-		j.broke(c, fmt.Errorf("%w: it has %d parts, but the input was still being read", errForgotten, len(m.parts)))
+		j.onError(c, fmt.Errorf("%w: it has %d parts, but the input was still being read", errForgotten, len(m.parts)))
 		return
 	case begun > len(m.input.Shards):
-		j.broke(c, fmt.Errorf("the input has %d shards, but %d were reported while it was read", len(m.input.Shards), begun))
+		j.onError(c, fmt.Errorf("the input has %d shards, but %d were reported while it was read", len(m.input.Shards), begun))
 		return
 	default:
 		j.crew.owner.Append(m.input.Shards[begun:], nil)
@@ -112,13 +112,14 @@ func (j *job) onWhole(c actor.Context, m inputRead) {
 	j.count(c)
 }
 
-// count records the number of rows if some ran before it was known, and then starts
-// the committer. No part is recorded before the whole input is known to be valid.
+// count starts the committer once the whole input is read. If rows ran before that, it
+// first writes the number of rows to the record. No part is recorded before the whole
+// input is known to be valid.
 func (j *job) count(c actor.Context) {
 	switch {
 	case !j.in.whole || j.own.updating || j.results != nil || j.phase != jobRuns:
 	case j.own.rec.Shards == 0:
-		j.update(c, j.in.counted())
+		j.update(c, j.in.countChange())
 	default:
 		j.startResults(c)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// This file makes the message in a job's record: its work, or the reason why it
-// waits.
+// This file makes the message in a job's record, which tells the client what the job
+// does, or why it waits.
 
 // updateMessage updates the message in the record if it has changed.
 func (j *job) updateMessage(c actor.Context) {
@@ -20,7 +20,7 @@ func (j *job) updateMessage(c actor.Context) {
 	if j.own.updating || j.phase >= jobEnds || message == j.own.rec.Job.Message {
 		return
 	}
-	now, mark := j.cfg.Clock(), j.own.mark(waits)
+	now, mark := j.cfg.Clock(), j.own.riskChange(waits)
 	j.update(c, func(r *store.Record) {
 		advance(&r.Job, []rowmill.Status{rowmill.StatusStarting}, now)
 		r.Say(message, waits, now)
@@ -28,7 +28,8 @@ func (j *job) updateMessage(c actor.Context) {
 	})
 }
 
-// message returns the client's message: the job's work, or the reason why it waits.
+// message returns the message for the client. waits is true if the job waits; text then
+// has the reason.
 func (j *job) message() (text string, waits bool) {
 	outage, away := j.storage.Objects()
 	model, owner := j.own.rec.Spec.Model.ID, j.crew.owner

@@ -74,7 +74,7 @@ func TestTheJobReadsItsRecord(t *testing.T) {
 	if m, is := o.checkRecord(t.Context()).(cancelJob); !is {
 		t.Errorf("a client has cancelled the job, which gets %v", m)
 	}
-	if rec := o.cancelled(); rec.Job.Status != rowmill.StatusCancelled || o.rec.Job.Status != rowmill.StatusRunning {
+	if rec := o.cancelledRecord(); rec.Job.Status != rowmill.StatusCancelled || o.rec.Job.Status != rowmill.StatusRunning {
 		t.Errorf("the cancelled job is %s, and our copy is %s", rec.Job.Status, o.rec.Job.Status)
 	}
 }
@@ -89,7 +89,7 @@ func TestTheRecordMarksASuspect(t *testing.T) {
 	o := newOwnership(processOver(s), rec, store.Fence{JobID: "job-1", Epoch: 3})
 	marked := func(waits bool, before ...store.Adopter) []store.Adopter {
 		r := store.Record{Epoch: 3, Adopters: before}
-		o.mark(waits)(&r)
+		o.riskChange(waits)(&r)
 		return r.Adopters
 	}
 	if got := marked(true, rec.Adopters...); len(got) != 1 || got[0].Process != "x" {
@@ -164,19 +164,19 @@ func TestAnInputThatIsBeingRead(t *testing.T) {
 	if len(in.begun.Shards) != 2 || len(in.begun.Copies) != 2 {
 		t.Errorf("%d shards and %d sets of copies are kept until rows can run", len(in.begun.Shards), len(in.begun.Copies))
 	}
-	if m := in.known(); m.Rows != 90 || len(m.Fields) != 1 {
+	if m := in.knownManifest(); m.Rows != 90 || len(m.Fields) != 1 {
 		t.Errorf("the workers get %+v", m)
 	}
 	var rec store.Record
-	if in.counted()(&rec); rec.Job.NumRows != nil || rec.Shards != 0 {
+	if in.countChange()(&rec); rec.Job.NumRows != nil || rec.Shards != 0 {
 		t.Errorf("an input that is being read is counted: %+v", rec)
 	}
 	in.whole, in.shards, in.input.Rows = true, 2, 10
-	if in.counted()(&rec); rec.Job.NumRows == nil || *rec.Job.NumRows != 10 || rec.Shards != 2 {
+	if in.countChange()(&rec); rec.Job.NumRows == nil || *rec.Job.NumRows != 10 || rec.Shards != 2 {
 		t.Errorf("the input is counted as %v rows in %d shards", rec.Job.NumRows, rec.Shards)
 	}
 	in.input.Rows, in.shards = 7, 9
-	if in.counted()(&rec); *rec.Job.NumRows != 10 || rec.Shards != 2 {
+	if in.countChange()(&rec); *rec.Job.NumRows != 10 || rec.Shards != 2 {
 		t.Error("what the record says of the input is changed")
 	}
 }

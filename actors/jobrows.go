@@ -18,7 +18,8 @@ import (
 // This file runs the rows of a job: from the first engine that serves the model to
 // the last part.
 
-// await waits for an engine, then continues.
+// await begins the wait for an engine that serves the model. If there is one, the job
+// continues at once.
 func (j *job) await(c actor.Context) {
 	j.phase = jobWaits
 	j.errand = j.tasks.entry.Begin("wait for an engine")
@@ -27,9 +28,9 @@ func (j *job) await(c actor.Context) {
 	j.proceed(c)
 }
 
-// startRows starts the work. It invites every node that may have rows of the job.
-// Before it assigns the first row, it waits for a heartbeat of each worker of an
-// earlier owner.
+// startRows starts the work on the rows. It invites every node that may have rows of
+// the job. Before it assigns the first row, it waits for a heartbeat of each worker of
+// an earlier owner.
 func (j *job) startRows(c actor.Context) {
 	j.timers.cancel(waitTimer)
 	warning, failure := j.job.pin(j.crew.engines)
@@ -40,7 +41,7 @@ func (j *job) startRows(c actor.Context) {
 	j.phase = jobRuns
 	j.errand.End()
 	j.awaits.End(nil)
-	if !j.job.sends(j.own.rec.Job.Sampling) || warning != "" {
+	if !j.job.recordShows(j.own.rec.Job.Sampling) || warning != "" {
 		j.update(c, func(r *store.Record) {
 			r.Job.Sampling = j.job.sampling()
 			if warning != "" {
@@ -53,13 +54,13 @@ func (j *job) startRows(c actor.Context) {
 	case j.crew.owner.Exhausted():
 		j.crew.owner.Assigning = true
 		return
-	case j.own.first():
+	case j.own.firstOwner():
 		j.startAssigning(c)
 	default:
 		j.timers.send(c, gatherTimeout, gatherTimer)
 	}
 	j.lookAtWorkers(c)
-	if j.crew.invites.gathered() {
+	if j.crew.invites.allReported() {
 		j.startAssigning(c)
 	}
 }
@@ -73,7 +74,7 @@ func (j *job) startAssigning(c actor.Context) {
 	j.drainResults(c)
 }
 
-// startResults spawns the actor that records parts.
+// startResults spawns the committer, and sends it the parts that came before.
 func (j *job) startResults(c actor.Context) {
 	rec := &j.own.rec
 	j.results = c.SpawnPrefix(j.metrics.props(registry.Of{Kind: "results", Job: rec.Job.ID}, func(entry *registry.Entry) actor.Actor {
@@ -83,7 +84,7 @@ func (j *job) startResults(c actor.Context) {
 		return &committer{
 			process: j.process, job: j.job, owner: c.Self(), rows: j.in.input.Rows, copied: j.in.input.Copies, merging: &j.merging,
 			sizes:    j.cfg.pieces(),
-			progress: commit.NewProgress(j.ledger, j.cfg.survives(&rec.Spec, j.ledger.Rows), rec.Spec.Estimate, j.cfg.pieces()),
+			progress: commit.NewProgress(j.ledger, j.cfg.allowedFailures(&rec.Spec, j.ledger.Rows), rec.Spec.Estimate, j.cfg.pieces()),
 			files:    files, copies: j.in.copiesFor(files, j.job.spec),
 			tasks: newTaskGroup(j.tasks.ctx, j.closing.writes, entry), log: entry.Log(j.log),
 		}
@@ -128,28 +129,28 @@ func (j *job) onInvited(c actor.Context, m inviteAnswered) {
 	if m.err != nil {
 		j.transport.unanswered(j.log, m.address, m.err)
 	}
-	if j.crew.answered(m.address, m.answer, m.err) {
+	if j.crew.noteAnswer(m.address, m.answer, m.err) {
 		j.startAssigning(c)
 	}
 }
 
-// onHeartbeat takes in a worker's heartbeat and answers it.
+// onHeartbeat handles a worker's heartbeat and answers it.
 func (j *job) onHeartbeat(c actor.Context, h *assign.Heartbeat) {
-	if h.Epoch != j.own.fence.Epoch || j.phase != jobRuns && j.phase != jobCloses { // the worker sends it again
+	if h.Epoch != j.own.fence.Epoch || j.phase != jobRuns && j.phase != jobCloses { // the worker repeats all this in its next heartbeat
 		return
 	}
 	local := c.Sender()
 	if local != nil {
 		h.Address = ""
 	}
-	m, parts := j.crew.hear(h, &link{local: local, transport: j.transport, address: h.Address, failed: j.crew.undelivered}, time.Now())
+	m, parts := j.crew.onHeartbeat(h, &link{local: local, transport: j.transport, address: h.Address, failed: j.crew.onUndelivered}, time.Now())
 	if m == nil {
 		return
 	}
 	for _, p := range parts {
 		j.propose(c, partWritten{p, j.crew.owner.Working(), h.Address})
 	}
-	if j.crew.invites.gathered() {
+	if j.crew.invites.allReported() {
 		j.startAssigning(c)
 	}
 	if warnings := union(slices.Clone(j.own.rec.Job.Warnings), h.Warnings); len(warnings) > len(j.own.rec.Job.Warnings) && !j.own.updating {
@@ -159,7 +160,7 @@ func (j *job) onHeartbeat(c actor.Context, h *assign.Heartbeat) {
 		j.onFault(c, m, h.Fault)
 		return
 	}
-	if why := j.crew.refuses(h); why != "" {
+	if why := j.crew.noteRefusals(h); why != "" {
 		j.fail(c, rowmill.Failf(rowmill.CodeEngineError, "No engine can run this job: %s", why))
 		return
 	}
@@ -172,7 +173,7 @@ func (j *job) onHeartbeat(c actor.Context, h *assign.Heartbeat) {
 	j.crew.tell(m)
 }
 
-// propose sends a part to the committer, as soon as there is one.
+// propose sends a part to the committer, or keeps the part until there is a committer.
 func (j *job) propose(c actor.Context, p partWritten) {
 	switch {
 	case j.phase != jobRuns: // the part is for the next owner
@@ -183,7 +184,8 @@ func (j *job) propose(c actor.Context, p partWritten) {
 	}
 }
 
-// onFault ends the job, or excludes the one node that cannot continue.
+// onFault handles a fault that a worker has reported. It ends the job, or excludes the
+// worker's node if only this node cannot continue.
 func (j *job) onFault(c actor.Context, m *assign.Assignee, f *assign.Fault) {
 	if f.Row >= 0 {
 		j.fail(c, rowFailure(j.own.fence.JobID, f))
@@ -194,7 +196,7 @@ func (j *job) onFault(c actor.Context, m *assign.Assignee, f *assign.Fault) {
 		err = errors.New(f.Message)
 	}
 	if j.crew.owner.Working() < 2 || f.Code == rowmill.CodeInternalError {
-		j.broke(c, err)
+		j.onError(c, err)
 		return
 	}
 	j.log.Warn("a node cannot continue the job and is not invited for a while", "node", m.Address, "err", err)
@@ -214,12 +216,12 @@ func (j *job) drainResults(c actor.Context) {
 func (j *job) onPartsCommitted(c actor.Context, m partsCommitted) {
 	j.own.advanced = true
 	j.reportHarmless(c)
-	j.crew.committed(m.parts, time.Now())
+	j.crew.noteCommitted(m.parts, time.Now())
 	j.copyRows(c)
 }
 
-// copyRows has the committer write copies, one shard at a time, once the shard's
-// originals are all done.
+// copyRows has the committer write the copies of one shard at a time: rows that get the
+// answers of equal rows (originals), once these are all done.
 func (j *job) copyRows(c actor.Context) {
 	if j.in.copies == nil || j.results == nil || j.copying || j.draining || j.phase != jobRuns {
 		return

@@ -26,8 +26,8 @@ type lease struct {
 	deadline atomic.Int64 // nanoseconds after opened, on the monotonic clock
 }
 
-// openLease opens a session. Its deadline counts from before the request, minus an
-// eighth of the time to live for clock drift.
+// openLease opens a session. The deadline counts from just before the request, and is
+// an eighth earlier than ttl to allow for clock drift.
 func openLease(ctx context.Context, s store.Sessions, node string, ttl time.Duration) (*lease, error) {
 	began := time.Now()
 	session, err := s.OpenSession(ctx, node, ttl)
@@ -40,18 +40,19 @@ func openLease(ctx context.Context, s store.Sessions, node string, ttl time.Dura
 	return l, nil
 }
 
-// left returns the time until the deadline.
-func (l *lease) left() time.Duration {
+// remaining returns the time until the deadline.
+func (l *lease) remaining() time.Duration {
 	return time.Duration(l.deadline.Load()) - time.Since(l.opened)
 }
 
+// extend sets the deadline after a renewal; from is the time just before its request.
 func (l *lease) extend(from time.Time, ttl time.Duration) {
 	l.deadline.Store(int64(from.Sub(l.opened) + ttl - ttl/8))
 }
 
 // keep renews the session three times per time to live until the lease ends or stop
-// is closed. The first third counts from before the session was opened, like the
-// deadline, because opening it may have taken long.
+// is closed. The first third counts from the time just before the session was
+// opened, like the deadline, because it may have taken long to open the session.
 func (l *lease) keep(s store.Sessions, ttl time.Duration, log *slog.Logger, renewals *prometheus.CounterVec, stop <-chan struct{}) {
 	next := time.NewTimer(ttl/3 - time.Since(l.opened))
 	defer next.Stop()
@@ -64,7 +65,7 @@ func (l *lease) keep(s store.Sessions, ttl time.Duration, log *slog.Logger, rene
 		case <-next.C:
 		}
 		began := time.Now()
-		if l.left() <= 0 {
+		if l.remaining() <= 0 {
 			l.cancel(rowmill.ErrLeaseLost)
 			return
 		}
@@ -82,7 +83,7 @@ func (l *lease) keep(s store.Sessions, ttl time.Duration, log *slog.Logger, rene
 		default:
 			renewals.WithLabelValues("failed").Inc()
 			if !storage.Passing(err) { // else storage has logged it once already
-				log.Warn("renewing the session failed", "session", l.session, "err", err)
+				log.Warn("renewing the session failed, will be tried again", "session", l.session, "err", err)
 			}
 		}
 		next.Reset(ttl/3 - time.Since(began))
@@ -92,7 +93,7 @@ func (l *lease) keep(s store.Sessions, ttl time.Duration, log *slog.Logger, rene
 // watch ends the lease when its deadline passes.
 func (l *lease) watch(stop <-chan struct{}) {
 	for {
-		left := l.left()
+		left := l.remaining()
 		if left <= 0 {
 			l.cancel(rowmill.ErrLeaseLost)
 			return

@@ -6,9 +6,10 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// A link sends an actor's messages to its partner, on this node or on another. Each
-// message states the whole situation, so a newer message replaces an older one.
-// Between nodes one message is on its way at a time, and only the newest waits.
+// A link sends the messages of a job actor or a worker to its partner (a worker or its
+// job actor), on this node or on another. Each message states the whole situation, so a
+// newer message replaces an older one. Between nodes one message is on its way at a
+// time, and only the newest waits.
 type link struct {
 	local     *actor.PID // set if the partner is on this node
 	transport *transport

@@ -21,8 +21,8 @@ type metrics struct {
 	undealt  *prometheus.GaugeVec   // model
 	tokens   *prometheus.CounterVec // model, direction
 	jobs     *prometheus.CounterVec // status
-	active   prometheus.Gauge
-	parts    prometheus.Counter
+	active   prometheus.Gauge       // owned jobs
+	parts    prometheus.Counter     // recorded parts
 	merges   prometheus.Histogram
 	finalise prometheus.Histogram
 	memory   prometheus.Gauge
@@ -30,8 +30,8 @@ type metrics struct {
 	registry *registry.Registry
 
 	ownershipMetrics
-	countErrors *prometheus.GaugeVec // model
-	dead        prometheus.Counter
+	countErrors *prometheus.GaugeVec   // model
+	dead        prometheus.Counter     // messages to stopped actors
 	restarted   *prometheus.CounterVec // kind
 	engines     engineVecs
 	retention   retentionMetrics
@@ -41,14 +41,14 @@ type metrics struct {
 // rows that change hands.
 type ownershipMetrics struct {
 	workers   prometheus.Gauge
-	stalled   prometheus.Gauge
-	shut      prometheus.Gauge
+	stalled   prometheus.Gauge       // workers that start no more rows
+	shut      prometheus.Gauge       // accounts without a place
 	renewals  *prometheus.CounterVec // outcome
 	takeovers prometheus.Counter
 	parked    prometheus.Counter
 	fenced    prometheus.Counter
-	handed    prometheus.Counter
-	lost      prometheus.Counter
+	handed    prometheus.Counter     // jobs given back because of the bucket
+	lost      prometheus.Counter     // rows of parts that cannot be read
 	returned  *prometheus.CounterVec // reason
 }
 
@@ -58,12 +58,12 @@ type engineVecs struct {
 	seconds  *prometheus.HistogramVec
 	retries  *prometheus.CounterVec
 	up       *prometheus.GaugeVec
-	opened   *prometheus.CounterVec
-	window   *prometheus.GaugeVec
-	waiting  *prometheus.GaugeVec
+	opened   *prometheus.CounterVec // pauses of routes
+	window   *prometheus.GaugeVec   // rows that may be in flight
+	waiting  *prometheus.GaugeVec   // rows in the server's queue
 }
 
-// retentionMetrics holds the metrics of data removal.
+// retentionMetrics holds the metrics of the removal of expired data.
 type retentionMetrics struct {
 	held         *prometheus.GaugeVec // reason
 	skew         prometheus.Gauge
@@ -117,11 +117,11 @@ func newMetrics(reg prometheus.Registerer, registry *registry.Registry) *metrics
 		undealt:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_rows_waiting", Help: "Rows of jobs of this node without a worker yet, because no node has room or no server serves the model."}, []string{"model"}),
 		tokens:      f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_tokens_total", Help: "Tokens of committed rows."}, []string{"model", "direction"}),
 		jobs:        f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_jobs_total", Help: "Jobs that ended on this node."}, []string{"status"}),
-		active:      f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_jobs_active", Help: "Jobs this node runs now."}),
+		active:      f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_jobs_active", Help: "Jobs that this node owns now."}),
 		parts:       f.NewCounter(prometheus.CounterOpts{Name: "rowmill_parts_recorded_total", Help: "Parts committed to the store."}),
 		merges:      f.NewHistogram(prometheus.HistogramOpts{Name: "rowmill_merge_seconds", Help: "Time to merge the parts of a shard, or to join the complete parts of consecutive shards.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 8)}),
 		finalise:    f.NewHistogram(prometheus.HistogramOpts{Name: "rowmill_finalise_seconds", Help: "Time from the last row to a readable artifact.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)}),
-		memory:      f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_rows_memory_bytes", Help: "Bytes of rows in memory against the budget."}),
+		memory:      f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_rows_memory_bytes", Help: "Bytes of rows in memory, which jobs.memory_budget limits."}),
 		countErrors: f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_token_count_error_tokens", Help: "Recent average difference between our token count of a prompt and the server's."}, []string{"model"}),
 
 		ownershipMetrics: newOwnershipMetrics(f),
@@ -132,15 +132,15 @@ func newMetrics(reg prometheus.Registerer, registry *registry.Registry) *metrics
 		registry:  registry,
 		dead:      f.NewCounter(prometheus.CounterOpts{Name: "rowmill_actor_dead_letters_total", Help: "Messages to actors that had stopped."}),
 	}
-	live := f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_actors_live", Help: "Actors alive, by kind."}, []string{"kind"})
-	latency := f.NewHistogramVec(prometheus.HistogramOpts{Name: "rowmill_actor_receive_seconds", Help: "Time an actor takes for a message, sampled.", Buckets: prometheus.ExponentialBuckets(1e-6, 4, 10)}, []string{"kind"})
+	live := f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_actors_live", Help: "Actors alive, by kind of actor."}, []string{"kind"})
+	latency := f.NewHistogramVec(prometheus.HistogramOpts{Name: "rowmill_actor_receive_seconds", Help: "Time that an actor takes for a message, measured for every 16th message.", Buckets: prometheus.ExponentialBuckets(1e-6, 4, 10)}, []string{"kind"})
 	m.restarted = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_actor_restarts_total", Help: "Actors that panicked. After a panic of a job or worker the job fails; the actor of an engine restarts."}, []string{"kind"})
 	for _, kind := range actorKinds {
 		k := &kindMetrics{live: live.WithLabelValues(kind), latency: latency.WithLabelValues(kind)}
 		m.kinds[kind] = k
 		m.restarted.WithLabelValues(kind)
 		label := prometheus.Labels{"kind": kind}
-		f.NewCounterFunc(prometheus.CounterOpts{Name: "rowmill_actor_messages_total", Help: "Messages handled, by kind.", ConstLabels: label}, func() float64 { return float64(k.messages.Load()) })
+		f.NewCounterFunc(prometheus.CounterOpts{Name: "rowmill_actor_messages_total", Help: "Messages that actors have handled, by kind of actor.", ConstLabels: label}, func() float64 { return float64(k.messages.Load()) })
 	}
 	reg.MustRegister(actorMetrics{registry})
 	return m
@@ -170,13 +170,13 @@ func newOwnershipMetrics(f promauto.Factory) ownershipMetrics {
 
 func newEngineVecs(f promauto.Factory) engineVecs {
 	return engineVecs{
-		inFlight: f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_inflight", Help: "Rows at an engine now."}, []string{"engine"}),
+		inFlight: f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_inflight", Help: "Rows that an engine has now."}, []string{"engine"}),
 		seconds:  f.NewHistogramVec(prometheus.HistogramOpts{Name: "rowmill_engine_request_seconds", Help: "Time an engine takes for a request.", Buckets: prometheus.ExponentialBuckets(0.0005, 3, 12)}, []string{"engine"}),
 		retries:  f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_row_retries_total", Help: "Rows sent again after an answer that was not accepted."}, []string{"engine"}),
 		up:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_up", Help: "1 while an engine answers its probes."}, []string{"engine"}),
 		window:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_window_rows", Help: "Rows an engine may have in flight."}, []string{"engine"}),
 		waiting:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_waiting", Help: "Rows in a server's own queue, from its gauges."}, []string{"engine"}),
-		opened:   f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_engine_breaker_opened_total", Help: "Times that the engine got no rows of a model for a while, because they failed one after the other or the server asked for a pause."}, []string{"engine"}),
+		opened:   f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_engine_breaker_opened_total", Help: "Times that an engine began to get no rows of a model for a while, because these rows failed one after the other or the server asked for a pause."}, []string{"engine"}),
 	}
 }
 
@@ -185,7 +185,7 @@ func newRetentionMetrics(f promauto.Factory) retentionMetrics {
 		held:         f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_retention_held", Help: "1 while this node removes no data, by reason: records and bucket do not belong together (deployment), or its clock differs from the store's (clock)."}, []string{"reason"}),
 		skew:         f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_clock_skew_seconds", Help: "How far this node's clock is ahead of the store's."}),
 		unknownJobs:  f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_unknown_jobs", Help: "Jobs with objects in the bucket but without a record, on the node that removes data; 0 on other nodes."}),
-		unknownBytes: f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_unknown_bytes", Help: "Bytes of those objects."}),
+		unknownBytes: f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_unknown_bytes", Help: "Bytes of the objects of the jobs that rowmill_storage_unknown_jobs counts."}),
 		damaged:      f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_damaged", Help: "Records of jobs, and with retention.scrub_rate also results and parts, that could not be read in the last search through the bucket."}),
 	}
 	for _, reason := range []string{heldDeployment, heldClock} {
@@ -214,7 +214,7 @@ func (m *metrics) props(of registry.Of, make func(*registry.Entry) actor.Actor) 
 	k, entry := m.kinds[of.Kind], m.registry.Entry(of)
 	return actor.PropsFromProducer(func() actor.Actor { return make(entry) },
 		actor.WithMailbox(actor.Unbounded(entry)),
-		actor.WithReceiverMiddleware(k.middleware(entry), undelay),
+		actor.WithReceiverMiddleware(k.middleware(entry), unwrapDelayed),
 		actor.WithSupervisor(stopOnPanic()),
 	)
 }
@@ -252,9 +252,9 @@ func (k *kindMetrics) middleware(entry *registry.Entry) actor.ReceiverMiddleware
 type actorMetrics struct{ *registry.Registry }
 
 var (
-	depthDesc  = prometheus.NewDesc("rowmill_actor_mailbox_depth", "Messages waiting in mailboxes, by kind.", []string{"kind"}, nil)
-	oldestDesc = prometheus.NewDesc("rowmill_actor_oldest_message_seconds", "Least time that the oldest message in a mailbox has waited, by kind.", []string{"kind"}, nil)
-	errandDesc = prometheus.NewDesc("rowmill_actor_errand_seconds", "Age of the oldest running task of actors, by kind and errand.", []string{"kind", "errand"}, nil)
+	depthDesc  = prometheus.NewDesc("rowmill_actor_mailbox_depth", "Messages waiting in mailboxes, by kind of actor.", []string{"kind"}, nil)
+	oldestDesc = prometheus.NewDesc("rowmill_actor_oldest_message_seconds", "How long the oldest message in a mailbox has waited at least, by kind of actor.", []string{"kind"}, nil)
+	errandDesc = prometheus.NewDesc("rowmill_actor_errand_seconds", "Age of the oldest running task of actors, by kind of actor and name of the task (errand).", []string{"kind", "errand"}, nil)
 )
 
 // Describe sends the descriptions of the metrics that Collect may send.

@@ -10,13 +10,14 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// neighbours holds the other nodes of the cluster, as this node sees them: their
-// order for a job, and lost processes. It knows no actors.
+// neighbours holds the other nodes of the cluster, as this node sees them. It decides in
+// which order nodes may claim a job, and whether the process of an owner has ended. It
+// knows no actors.
 type neighbours struct {
 	peers   Peers           // nil on a single node
 	node    string          // name of this node
-	id      string          // of this process; no other process has it
-	began   time.Time       // of this process
+	id      string          // ID of this process; no other process has it
+	began   time.Time       // start of this process
 	members map[string]bool // ids of the other nodes now
 	heard   map[string]bool // ids of all other nodes so far
 }
@@ -28,7 +29,7 @@ func newNeighbours(peers Peers, node, id string) *neighbours {
 	return &neighbours{peers: peers, node: node, id: id, began: time.Now(), heard: make(map[string]bool)}
 }
 
-// update takes in the present members, and reports whether a node has gone.
+// update sets the present members, and reports whether a node has left.
 func (n *neighbours) update(all []cluster.Member) (gone bool) {
 	here := make(map[string]bool, len(all))
 	for _, m := range all {
@@ -65,21 +66,21 @@ func (n *neighbours) delay(o store.Orphan, now time.Time) time.Duration {
 	alone := func(a store.Adopter) bool { return a.Alone && a.Process != n.id }
 	here := func(a store.Adopter) bool { return alone(a) && a.Node == n.node }
 	young := now.Sub(n.began) < trial.Control
-	if young && slices.ContainsFunc(o.Tried, alone) || slices.ContainsFunc(o.Tried, here) && n.another() {
+	if young && slices.ContainsFunc(o.Tried, alone) || slices.ContainsFunc(o.Tried, here) && n.anotherOwns() {
 		delay += trial.Control
 	}
 	return delay
 }
 
-// another reports whether another node can own jobs.
-func (n *neighbours) another() bool {
+// anotherOwns reports whether another node can own jobs.
+func (n *neighbours) anotherOwns() bool {
 	return n.peers != nil && slices.ContainsFunc(n.peers.Members(), func(m cluster.Member) bool { return m.Owns && !m.Self })
 }
 
-// Above scanners nodes, each node searches less often for jobs without an owner, so
-// that all nodes together send the store no more requests than scanners nodes. The
-// interval grows at most scanStretch times: a waiting account must ask again before
-// it counts as gone (Config.places).
+// In a cluster with more nodes than scanners, each node searches less often for jobs
+// without an owner: all nodes together then send the store no more requests than that
+// number of nodes would. The interval grows at most scanStretch times: a waiting
+// account must ask again before it counts as gone (Config.places).
 const (
 	scanners    = 250
 	scanStretch = 4
@@ -95,14 +96,15 @@ func scanIntervalOf(interval time.Duration, members int) time.Duration {
 	return interval * time.Duration(min(max(members, scanners), scanStretch*scanners)) / scanners
 }
 
-// adopter returns this node's entry for the record of a job that it claims.
+// adopter returns this node's entry in the record of a job that this node claims. alone
+// means that the node will run no other job that has made no progress.
 func (n *neighbours) adopter(alone bool) store.Adopter {
 	return store.Adopter{Node: n.node, Process: n.id, Alone: alone}
 }
 
-// missed reports whether the process of an owner is unknown: it is neither this
-// process nor a member. It may have ended.
-func (n *neighbours) missed(a store.Adopter) bool {
+// missing reports whether the process of an owner is neither this process nor a member.
+// It may have ended.
+func (n *neighbours) missing(a store.Adopter) bool {
 	return a.Process != n.id && (n.peers == nil ||
 		!slices.ContainsFunc(n.peers.Members(), func(m cluster.Member) bool { return m.ID == a.Process }))
 }
@@ -112,8 +114,8 @@ func (n *neighbours) missed(a store.Adopter) bool {
 // now sees other members but not this one. A node that has just started has seen no
 // process end, and a node that sees no members may be cut off.
 func (n *neighbours) ended(a store.Adopter) bool {
-	if !n.missed(a) || n.peers == nil {
-		return n.missed(a)
+	if !n.missing(a) || n.peers == nil {
+		return n.missing(a)
 	}
 	another := slices.ContainsFunc(n.peers.Members(), func(m cluster.Member) bool { return m.Node == a.Node })
 	return another || n.heard[a.Process] && len(n.members) > 0

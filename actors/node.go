@@ -18,7 +18,7 @@ import (
 // and children.
 type (
 	membersChanged struct { // System: nodes joined, left or sent a new state
-		looked chan<- int // gets the number of members, once the node has read them
+		looked chan<- int // the node sends the number of members, once it has read them
 	}
 	downloadEnded struct { // System
 		job  string
@@ -54,7 +54,7 @@ type host interface {
 	nothingLeft() // a draining node has drained
 }
 
-// newNode makes the node actor with its first lease.
+// newNode makes the node actor, with a first lease.
 func newNode(p *process, h host, l *lease, tasks taskGroup, log *slog.Logger) *node {
 	part := nodePart{process: p, tasks: tasks, log: log}
 	places, id := p.cfg.places(), p.cfg.Node+"-"+layout.Nonce()
@@ -181,7 +181,7 @@ func (n *node) onRequest(c actor.Context, m nodeRequest) {
 	}
 }
 
-// askJob passes a question on to the owner of a job, which answers it.
+// askJob passes a question on to the actor of an owned job, which answers the sender.
 func (n *node) askJob(c actor.Context, job string, question any) {
 	if owned := n.jobs.claims.owned[job].pid; owned != nil {
 		c.RequestWithCustomSender(owned, question, c.Sender())
@@ -190,7 +190,8 @@ func (n *node) askJob(c actor.Context, job string, question any) {
 	answer(c, refuse(codeUnknownJob, "job %s is not owned here", job))
 }
 
-// pass sends a message of another node to its actor.
+// pass sends a message of another node to the actor to; if to is nil, it refuses the
+// message.
 func (n *node) pass(c actor.Context, to *actor.PID, job string, body any) {
 	if to == nil {
 		answer(c, refuse(codeUnknownJob, "job %s is not known here", job))
@@ -222,7 +223,8 @@ func (n *node) lookAtState(c actor.Context) {
 	}
 }
 
-// publish shows the engines to the other parts of the process and to other nodes.
+// publish publishes the state of the engines, for other parts of the process and for
+// other nodes.
 func (n *node) publish() {
 	status := n.engines.status()
 	n.published.engines.Store(&status)
@@ -240,7 +242,7 @@ func (n *node) publishState() {
 		return
 	}
 	n.said = &s
-	if err := n.transport.spread(s); err != nil {
+	if err := n.transport.sendState(s); err != nil {
 		n.log.Error("sending this node's state to the other nodes failed", "err", err)
 	}
 }
@@ -250,7 +252,7 @@ func (n *node) publishState() {
 func (n *node) onMembersChanged(c actor.Context) {
 	all := n.cfg.Peers.Members()
 	gone := n.near.update(all)
-	if n.engines.hear(speaking(all)) {
+	if n.engines.readStates(sameProtocol(all)) {
 		n.jobs.tellEngines(c)
 	}
 	n.reach.judge(n.cfg.StoragePatience)
@@ -259,8 +261,8 @@ func (n *node) onMembersChanged(c actor.Context) {
 	}
 }
 
-// onDownloadEnded cleans up after the download for a job that has another owner
-// now, or is over.
+// onDownloadEnded cleans up after a download for a job that has another owner now, or
+// has ended.
 func (n *node) onDownloadEnded(c actor.Context, m downloadEnded) {
 	if !m.lost {
 		return
@@ -270,11 +272,11 @@ func (n *node) onDownloadEnded(c actor.Context, m downloadEnded) {
 		how = "failed" // no err: its text may hold client data
 	}
 	n.log.Info("the download for a job that this node no longer owns has ended", "job", m.job, "input", how)
-	n.cleaner.lookAfter(c, m.job, false, func() {})
+	n.cleaner.settleAfterWrites(c, m.job, false, func() {})
 }
 
 const (
-	// lookInterval is the time between checks of a bucket without other requests:
+	// lookInterval is the time between checks of a bucket that gets no other requests:
 	// other nodes must know whether this node reaches the bucket.
 	lookInterval = 5 * time.Second
 	// awayInterval is the time between checks during an outage, to notice its end
@@ -282,7 +284,8 @@ const (
 	awayInterval = 2 * time.Second
 )
 
-// onStorageChanged tells the jobs on this node and the other nodes.
+// onStorageChanged handles the start or end of an outage of storage: it tells the jobs on
+// this node and the other nodes.
 func (n *node) onStorageChanged(c actor.Context) {
 	n.jobs.tellAll(c, storageChanged{})
 	n.reach.judge(n.cfg.StoragePatience)
@@ -291,8 +294,8 @@ func (n *node) onStorageChanged(c actor.Context) {
 	n.jobs.scan(c)
 }
 
-// lookAtStorage checks storage that had no calls for a while. It does so if other
-// nodes must know, or during an outage.
+// lookAtStorage checks storage that had no calls for a while. On a single node it does so
+// only during an outage.
 func (n *node) lookAtStorage(c actor.Context) {
 	_, records := n.storage.Records()
 	_, objects := n.storage.Objects()

@@ -42,7 +42,7 @@ func (n *node) onEngine(c actor.Context, message any) {
 // attach spawns the actor of an engine, unless its name is in use.
 func (n *node) attach(c actor.Context, e engine.Engine) {
 	name := e.Name()
-	switch free, taken := n.engines.free(e); {
+	switch free, taken := n.engines.claimName(e); {
 	case taken:
 		n.log.Warn("the name of the engine is in use; the second engine is ignored", "engine", name)
 		return
@@ -61,10 +61,10 @@ func (n *node) attach(c actor.Context, e engine.Engine) {
 	n.engines.add(engineView{name: name, local: name, pid: pid}, disp, time.Now())
 }
 
-// onEngineLeft stops an engine. First it tells jobs and workers that the engine is
-// down: then they use its queues no more.
+// onEngineLeft stops the actor of an engine. Before that, it tells jobs and workers that
+// the engine is down, so they use the engine's queues no more.
 func (n *node) onEngineLeft(c actor.Context, m engineLeft) {
-	v := n.engines.down(m.name, time.Now())
+	v := n.engines.markDown(m.name, time.Now())
 	n.tellEngines(c)
 	next := n.engines.remove(m.name)
 	c.Stop(v.pid)

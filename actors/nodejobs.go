@@ -55,7 +55,7 @@ func (n *nodeJobs) scan(c actor.Context) {
 			n.scanning = false
 			if err != nil {
 				if !storage.Passing(err) { // else storage has logged it once already
-					n.log.Warn("looking for jobs without an owner failed", "err", err)
+					n.log.Warn("looking for jobs without an owner failed, will be tried again", "err", err)
 				}
 				return
 			}
@@ -76,9 +76,8 @@ func (n *nodeJobs) scan(c actor.Context) {
 	})
 }
 
-// checkOwned checks a job that this node owns and the store calls an orphan: the store
-// may have lost the claim. Then the job's actor stops, and the job is claimed
-// again.
+// checkOwned checks a job that this node owns and that the store lists as an orphan. If
+// the store has lost the claim, the job's actor stops, and a node claims the job again.
 func (n *nodeJobs) checkOwned(c actor.Context, o ownedJob) {
 	n.tasks.run(c, "look up a job", func(ctx context.Context) step {
 		rec, err := n.cfg.Store.Get(ctx, o.fence.JobID)
@@ -95,7 +94,7 @@ func (n *nodeJobs) claim(c actor.Context, o store.Orphan) {
 	if !n.claimsNow() {
 		return
 	}
-	stage := trial.StageOf(trial.Ended(o.Tried, n.near.missed))
+	stage := trial.StageOf(trial.Ended(o.Tried, n.near.missing))
 	if !n.claims.begin(o, stage, time.Now()) {
 		return
 	}
@@ -103,7 +102,7 @@ func (n *nodeJobs) claim(c actor.Context, o store.Orphan) {
 	n.tasks.run(c, "claim a job", func(ctx context.Context) step {
 		rec, err := result(contain.Run, func() (store.Record, error) { return n.cfg.Store.Claim(ctx, job, session, by) })
 		if err != nil && (!storage.Lasting(err) || errors.Is(err, rowmill.ErrConflict)) {
-			rec, err = n.claimed(ctx, job, session, err)
+			rec, err = n.findClaim(ctx, job, session, err)
 		}
 		return func(c actor.Context) {
 			if err != nil {
@@ -115,9 +114,10 @@ func (n *nodeJobs) claim(c actor.Context, o store.Orphan) {
 	})
 }
 
-// claimed finds out whether a claim that failed with err has taken effect, or an
-// earlier one has: then this node is the job's owner in the record.
-func (n *nodeJobs) claimed(ctx context.Context, job, session string, err error) (store.Record, error) {
+// findClaim reads the record of a job after a claim failed with err. If the claim or an
+// earlier one has taken effect, this node is the owner in the record, and findClaim
+// returns the record. Otherwise it returns err.
+func (n *nodeJobs) findClaim(ctx context.Context, job, session string, err error) (store.Record, error) {
 	var rec store.Record
 	gone := retry.Storage.Within(n.cfg.Ownership.LeaseTTL).Do(ctx, func() (err error) {
 		rec, err = n.cfg.Store.Get(ctx, job)
@@ -177,7 +177,7 @@ func (n *nodeJobs) onClaimed(c actor.Context, rec store.Record) {
 		return newJob(licence, n.process, rec, fence, engines, writes, entry, log)
 	}), fmt.Sprintf("job-%s-%d", id, fence.Epoch))
 	c.Watch(pid)
-	n.claims.own(pid, fence, writes, log)
+	n.claims.markOwned(pid, fence, writes, log)
 	n.metrics.active.Set(float64(len(n.claims.owned)))
 }
 
@@ -187,7 +187,7 @@ func (n *nodeJobs) onClaimed(c actor.Context, rec store.Record) {
 func (n *nodeJobs) returnClaim(c actor.Context, o store.Orphan, fence store.Fence) {
 	n.tasks.run(c, "give the job back", func(ctx context.Context) step {
 		if err := n.cfg.Store.Release(ctx, fence); err != nil {
-			n.log.Warn("giving the job back failed", "job", fence.JobID, "err", err)
+			n.log.Warn("giving the job back failed; another node claims it after this node's session has ended", "job", fence.JobID, "err", err)
 		}
 		return func(c actor.Context) {
 			n.claims.end(fence.JobID)
@@ -223,7 +223,7 @@ func (n *nodeJobs) onJobOver(c actor.Context, m jobOver) {
 	if owned && m.status.Terminal() {
 		c.Stop(o.pid)
 	} else if owned {
-		n.leave(c, o)
+		n.stopJob(c, o)
 	}
 	n.claims.end(m.id)
 	switch {
@@ -241,7 +241,7 @@ func (n *nodeJobs) onJobOver(c actor.Context, m jobOver) {
 		if !owned {
 			log = n.log.With("job", m.id)
 		}
-		log.Info("job over", "status", m.status)
+		log.Info("job ended", "status", m.status)
 		n.cleaner.settle(c, m.id)
 	}
 	if m.status == rowmill.StatusSucceeded || m.status == rowmill.StatusFailed { // onCancelled counts cancelled jobs
@@ -253,12 +253,12 @@ func (n *nodeJobs) onJobOver(c actor.Context, m jobOver) {
 	n.scan(c)
 }
 
-// leave stops the actor of a job that continues elsewhere. The job may end there
-// before this node's last writes, so the cleaner runs after them.
-func (n *nodeJobs) leave(c actor.Context, o ownedJob) {
+// stopJob stops the actor of a job that may continue on another node. The job may end
+// there before this node's last writes, so the cleaner runs after these writes.
+func (n *nodeJobs) stopJob(c actor.Context, o ownedJob) {
 	root := c.ActorSystem().Root
 	c.Stop(o.pid)
-	n.cleaner.lookAfter(c, o.fence.JobID, false, func() {
+	n.cleaner.settleAfterWrites(c, o.fence.JobID, false, func() {
 		_ = root.StopFuture(o.pid).Wait() // it only waits for the end
 		o.writes.Wait()
 	})
@@ -272,12 +272,12 @@ func (n *nodeJobs) onJobPanicked(c actor.Context, id string, o ownedJob) {
 		failure := rowmill.Failf(rowmill.CodeInternalError, "The service had an internal error while it ran the job. Its log has the cause.")
 		rec, err := recordFailure(ctx, n.cfg.Store, o.fence, failure, n.cfg.Clock(), n.log)
 		if err != nil {
-			n.log.Warn("recording the failure failed", "job", id, "err", err)
+			n.log.Warn("recording the job's failure failed, so another node may run the job", "job", id, "err", err)
 			return nil
 		}
 		n.endTrace(&rec)
 		return func(c actor.Context) {
-			o.log.Info("job over", "status", rowmill.StatusFailed)
+			o.log.Info("job ended", "status", rowmill.StatusFailed)
 			n.metrics.jobs.WithLabelValues(string(rowmill.StatusFailed)).Inc()
 			n.cleaner.settle(c, id)
 		}
@@ -301,7 +301,7 @@ func (n *nodeJobs) onLeaseLost(c actor.Context) {
 	n.lease = nil
 	for id, o := range inOrder(n.claims.owned) {
 		n.claims.end(id)
-		n.leave(c, o)
+		n.stopJob(c, o)
 	}
 	clear(n.claims.unsure) // these jobs are orphans now
 	n.metrics.active.Set(0)
@@ -314,17 +314,17 @@ func (n *nodeJobs) onJobHarmless(c actor.Context, m jobHarmless) {
 	}
 }
 
-// park parks a job before it runs on this node, because it may have crashed its earlier
-// owners.
+// park keeps a job from running on any node for Config.Ownership.ParkTime, because it may
+// have crashed its earlier owners. This node has claimed the job but not started it.
 func (n *nodeJobs) park(c actor.Context, rec store.Record, fence store.Fence, ended []store.Adopter) {
 	id, rest := rec.Job.ID, n.cfg.Ownership.ParkTime
-	n.log.Error("job parked: the processes of its last owners ended before it made progress",
+	n.log.Error("job parked: no node runs it for some time, because the processes of its last owners ended before it made progress",
 		"job", id, "ended", len(ended), "node", ended[len(ended)-1].Node, "for", rest)
 	n.tasks.run(c, "park a job", func(ctx context.Context) step {
 		err := n.storage.Wait(ctx, func() error { return n.cfg.Store.Park(ctx, fence, rest, parkMessage(id, ended)) })
 		return func(c actor.Context) {
 			if err != nil {
-				n.log.Warn("parking the job failed", "job", id, "err", err)
+				n.log.Warn("recording that the job is parked failed; this node claims the job again", "job", id, "err", err)
 			} else {
 				n.metrics.parked.Inc()
 			}
@@ -333,11 +333,11 @@ func (n *nodeJobs) park(c actor.Context, rec store.Record, fence store.Fence, en
 	})
 }
 
-// claimsNow reports whether the node claims jobs. It does not while it cannot use
-// the bucket and other nodes can.
+// claimsNow reports whether the node claims jobs now. A node that cannot use the bucket
+// claims no jobs if other nodes can use the bucket.
 func (n *nodeJobs) claimsNow() bool {
 	_, away := n.storage.Records()
-	return !n.draining && n.lease != nil && !away && !n.reach.leaves()
+	return !n.draining && n.lease != nil && !away && !n.reach.cutOff()
 }
 
 func (n *nodeJobs) onHint(c actor.Context, h *hint, remote bool) {
@@ -346,14 +346,15 @@ func (n *nodeJobs) onHint(c actor.Context, h *hint, remote bool) {
 		n.onCancelled(c, h, remote)
 	case !remote && (n.draining || n.cfg.Ownership.OwnsNone):
 		n.tellNext(c, orphanOf(h))
-	case h.Account == nil: // an older version sends no account
+	case h.Account == nil: // from a node of an older version, which sends no account
 		n.scan(c)
 	default:
 		n.claim(c, orphanOf(h))
 	}
 }
 
-// tellNext sends a hint about a job without an owner to the first node for it.
+// tellNext sends a hint about a job without an owner to the node that claims this job
+// first.
 func (n *nodeJobs) tellNext(c actor.Context, o store.Orphan) {
 	if first, ok := n.reach.next(o.JobID); ok {
 		n.tell(c, first.Peer, hintOf(o))

@@ -48,7 +48,7 @@ func (n *nodeWorkers) onInvite(c actor.Context, m *invite) {
 		n.workers.started(m.Job, nil)
 		answer(c, refuse(codeAway, "this node cannot use object storage now"))
 	default:
-		answer(c, &invited{}) // the node answers first: to start a worker may take longer than a message
+		answer(c, &invited{}) // before the start, which may take longer than the owner waits
 		n.startWorker(c, m)
 	}
 }
@@ -68,7 +68,7 @@ func (n *nodeWorkers) startWorker(c actor.Context, m *invite) {
 			case err != nil:
 			case n.draining:
 				err = refuse(codeDraining, "the node is draining")
-			case !n.engines.serve(job.spec):
+			case !n.engines.serves(job.spec):
 				err = refuse(codeNoEngine, "no engine here serves %s now", job.spec.Model.ID)
 			default:
 				n.spawnWorker(c, m, job, work, runs)
@@ -78,9 +78,9 @@ func (n *nodeWorkers) startWorker(c actor.Context, m *invite) {
 			n.workers.started(m.Job, nil)
 			var known *peer.Refusal
 			if errors.As(err, &known) || storage.Passing(err) {
-				n.log.Debug("no worker started", "job", m.Job, "err", err)
+				n.log.Debug("this node did not start a worker for the job", "job", m.Job, "err", err)
 			} else {
-				n.log.Warn("starting a worker failed", "job", m.Job, "err", err)
+				n.log.Warn("starting a worker failed; the job's owner will invite this node again", "job", m.Job, "err", err)
 			}
 		}
 	})
@@ -146,7 +146,7 @@ func (n *nodeWorkers) onEnded(c actor.Context, m workerEnded) {
 	}
 }
 
-// onDismiss stops the worker and the errands of a job that is over.
+// onDismiss stops the worker and the errands of a job that has ended.
 func (n *nodeWorkers) onDismiss(c actor.Context, m *peerv1.DismissRequest) {
 	job := m.GetJob()
 	h, refused := n.workers.dismiss(job, m.GetEpoch())
@@ -165,7 +165,8 @@ func (n *nodeWorkers) onDismiss(c actor.Context, m *peerv1.DismissRequest) {
 	}
 }
 
-// endErrands waits until ended errands write no more, then answers asker.
+// endErrands calls written, which returns when the ended errands write no more, and then
+// answers asker.
 func (n *nodeWorkers) endErrands(c actor.Context, asker *actor.PID, written func()) {
 	root := c.ActorSystem().Root
 	n.tasks.run(c, "end errands", func(context.Context) step {
@@ -177,10 +178,11 @@ func (n *nodeWorkers) endErrands(c actor.Context, asker *actor.PID, written func
 	})
 }
 
-// stopWorker stops a worker. It answers asker when the worker has stopped and
-// nothing writes objects of the job any more.
+// stopWorker stops a worker. It answers asker when the worker has stopped and nothing
+// writes objects of the job any more. written waits for the job's errands; nil if there
+// are none.
 func (n *nodeWorkers) stopWorker(c actor.Context, job string, h *workerHandle, asker *actor.PID, written func()) {
-	n.workers.stop(job)
+	n.workers.markStopping(job)
 	n.metrics.workers.Set(float64(len(n.workers.running)))
 	root := c.ActorSystem().Root
 	n.tasks.run(c, "stop a worker", func(context.Context) step {
@@ -195,8 +197,8 @@ func (n *nodeWorkers) stopWorker(c actor.Context, job string, h *workerHandle, a
 			root.Send(asker, accepted{})
 		}
 		return func(c actor.Context) {
-			n.workers.gone(job)
-			n.cleaner.lookAfter(c, job, asker != nil, func() {})
+			n.workers.forget(job)
+			n.cleaner.settleAfterWrites(c, job, asker != nil, func() {})
 		}
 	})
 }
@@ -204,7 +206,7 @@ func (n *nodeWorkers) stopWorker(c actor.Context, job string, h *workerHandle, a
 // onPanicked tells the owner that a worker has panicked. The worker does not start
 // again, because its rows would cause the same fault.
 func (n *nodeWorkers) onPanicked(c actor.Context, job string, h *workerHandle) {
-	n.workers.gone(job)
+	n.workers.forget(job)
 	n.metrics.workers.Set(float64(len(n.workers.running)))
 	last := &assign.Heartbeat{
 		Job: job, Epoch: h.epoch, Worker: h.name, Address: n.address,
@@ -216,7 +218,7 @@ func (n *nodeWorkers) onPanicked(c actor.Context, job string, h *workerHandle) {
 	} else {
 		c.RequestWithCustomSender(h.owner.local, last, h.pid)
 	}
-	n.cleaner.lookAfter(c, job, false, h.runs.Wait)
+	n.cleaner.settleAfterWrites(c, job, false, h.runs.Wait)
 }
 
 // onTerminated handles an actor that has panicked, and reports whether it was a

@@ -21,8 +21,8 @@ type ownership struct {
 	fence    store.Fence
 	updating bool // a change of the record is in progress
 
-	adopter  store.Adopter // the entry in the record, until the job is known to be harmless
-	harmless bool          // the node knows that the job is harmless
+	adopter  store.Adopter // this owner's entry in the record, until the job is known to be harmless
+	harmless bool          // the node was told that the job is harmless
 	advanced bool          // rows were recorded by this owner
 }
 
@@ -34,11 +34,12 @@ func newOwnership(p *process, rec store.Record, fence store.Fence) *ownership {
 	return o
 }
 
-// first reports whether the job never had an owner before.
-func (o *ownership) first() bool { return firstClaim(o.claimed) }
+// firstOwner reports whether the job never had an owner before.
+func (o *ownership) firstOwner() bool { return firstClaim(o.claimed) }
 
-// lostAll reports whether object storage has lost as many rows as the job has. The job
-// then fails, because the storage would probably lose the rows of another run too.
+// lostAll reports whether object storage has lost at least as many done rows as the job
+// has rows. The job then fails, because the storage would probably lose the rows of
+// another run too.
 func (o *ownership) lostAll() bool {
 	return o.rec.Job.NumRows != nil && o.rec.Lost.Rows >= *o.rec.Job.NumRows
 }
@@ -53,12 +54,12 @@ func (o *ownership) update(ctx context.Context, change func(*store.Record)) (sto
 	})
 }
 
-// checkRecord reads whether the job was cancelled on another node, or has an owner there.
-// It returns the message for the job, or nil.
+// checkRecord reads in the store whether a client has cancelled the job, or another
+// node owns it. It returns the message for the job, or nil.
 func (o *ownership) checkRecord(ctx context.Context) any {
 	rec, err := o.cfg.Store.Get(ctx, o.fence.JobID)
 	switch {
-	case err == nil && rec.Job.Status == rowmill.StatusCancelled: // the other ends come from this node
+	case err == nil && rec.Job.Status == rowmill.StatusCancelled: // this node itself writes the other final statuses
 		return cancelJob{}
 	case err == nil && rec.Epoch != o.fence.Epoch:
 		return jobBroke{rowmill.ErrLeaseLost}
@@ -66,31 +67,32 @@ func (o *ownership) checkRecord(ctx context.Context) any {
 	return nil
 }
 
-// cancelled returns the record of a job that a client has cancelled; our copy of
-// the record does not show it yet.
-func (o *ownership) cancelled() store.Record {
+// cancelledRecord returns the record with status cancelled, after a client has cancelled
+// the job: this node's copy of the record does not show that yet.
+func (o *ownership) cancelledRecord() store.Record {
 	rec := o.rec
 	_ = rec.Job.Become(rowmill.StatusCancelled, o.cfg.Clock())
 	return rec
 }
 
-// mark returns a change of the record: whether the job may crash this process.
-// While the job waits, it cannot.
-func (o *ownership) mark(waits bool) func(*store.Record) {
+// riskChange returns a function that writes to the record whether the job may crash this
+// process. A job that waits cannot crash it.
+func (o *ownership) riskChange(waits bool) func(*store.Record) {
 	by, advanced := o.adopter, o.advanced
 	by.Alone = by.Alone && !o.harmless
 	return func(r *store.Record) {
 		switch {
 		case waits:
 			r.Acquit()
-		case !r.Watched() && by.Epoch > 0 && !advanced: // it has waited before
+		case !r.Watched() && by.Epoch > 0 && !advanced: // the entry was removed while the job waited
 			r.Adopters = append(slices.Clip(r.Adopters), by)
 		}
 	}
 }
 
-// outlived notes that the job has run for a while without progress and has not
-// crashed the process. It returns the change of the record for that, or nil.
+// outlived notes that the job has run for a while without progress and has not crashed
+// the process. It returns a function that writes this to the record; nil if the record
+// need not change.
 func (o *ownership) outlived() func(*store.Record) {
 	if !o.adopter.Alone {
 		return nil

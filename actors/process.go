@@ -31,11 +31,11 @@ type process struct {
 	published *published
 	storage   *storage.Watch
 	downloads *ingest.Downloads
-	errands   *commit.Errands // of owners on other nodes
+	errands   *commit.Errands // errands that this node runs for owners on other nodes
 	counters  *prompt.Counters
 	transport *transport
-	address   string          // of this node for others; empty on a single node
-	all       *sync.WaitGroup // tasks, and the goroutines that keep the lease
+	address   string          // address at which other nodes reach this node; empty on a single node
+	all       *sync.WaitGroup // all tasks, and the goroutines that renew the lease
 }
 
 // patient returns a function that calls its argument and waits while storage is
@@ -44,7 +44,8 @@ func (p *process) patient(ctx context.Context) func(func() error) error {
 	return func(do func() error) error { return p.storage.Wait(ctx, do) }
 }
 
-// patientHere is patient for work that another node could do instead.
+// patientHere is like patient, but for work that another node could do instead: it
+// returns storage.ErrElsewhere if the work should move there.
 func (p *process) patientHere(ctx context.Context) func(func() error) error {
 	return func(do func() error) error { return p.storage.WaitHere(ctx, do) }
 }
@@ -85,7 +86,7 @@ func newPublished() *published {
 	return p
 }
 
-// StorageStatus is the state of records and objects as the node saw them last.
+// StorageStatus is the state of records and objects when the node last checked them.
 type StorageStatus struct {
 	// Held is the reason why the node removes no data: *deployment.DifferError,
 	// *deployment.FormatError or *retention.SkewError; nil if the node may remove

@@ -8,16 +8,16 @@ import (
 	"github.com/rowmill/rowmill/cluster"
 )
 
-// A reach decides whether a node can use the bucket, and whether other nodes can
-// use it instead. It knows no actors.
+// A reach knows whether this node can use the bucket, and whether other nodes can. It
+// decides whether this node gives its jobs to them. It knows no actors.
 type reach struct {
 	storage *storage.Watch
 	others  func() []cluster.Member
-	since   time.Time // since when other nodes that own jobs reach the bucket, and this node does not
+	since   time.Time // since when other nodes that own jobs can use the bucket and this node cannot; zero if that is not so now
 }
 
-// judge decides whether this node should give its jobs to others, because only this
-// node cannot use the bucket.
+// judge decides whether this node should give its jobs to other nodes: other nodes could
+// use the bucket for at least patience, and this node could not.
 func (r *reach) judge(patience time.Duration) {
 	_, away := r.storage.Objects()
 	switch {
@@ -26,23 +26,23 @@ func (r *reach) judge(patience time.Duration) {
 	case r.since.IsZero():
 		r.since = time.Now()
 	}
-	r.storage.Leave(r.leaves() && time.Since(r.since) >= patience)
+	r.storage.Leave(r.cutOff() && time.Since(r.since) >= patience)
 }
 
-// leaves reports whether other nodes can use the bucket and this node cannot.
-func (r *reach) leaves() bool { return !r.since.IsZero() }
+// cutOff reports whether other nodes can use the bucket and this node cannot.
+func (r *reach) cutOff() bool { return !r.since.IsZero() }
 
-// next returns the first of the other nodes for a job; ok is false if there is
-// none.
+// next returns the first of the other nodes in the job's order of nodes; ok is false if
+// there is none.
 func (r *reach) next(job string) (first cluster.Member, ok bool) {
 	others := r.others()
-	if r.leaves() {
+	if r.cutOff() {
 		others = nodes.Reaching(others)
 	}
 	return nodes.First(job, others)
 }
 
-// objects returns the state of the bucket for the other nodes.
+// objects returns whether this node reaches the bucket, as a value of nodes.State.
 func (r *reach) objects() string {
 	if _, away := r.storage.Objects(); away {
 		return nodes.Away

@@ -12,11 +12,11 @@ import (
 // Codes of refusals between nodes.
 const (
 	codeUnknownJob = "unknown_job" // this node neither owns the job nor has a worker for it
-	codeStale      = "stale"       // the message has an older owner
+	codeStale      = "stale"       // the message is from an earlier owner of the job
 	codeNoEngine   = "no_engine"   // no engine here serves the model
 	codeDraining   = "draining"
 	codeAway       = "storage_away" // this node could neither read nor write rows
-	codeBusy       = peer.CodeBusy  // ask again
+	codeBusy       = peer.CodeBusy  // the sender should repeat the request soon
 	codeFull       = "full"         // no more workers for jobs of other nodes
 )
 
@@ -24,6 +24,7 @@ func refuse(code, format string, args ...any) *peer.Refusal {
 	return &peer.Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
+// asError returns the answer if it is a refusal, and otherwise err.
 func asError(answer any, err error) error {
 	if refused, ok := answer.(*peer.Refusal); ok {
 		return refused

@@ -29,7 +29,7 @@ func TestHeartbeatsAtOnce(t *testing.T) {
 		if step.acked {
 			r.asked = false
 		}
-		if got := r.asks(step.wants, step.hungry, step.ready); got != step.tell || r.hungry != step.hungry {
+		if got := r.shouldAsk(step.wants, step.hungry, step.ready); got != step.tell || r.hungry != step.hungry {
 			t.Errorf("step %d: heartbeat at once: %v, hungry: %v", i, got, r.hungry)
 		}
 	}
@@ -38,10 +38,10 @@ func TestHeartbeatsAtOnce(t *testing.T) {
 func TestADrainingWorkerReportsOnce(t *testing.T) {
 	t.Parallel()
 	r := newReport(time.Now())
-	if !r.leaves(5, false) || r.leaves(0, false) {
+	if !r.shouldTellDrain(5, false) || r.shouldTellDrain(0, false) {
 		t.Error("rows given back do not cause one heartbeat")
 	}
-	if !r.leaves(0, true) || r.leaves(0, true) {
+	if !r.shouldTellDrain(0, true) || r.shouldTellDrain(0, true) {
 		t.Error("an empty worker does not cause one heartbeat")
 	}
 	first := &assign.Fault{Row: 1}

@@ -30,7 +30,7 @@ type (
 // Messages a server sends to its node.
 type (
 	engineChanged struct{ view engineView }
-	engineLeft    struct{ name string } // detached; its waiting rows are given back
+	engineLeft    struct{ name string } // the engine takes no more rows; the node can stop this actor
 )
 
 // Answers to openQueue.
@@ -60,9 +60,9 @@ type server struct {
 	tasks        taskGroup
 	log          *slog.Logger
 	timers       timers
-	resting      map[engine.Route]string // reasons; other actors share the map: a change makes a new map
-	soon         time.Duration           // until the next probe after a crash; 0 for the usual time
-	loggedReason string                  // why the server is not in use, as last logged
+	resting      map[engine.Route]string // routes that get no rows for a while, and why; other actors share the map: a change makes a new map
+	soon         time.Duration           // time until the next probe after a crash; 0 for the usual time
+	loggedReason string                  // the last logged reason why the server is not in use
 
 	entry    *registry.Entry
 	restarts prometheus.Counter
@@ -71,8 +71,8 @@ type server struct {
 	fault    time.Time // time of the last panic
 }
 
-// Receive restarts the actor after a panic. A server can get its state again from
-// its engine, and without this actor the node would lose the engine.
+// Receive restarts the actor after a panic. The actor can get its state again from
+// the inference server, and without this actor the node would lose the engine.
 func (s *server) Receive(c actor.Context) {
 	err := contain.Run(func() error {
 		s.receive(c)
@@ -109,13 +109,13 @@ func (s *server) onStarted(c actor.Context) {
 		},
 		Filled:   func() { take(s.onWindowFilled) },
 		Suspect:  func(err error) { take(func(c actor.Context) { s.onSuspect(c, err) }) },
-		Panicked: s.onPanic,
+		Panicked: s.logPanic,
 	})
 	s.probe(c)
 }
 
-// onPanic logs a panic of our own code over a row or an answer.
-func (s *server) onPanic(err error) {
+// logPanic logs a panic of this program that a row or its answer has caused.
+func (s *server) logPanic(err error) {
 	s.log.Error("a row failed because this program panicked", "err", err, "stack", stackOf(err))
 }
 
@@ -146,8 +146,8 @@ func (s *server) onPanicked(c actor.Context, err error) {
 	s.timers.after(c, pause, "probe", s.probe)
 }
 
-// mostPause is the longest pause after a panic of the actor. The cause may stay,
-// but the engine blocks no other work meanwhile.
+// mostPause is the longest pause after a panic of the actor. The panics may go on, but
+// they block no work of other engines.
 const mostPause = time.Minute
 
 // onSuspect probes the server at once after a connection to it broke.
@@ -175,7 +175,7 @@ func (s *server) probe(c actor.Context) {
 func (s *server) onProbed(c actor.Context, began time.Time, info engine.Info, err error) {
 	crashed, again := s.disp.Judge(began, dispatch.Gone(err))
 	if crashed {
-		s.log.Warn("the server crashed while it ran rows; the rows in flight run again, apart from others", "err", err)
+		s.log.Warn("the server crashed while it ran rows; the rows in flight run again, separate from other rows", "err", err)
 	}
 	answers := !crashed && s.disp.Alive(time.Now().Add(-s.cfg.Servers.ProbeInterval))
 	change := s.health.Probed(info, err, answers)
@@ -199,7 +199,7 @@ func (s *server) onProbed(c actor.Context, began time.Time, info engine.Info, er
 		if err != nil && s.health.Up() {
 			s.log.Debug("a probe failed, but the server may only be busy", "err", err)
 		}
-		s.ask(c)
+		s.sendTrial(c)
 		return
 	case dispatch.Fell:
 		if said := err.Error(); said != s.loggedReason { // a server that was never up fails each probe with the same error
@@ -209,7 +209,7 @@ func (s *server) onProbed(c actor.Context, began time.Time, info engine.Info, er
 		s.takeDown()
 	case dispatch.Renewed:
 		s.loggedReason = ""
-		s.rested()
+		s.endRest()
 		s.disp.Renew(info.Slots)
 		s.natures.Renew()
 		s.bringUp(c)
@@ -217,11 +217,11 @@ func (s *server) onProbed(c actor.Context, began time.Time, info engine.Info, er
 		s.bringUp(c)
 	}
 	s.announce(c, err)
-	s.ask(c)
+	s.sendTrial(c)
 }
 
-// soonAgain is the time until the next probe of a server that has just crashed. It
-// doubles up to the usual time.
+// soonAgain is the time until the next probe of a server that has just crashed. The time
+// doubles with each probe, up to the usual time.
 const soonAgain = 500 * time.Millisecond
 
 func (s *server) bringUp(c actor.Context) {
@@ -242,6 +242,8 @@ func (s *server) takeDown() {
 	s.disp.Pause()
 }
 
+// announce sends the node the state of the engine. err is the reason why the engine is
+// down, if it is down.
 func (s *server) announce(c actor.Context, err error) {
 	c.Send(s.node, engineChanged{engineView{name: s.name, local: s.name, pid: c.Self(), up: s.health.Up(), info: s.natures.Settle(s.health.Info()), resting: s.resting, err: err}})
 }
@@ -284,15 +286,15 @@ func (s *server) readGauges(c actor.Context) {
 	})
 }
 
-// onBreakerOpened stops a route for a while: its rows fail one after the other, or
-// the server asked for a pause. The server may still answer probes and rows of
-// other models. The rows go to other engines meanwhile.
+// onBreakerOpened sends no rows to a route for a while, because the route's rows failed
+// one after the other, or the server asked for a pause. The server may still answer
+// probes and rows of other models. Meanwhile the rows go to other engines.
 func (s *server) onBreakerOpened(c actor.Context, r engine.Route, pause time.Duration, err error) {
 	if !s.health.Up() {
 		return
 	}
 	s.log.Warn("the engine gets no rows for a while", "route", string(r), "pause", pause, "err", err)
-	next := map[engine.Route]string{r: fmt.Sprintf("%s; it is asked again at %s", brief(err), time.Now().Add(pause).UTC().Format("15:04:05 UTC"))}
+	next := map[engine.Route]string{r: fmt.Sprintf("%s; it is asked again at %s", briefFault(err), time.Now().Add(pause).UTC().Format("15:04:05 UTC"))}
 	for other, why := range s.resting {
 		if other != r {
 			next[other] = why
@@ -307,14 +309,14 @@ func (s *server) onBreakerOpened(c actor.Context, r engine.Route, pause time.Dur
 			return
 		}
 		s.log.Info("the engine is tried again with one row", "route", string(r))
-		s.rested(r)
+		s.endRest(r)
 		s.disp.Try(r)
 		s.announce(c, nil)
 	})
 }
 
-// rested takes the given routes into use again; all routes if none is given.
-func (s *server) rested(routes ...engine.Route) {
+// endRest takes the given resting routes into use again; all of them if none is given.
+func (s *server) endRest(routes ...engine.Route) {
 	if len(routes) == 0 {
 		routes = slices.Collect(maps.Keys(s.resting))
 	}
@@ -332,7 +334,7 @@ func (s *server) onOpenQueue(c actor.Context, m openQueue) {
 		refuse(&engine.Error{Class: engine.ServerFault, Message: "the engine does not serve the model now"})
 		return
 	}
-	queue, err := s.disp.Open(m.job.dispatched(s.cfg), s.engine, m.out)
+	queue, err := s.disp.Open(m.job.dispatchJob(s.cfg), s.engine, m.out)
 	if err != nil {
 		refuse(fmt.Errorf("prepare for %s: %w", s.engine.Name(), err))
 		return
@@ -340,9 +342,9 @@ func (s *server) onOpenQueue(c actor.Context, m openQueue) {
 	c.Respond(queueOpened{engine: s.engine.Name(), queue: queue})
 }
 
-// onLeaveNode takes the server down. It opens no more queues, so the workers know
-// all its queues when the node tells them that the engine leaves. The node then
-// stops this actor.
+// onLeaveNode takes the server out of use for good. It opens no more queues, so the
+// workers know all its queues when the node tells them that the engine is down. The node
+// then stops this actor.
 func (s *server) onLeaveNode(c actor.Context) {
 	s.left = true
 	s.health.Leave()
@@ -350,8 +352,8 @@ func (s *server) onLeaveNode(c actor.Context) {
 	c.Send(s.node, engineLeft{name: s.engine.Name()})
 }
 
-// onStopping gives waiting rows back to their workers. Rows that arrive later
-// stay in their queue until the job closes the queue.
+// onStopping gives waiting rows back to their workers. Rows that workers send
+// later stay in their queue until the job closes the queue.
 func (s *server) onStopping() {
 	s.timers.stop()
 	s.tasks.cancel()

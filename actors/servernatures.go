@@ -11,13 +11,13 @@ import (
 	"github.com/rowmill/rowmill/internal/contain"
 )
 
-// askPatience is the timeout of a trial row, which shows a model's capabilities:
-// longer than a server needs to load a model, or to reach the end of a queue.
+// askPatience is the timeout of a trial row, which finds out the capabilities of a model.
+// It is longer than a server needs to load a model, or to work through its queue.
 const askPatience = 2 * time.Minute
 
-// ask finds out the capabilities of a model if neither the server nor the catalog
-// has them, one model after the other.
-func (s *server) ask(c actor.Context) {
+// sendTrial sends a trial row to the next model with unknown capabilities: neither the
+// server nor the catalog has them. Only one trial row is in flight.
+func (s *server) sendTrial(c actor.Context) {
 	if !s.health.Up() {
 		return
 	}
@@ -31,11 +31,11 @@ func (s *server) ask(c actor.Context) {
 		found, err := result(contain.Run, func() (engine.Capability, error) {
 			return engine.FindCapability(ctx, s.engine, name, askPatience)
 		})
-		return func(c actor.Context) { s.onAsked(c, name, found, err) }
+		return func(c actor.Context) { s.onTrialEnded(c, name, found, err) }
 	})
 }
 
-func (s *server) onAsked(c actor.Context, name string, found engine.Capability, err error) {
+func (s *server) onTrialEnded(c actor.Context, name string, found engine.Capability, err error) {
 	asked := engine.ServedModel{Name: name}
 	for _, m := range s.health.Info().Models {
 		if m.Name == name {
@@ -49,10 +49,10 @@ func (s *server) onAsked(c actor.Context, name string, found engine.Capability, 
 	case found.Refusal != "":
 		s.log.Warn("the server lists a model but runs no rows of it", "model", name, "err", found.Refusal)
 	default:
-		s.log.Info("a trial row showed what a model can do", "model", name, "kind", found.Kind, "dimension", found.Dimension)
+		s.log.Info("a trial row has found out the capabilities of a model", "model", name, "kind", found.Kind, "dimension", found.Dimension)
 	}
 	if s.health.Up() {
 		s.announce(c, nil)
-		s.ask(c)
+		s.sendTrial(c)
 	}
 }

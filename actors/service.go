@@ -13,8 +13,8 @@ import (
 	"github.com/rowmill/rowmill/results/archive"
 )
 
-// Service returns the handler of requests from other nodes, their only way in. Its
-// errors are *peer.Refusal, or the error of the context.
+// Service returns the handler of all requests from other nodes. Its errors are
+// *peer.Refusal, or the error of the context.
 func (s *System) Service() peerv1connect.NodeServiceHandler { return service{s} }
 
 // A service answers other nodes. The node actor answers most requests; the service
@@ -22,7 +22,7 @@ func (s *System) Service() peerv1connect.NodeServiceHandler { return service{s} 
 type service struct{ of *System }
 
 // answerTimeout bounds how long another node waits for this node's actors. They
-// answer at once, except when they start or stop a worker first.
+// answer at once, except when they stop a worker first.
 const answerTimeout = 10 * time.Second
 
 // ask sends a request to the node actor and returns its answer.
@@ -46,8 +46,8 @@ func (s service) ask(ctx context.Context, body any) (any, error) {
 	return nil, refuse(codeBusy, "the node did not answer in time")
 }
 
-// answered sends a request to the node actor, and returns an answer of type A.
-func answered[A any](ctx context.Context, s service, body any) (said A, err error) {
+// askFor sends a request to the node actor, and returns an answer of type A.
+func askFor[A any](ctx context.Context, s service, body any) (said A, err error) {
 	answer, err := s.ask(ctx, body)
 	if err != nil {
 		return said, err
@@ -65,7 +65,7 @@ func (s service) Invite(ctx context.Context, r *peerv1.InviteRequest) (*peerv1.I
 	if err != nil {
 		return nil, err
 	}
-	answer, err := answered[*invited](ctx, s, m)
+	answer, err := askFor[*invited](ctx, s, m)
 	if err != nil {
 		return nil, err
 	}
@@ -98,29 +98,30 @@ func (s service) Dismiss(ctx context.Context, r *peerv1.DismissRequest) (*peerv1
 	return &peerv1.DismissResponse{}, err
 }
 
-// Hint has the node check a job.
+// Hint tells the node about a job without an owner, or about a cancelled job.
 func (s service) Hint(ctx context.Context, r *peerv1.HintRequest) (*peerv1.HintResponse, error) {
 	_, err := s.ask(ctx, r)
 	return &peerv1.HintResponse{}, err
 }
 
-// Drain has the node drain and leave.
+// Drain makes the node drain and leave the cluster.
 func (s service) Drain(ctx context.Context, _ *peerv1.DrainRequest) (*peerv1.DrainResponse, error) {
 	_, err := s.ask(ctx, drain{})
 	return &peerv1.DrainResponse{}, err
 }
 
-// IsDownloading reports whether this node is downloading an input.
+// IsDownloading reports whether this node is downloading the input of a job.
 func (s service) IsDownloading(_ context.Context, r *peerv1.IsDownloadingRequest) (*peerv1.IsDownloadingResponse, error) {
 	return &peerv1.IsDownloadingResponse{Running: s.of.downloads.Running(r.GetJob())}, nil
 }
 
-// LocateRows asks a job of this node where its rows are.
+// LocateRows returns how many rows of a job each node has. This node must own the job.
 func (s service) LocateRows(ctx context.Context, r *peerv1.LocateRowsRequest) (*peerv1.LocateRowsResponse, error) {
-	return answered[*peerv1.LocateRowsResponse](ctx, s, r)
+	return askFor[*peerv1.LocateRowsResponse](ctx, s, r)
 }
 
-// RunErrand returns the state of an errand, and starts an unknown one.
+// RunErrand returns the state of an errand. It first starts an errand that this node does
+// not know yet.
 func (s service) RunErrand(_ context.Context, r *peerv1.RunErrandRequest) (*peerv1.RunErrandResponse, error) {
 	m, err := readErrand(r)
 	if err != nil {
@@ -146,12 +147,12 @@ func (s service) GetFacts(ctx context.Context, _ *peerv1.GetFactsRequest) (*peer
 
 // GetFigures returns this node's figures for the API of other nodes.
 func (s service) GetFigures(ctx context.Context, r *peerv1.GetFiguresRequest) (*peerv1.GetFiguresResponse, error) {
-	doc, err := figures(ctx, s.of, r.GetWhat())
+	doc, err := encodeFigures(ctx, s.of, r.GetWhat())
 	return &peerv1.GetFiguresResponse{Document: doc}, err
 }
 
-// serveErrand returns the state of an errand of an owner on another node, and starts it if
-// it is new.
+// serveErrand returns the state of an errand for an owner on another node. It first
+// starts an errand that is new.
 func (s *System) serveErrand(m *mergeParts) (state commit.ErrandState, err error) {
 	switch {
 	case s.Draining():

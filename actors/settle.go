@@ -10,19 +10,19 @@ import (
 	"github.com/rowmill/rowmill/internal/contain"
 )
 
-// A job that is over settles: the node keeps the data that the job no longer needs
-// for a while, because a store that loses its last writes in a crash may lose the
-// end of the job. The job then continues with this data. If the node crashes before
+// A job that has ended settles: for a while, the node keeps the data that the job no
+// longer needs, because a store that loses its last writes in a crash may lose the
+// end of the job. The job would then continue with this data. If the node crashes before
 // it removes the data, the janitor removes the data later.
 
 // A settling is a job that has ended and has not settled yet.
 type settling struct {
 	job string
-	at  time.Time // the time when it has settled
+	at  time.Time // when the job has settled
 }
 
-// A cleaner removes data that is not kept: data of finished jobs, and expired data.
-// It is a part of the node actor.
+// A cleaner is the part of the node actor that removes data: data that finished jobs no
+// longer need, and expired data.
 type cleaner struct {
 	nodePart
 	settling []settling // finished jobs, in the order of their ends
@@ -31,7 +31,8 @@ type cleaner struct {
 	turn     func() (now, first bool) // whether the janitor may run a round, and whether this node is the one that cleans
 }
 
-// settle has the data that a job no longer needs removed once its end is safe.
+// settle plans the removal of the data that an ended job no longer needs, for the time
+// when the end cannot be lost any more.
 func (n *cleaner) settle(c actor.Context, job string) {
 	if n.cfg.Ended != nil && n.cfg.Ownership.Settle > 0 {
 		n.announceNow(c, job)
@@ -42,22 +43,22 @@ func (n *cleaner) settle(c actor.Context, job string) {
 	}
 }
 
-// lookAfter has a finished job settle once more after this node's last writes for
-// it, because another node may have cleaned up before them. stopped returns when
-// this node writes no more. expected means that the node that cleans up waits for
-// these writes, for a while.
-func (n *cleaner) lookAfter(c actor.Context, job string, expected bool, stopped func()) {
+// settleAfterWrites settles a finished job once more after this node's last writes for
+// the job, because another node may have cleaned up before these writes. wait returns
+// when this node writes no more. awaited means that the node that ends the job waits
+// for these writes, for a while.
+func (n *cleaner) settleAfterWrites(c actor.Context, job string, awaited bool, wait func()) {
 	n.tasks.run(c, "wait for writes", func(ctx context.Context) step {
-		stopped()
+		wait()
 		rec, err := n.record(ctx, job)
-		if err != nil || !rec.Job.Status.Terminal() || expected && !rec.Tidied() {
+		if err != nil || !rec.Job.Status.Terminal() || awaited && !rec.Tidied() {
 			return nil // the node that ends the job cleans up later
 		}
 		return func(c actor.Context) { n.settle(c, job) }
 	})
 }
 
-// tidy removes data that settled jobs no longer need.
+// tidy removes the data that settled jobs no longer need.
 func (n *cleaner) tidy(c actor.Context) {
 	var due []string
 	for now := time.Now(); len(n.settling) > 0 && !n.settling[0].at.After(now); n.settling = n.settling[1:] {
@@ -71,7 +72,7 @@ func (n *cleaner) tidy(c actor.Context) {
 		// A node on the losing side of a partition must not remove the results of the other
 		// side. The janitor cleans up later.
 		if err := n.cfg.Store.Confirm(ctx); err != nil {
-			n.log.Warn("cleaning up after jobs waits until the store confirms its place", "jobs", len(due), "err", err)
+			n.log.Warn("the store cannot confirm that all nodes write to it, so the janitor cleans up after these jobs later", "jobs", len(due), "err", err)
 			due = nil
 		}
 		for _, job := range due {

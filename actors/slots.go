@@ -10,8 +10,8 @@ import (
 	"github.com/rowmill/rowmill/actors/fair"
 )
 
-// slots bound the work of a node that needs much memory, for all jobs together.
-// Accounts take turns.
+// slots limit how much work with a high need for memory or processors runs on a node at
+// the same time, for all jobs together. Accounts take turns.
 type slots struct {
 	merge *fair.Gate // a merge holds a window of every part
 	write *fair.Gate // a part holds a row group in columns
@@ -19,17 +19,18 @@ type slots struct {
 	// stream is for inputs that are read during their download, which may take
 	// long. Without a free place, an input is read after its download.
 	stream chan struct{}
-	// compute is for long computations. A computation takes a processor for a short
-	// time and then waits until its turn comes again.
+	// compute is for long computations. A computation runs for a short time and then
+	// waits for its next turn.
 	compute *fair.Gate
 }
 
-// streams is how many inputs are read during their download. Beside the memory of
-// each input, such a reader holds the last downloaded bytes.
+// streams is how many inputs are read during their download. Such a read needs
+// more memory than another, because it also holds the last downloaded bytes.
 const streams = 2
 
-// streamed takes a place for an input that is read during its download.
-func (s slots) streamed() (leave func(), ok bool) {
+// takeStream takes a place in stream. leave gives the place back; ok is false if all
+// places are taken.
+func (s slots) takeStream() (leave func(), ok bool) {
 	select {
 	case s.stream <- struct{}{}:
 		return func() { <-s.stream }, true
@@ -45,17 +46,18 @@ func newSlots(readers int) slots {
 	}
 }
 
-// gateWaits counts the places that a job waits for at a gate.
+// gateWaits counts the tasks of a job that wait for their turn at a fair.Gate, which
+// limits how many tasks run at the same time.
 type gateWaits struct{ waiting atomic.Int32 }
 
-// enter waits for a place for work of a job; it returns false if ctx ends first.
+// enter waits until a task of a job may start; it returns false if ctx ends first.
 func (t *gateWaits) enter(ctx context.Context, g *fair.Gate, spec *rowmill.Spec) bool {
 	return t.lineUp(g, spec)(ctx)
 }
 
-// lineUp takes a place in the queue for work of a job. The caller must call the
+// lineUp puts a task of a job into the queue of a gate. The caller must call the
 // returned function, which waits like enter. Actors call lineUp before they start
-// tasks, because tasks would come in any order.
+// tasks, because the tasks would come to the queue in any order.
 func (t *gateWaits) lineUp(g *fair.Gate, spec *rowmill.Spec) (wait func(context.Context) bool) {
 	t.waiting.Add(1)
 	turn := g.LineUp(spec.Account, spec.Priority)
@@ -65,10 +67,10 @@ func (t *gateWaits) lineUp(g *fair.Gate, spec *rowmill.Spec) (wait func(context.
 	}
 }
 
-// waits reports whether something still waits.
+// waits reports whether a task waits now.
 func (t *gateWaits) waits() bool { return t.waiting.Load() > 0 }
 
-// waitsAfter is how long a reason must last before it is written to the record.
+// waitsAfter is how long the reason of a wait must last before the job's record shows it.
 const waitsAfter = 5 * time.Second
 
 // A lastingReason keeps the present reason of a wait and its start.
@@ -77,8 +79,8 @@ type lastingReason struct {
 	since time.Time
 }
 
-// update takes the present reason, empty for none, and returns it once it has lasted
-// long enough.
+// update sets the present reason, empty for none. It returns the reason if it has lasted
+// for waitsAfter, and otherwise an empty text.
 func (l *lastingReason) update(what string, now time.Time) string {
 	if what != l.what {
 		l.what, l.since = what, now

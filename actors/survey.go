@@ -18,7 +18,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Reply is a node's answer to a question to all nodes.
+// A Reply is the answer of one node to a question that was sent to all nodes.
 type Reply[T any] struct {
 	Node   nodes.Status
 	Answer T
@@ -54,8 +54,8 @@ func (s *System) actorsHere(f registry.Filter) registry.Listing {
 	return l
 }
 
-// maxWaits bounds the text why rows of an engine wait, in bytes: enough for a few
-// models and their times.
+// maxWaits bounds the text that says why rows wait for an engine, in bytes: enough for a
+// few models and their times.
 const maxWaits = 600
 
 // Facts returns the facts of all nodes for operators, as JSON.
@@ -73,7 +73,7 @@ func (s *System) Facts(ctx context.Context) ([]Reply[json.RawMessage], error) {
 // Figures returns the figures of all nodes for the API, as JSON.
 func (s *System) Figures(ctx context.Context, what string) ([]Reply[json.RawMessage], error) {
 	own := func(ctx context.Context) json.RawMessage {
-		doc, err := figures(ctx, s, what)
+		doc, err := encodeFigures(ctx, s, what)
 		if err != nil {
 			s.log.Error("reading the engines, the metrics or the GPUs of this node failed", "what", what, "err", err)
 		}
@@ -84,7 +84,8 @@ func (s *System) Figures(ctx context.Context, what string) ([]Reply[json.RawMess
 	})
 }
 
-func figures(ctx context.Context, s *System, what string) (json.RawMessage, error) {
+// encodeFigures returns the figures of this node as JSON.
+func encodeFigures(ctx context.Context, s *System, what string) (json.RawMessage, error) {
 	own, err := s.cfg.Reports.Figures(ctx, what)
 	if err != nil {
 		return nil, err
@@ -119,7 +120,7 @@ func survey[T any](ctx context.Context, s *System, timeout time.Duration, node s
 }
 
 // whereTimeout is how long the owner of a job may take to say where its rows are.
-// The owner only reads its book of rows.
+// The owner only reads counts in memory.
 const whereTimeout = time.Second
 
 // Whereabouts asks the owner of a job where its rows are. It returns
@@ -150,8 +151,7 @@ func (s *System) Whereabouts(ctx context.Context, rec *store.Record) (w Whereabo
 	return readWhereabouts(res), err
 }
 
-// ownerOf returns the node of a job's owner, as the record names it; this node if
-// it is a single node.
+// ownerOf returns the node that owns a job by the record. A single node returns itself.
 func (s *System) ownerOf(rec *store.Record) (cluster.Member, error) {
 	if s.cfg.Peers == nil {
 		return cluster.Member{Self: true}, nil
@@ -162,5 +162,5 @@ func (s *System) ownerOf(rec *store.Record) (cluster.Member, error) {
 			return m, nil
 		}
 	}
-	return cluster.Member{}, fmt.Errorf("%w: no owner of job %s is here", rowmill.ErrNotFound, rec.Job.ID)
+	return cluster.Member{}, fmt.Errorf("%w: the owner of job %s is not a member of the cluster now", rowmill.ErrNotFound, rec.Job.ID)
 }

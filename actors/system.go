@@ -38,7 +38,7 @@ type System struct {
 	*process
 	actors *actor.ActorSystem
 	node   *actor.PID
-	root   *node           // the node's actor: not to be used while it runs
+	root   *node           // the node's actor: to be used only after it has stopped
 	life   context.Context // ends with Stop
 	end    context.CancelFunc
 	lease  atomic.Pointer[lease]
@@ -70,7 +70,7 @@ func New(cfg Config) (*System, error) {
 		transport: &transport{peers: cfg.Peers}, all: all,
 	}}
 	s.life, s.end = context.WithCancel(context.Background())
-	s.downloads = ingest.NewDownloads(ingest.DownloadsConfig{All: all, Wanted: s.wanted, Ended: func(job string, lost bool, err error) {
+	s.downloads = ingest.NewDownloads(ingest.DownloadsConfig{All: all, Wanted: s.downloadWanted, Ended: func(job string, lost bool, err error) {
 		s.actors.Root.Send(s.node, downloadEnded{job, lost, err})
 	}})
 	return s, nil
@@ -87,7 +87,7 @@ func (s *System) Start(ctx context.Context) error {
 	s.actors = actor.NewActorSystem(
 		// The library logs nothing; onEvent logs its events.
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
-		// Its throttle keeps a goroutine for this long.
+		// The library's throttle of dead letters keeps a goroutine for this long.
 		actor.WithDeadLetterThrottleInterval(time.Millisecond),
 	)
 	s.actors.EventStream.Subscribe(s.onEvent)
@@ -101,9 +101,9 @@ func (s *System) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("spawn node: %w", err)
 	}
-	s.keep(l) // it tells the node
+	s.keep(l) // after the spawn, because keep sends messages to the node
 	s.all.Add(1)
-	go s.follow()
+	go s.followChanges()
 	return nil
 }
 
@@ -146,13 +146,13 @@ func (s *System) reopen() {
 	}()
 }
 
-// Watch returns the node's watch of records and objects. Calls through its Store
-// and Bucket update it.
+// Watch returns the node's storage.Watch, which knows whether records and objects are
+// available. Calls through the watch's Store and Bucket update it.
 func (s *System) Watch() *storage.Watch { return s.storage }
 
 // Waiting returns the reason why a job waits, for its client, if the job's record
-// cannot show it: records cannot be written, or no node has the job. Else it is
-// empty.
+// cannot show the reason: records cannot be written, or no node owns the job. Otherwise
+// it returns an empty text.
 func (s *System) Waiting(job *rowmill.Job, account string) string {
 	if waiting := s.storage.Waiting(); waiting != "" || job.Status != rowmill.StatusPending {
 		return waiting
@@ -254,7 +254,7 @@ func (s *System) onEvent(event any) {
 	switch e := event.(type) {
 	case *actor.DeadLetterEvent:
 		s.metrics.dead.Inc()
-		s.log.Debug("message to a stopped actor", "actor", e.PID.GetId(), "message", typeName(e.Message))
+		s.log.Debug("an actor that had stopped got a message", "actor", e.PID.GetId(), "message", typeName(e.Message))
 	case *actor.SupervisorEvent:
 		s.metrics.restarted.WithLabelValues(kindOf(e.Child.GetId())).Inc()
 		s.metrics.registry.Panicked(e.Child.GetId(), "panic: "+fmt.Sprint(e.Reason))
@@ -262,6 +262,7 @@ func (s *System) onEvent(event any) {
 	}
 }
 
+// onPanic logs a panic of a task of the node actor.
 func (s *System) onPanic(caught *contain.Panic) {
 	s.log.Error("a task of the node actor panicked", "reason", fmt.Sprint(caught.Reason), "stack", string(caught.Stack))
 }
@@ -309,21 +310,21 @@ func (s *System) DrainNode(ctx context.Context, id string) error {
 // asked this node or another.
 func (s *System) DrainAsked() <-chan struct{} { return s.drainAsked }
 
-// nothingLeft says that the draining node has nothing left to do.
+// nothingLeft makes Drain return: the draining node has nothing left to do.
 func (s *System) nothingLeft() { s.drainedOnce.Do(func() { close(s.drained) }) }
 
 func (s *System) askToDrain() { s.askOnce.Do(func() { close(s.drainAsked) }) }
 
-// lookPause is the pause after the node has read the members, for each member. A
-// read costs about a microsecond for each member, so reads take at most a hundredth
-// of a core. With three nodes the pause is nothing, with a thousand a tenth of a
-// second.
+// After the node has read the members, the next read waits for lookPause times the number
+// of members. A read costs about a microsecond for each member, so reads take at most a
+// hundredth of a core. With three nodes the pause is negligible, with a thousand it is a
+// tenth of a second.
 const lookPause = 100 * time.Microsecond
 
-// follow tells the node about changes of members and of storage. It gathers all
-// changes of members during a read and its pause into one message: when a job
-// starts on a thousand nodes, every node sends a new state.
-func (s *System) follow() {
+// followChanges tells the node about changes of members and of storage. All changes of
+// members during a read and the pause after it become one message, because every node
+// sends a new state when a job starts on a thousand nodes.
+func (s *System) followChanges() {
 	defer s.all.Done()
 	var changed, members <-chan struct{}
 	if s.cfg.Peers != nil {
@@ -349,9 +350,9 @@ func (s *System) follow() {
 	}
 }
 
-// wanted reports whether a job may still use the input that this node downloads: as
-// far as this node knows, the job is not over and has no other input.
-func (s *System) wanted(ctx context.Context, job string) bool {
+// downloadWanted reports whether a job may still use the input that this node
+// downloads: as far as this node knows, the job is not over and has no other input.
+func (s *System) downloadWanted(ctx context.Context, job string) bool {
 	rec, err := s.cfg.Store.Get(ctx, job)
 	if err != nil {
 		return true

@@ -14,11 +14,11 @@ type timers struct {
 	pending map[due]*time.Timer
 }
 
-// A due is the message of a timer: its name. A timer is moved and cancelled by its
-// name.
+// A due is the name of a timer, and the message that send sends. A timer is replaced and
+// cancelled by its name.
 type due string
 
-// after has the actor take a step after d.
+// after makes the actor run a step after d.
 func (t *timers) after(c actor.Context, d time.Duration, name string, next step) {
 	t.tell(c, d, due(name), next)
 }
@@ -38,14 +38,14 @@ func (t *timers) tell(c actor.Context, d time.Duration, name due, message any) {
 	root, self := c.ActorSystem().Root, c.Self()
 	var timer *time.Timer
 	m := delayed{message, func() bool { return t.pending[name] != timer }}
-	timer = time.AfterFunc(d+apart(c.ActorSystem().ID, self.Id, string(name)), func() { root.Send(self, m) })
+	timer = time.AfterFunc(d+timerOffset(c.ActorSystem().ID, self.Id, string(name)), func() { root.Send(self, m) })
 	t.pending[name] = timer
 }
 
-// apart returns less than 10 µs, different for each timer of each actor. Timers
+// timerOffset returns less than 10 µs, different for each timer of each actor. Timers
 // with the same time fire in random order, so a schedule of e2e/virtual would not
 // repeat.
-func apart(names ...string) time.Duration {
+func timerOffset(names ...string) time.Duration {
 	h := fnv.New64a()
 	for _, name := range names {
 		_, _ = io.WriteString(h, name+"\n") // never fails
@@ -61,6 +61,7 @@ func (t *timers) cancel(name due) {
 	}
 }
 
+// stop drops the messages of all timers.
 func (t *timers) stop() {
 	for _, timer := range t.pending {
 		timer.Stop()

@@ -30,7 +30,8 @@ type Peers interface {
 	// Members returns the nodes that are alive as far as this node knows, with this
 	// node.
 	Members() []cluster.Member
-	// Changed holds a token after Members or their states changed.
+	// Changed returns a channel that holds a token after members or their states have
+	// changed.
 	Changed() <-chan struct{}
 	// SetState sends this node's state to the others. It returns an error if the
 	// state is too long.
@@ -41,7 +42,7 @@ type Peers interface {
 }
 
 // tellTimeout bounds a message to another node: many times the usual time, and less
-// than the time of two heartbeats.
+// than two heartbeat intervals.
 const tellTimeout = 1500 * time.Millisecond
 
 // A transport sends requests to the other nodes.
@@ -50,7 +51,7 @@ type transport struct {
 	silences nodes.Silences
 }
 
-// peerNode is another node.
+// peerNode is the client of another node.
 type peerNode = peerv1connect.NodeServiceClient
 
 // ask sends a request to the node at an address, and notes that the node has
@@ -115,8 +116,8 @@ func (t *transport) figures(ctx context.Context, address, what string) (json.Raw
 	return res.GetDocument(), err
 }
 
-// spread sends this node's state to the other nodes.
-func (t *transport) spread(s nodes.State) error {
+// sendState sends this node's state to the other nodes.
+func (t *transport) sendState(s nodes.State) error {
 	doc, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("encode state: %w", err)
@@ -137,16 +138,17 @@ func (t *transport) others() []cluster.Member {
 	if t.peers == nil {
 		return nil
 	}
-	return speaking(t.peers.Members())
+	return sameProtocol(t.peers.Members())
 }
 
-// speaking returns the other members that speak this node's protocol. It reuses the
-// slice.
-func speaking(members []cluster.Member) []cluster.Member {
+// sameProtocol returns the other members that speak this node's protocol. It changes the
+// slice members.
+func sameProtocol(members []cluster.Member) []cluster.Member {
 	return slices.DeleteFunc(members, func(m cluster.Member) bool { return m.Self || m.Protocol != Protocol })
 }
 
-// unanswered logs why another node did not carry out a request.
+// unanswered logs the error of a request to another node. It warns only once for each
+// time in which a node answers nothing.
 func (t *transport) unanswered(log *slog.Logger, address string, err error) {
 	switch {
 	case code(err) != "":

@@ -132,7 +132,7 @@ func TestNodesWithAnotherProtocolAreLeftOut(t *testing.T) {
 func TestSpread(t *testing.T) {
 	t.Parallel()
 	h := &heard{err: errors.New("too long")}
-	if err := (&transport{peers: h}).spread(nodes.State{Version: "v1", Jobs: 2}); !errors.Is(err, h.err) {
+	if err := (&transport{peers: h}).sendState(nodes.State{Version: "v1", Jobs: 2}); !errors.Is(err, h.err) {
 		t.Error("spread hides that the state is too long:", err)
 	}
 	if s, ok := nodes.Read(cluster.Member{State: []byte(h.state)}); !ok || s.Version != "v1" || s.Jobs != 2 {

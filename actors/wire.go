@@ -12,18 +12,18 @@ import (
 
 // Messages between nodes about jobs, beside the heartbeats and assignments of
 // package assign. contract.go turns them into messages of the contract, and back.
-// Messages without further use here keep the type of the contract.
+// Messages that this package only passes on have the type of the contract.
 type (
 	// An invite asks a node to work for a job.
 	invite struct {
 		Job       string
 		Epoch     int64
-		Address   string // of the owner's node
-		Session   string // of the owner
-		owner     *actor.PID
-		Context   int   // tokens; 0 if unknown
-		MaxTokens int   // of an answer; 0 if unknown
-		Sample    int64 // run only this many first rows, for an estimate; 0 for all
+		Address   string     // of the owner's node
+		Session   string     // of the owner
+		owner     *actor.PID // the job actor, if the owner is on this node
+		Context   int        // tokens; 0 if unknown
+		MaxTokens int        // of an answer; 0 if unknown
+		Sample    int64      // run only this many first rows, for an estimate; 0 for all
 
 		// Input describes an input that is still being read; nil if the input has a
 		// stored manifest.
@@ -44,7 +44,7 @@ type (
 		row int64
 	}
 
-	drain    struct{} // give all jobs back
+	drain    struct{} // let rows in flight finish, and give all jobs back
 	accepted struct{} // the answer to most requests
 )
 
@@ -68,14 +68,14 @@ type Whereabouts struct {
 // NodeRows counts the rows of a job on one node.
 type NodeRows struct {
 	Node     string   // its name; its address if the node has left
-	Assigned int64    // and not committed
-	Done     int64    // committed since the owner took the job
+	Assigned int64    // rows that the node has and that are not committed
+	Done     int64    // rows committed since the owner took the job
 	Rate     *float64 // rows committed per second over the last minute; nil until known
 }
 
 // mergeParts asks a node for the state of an errand; the node starts an unknown
-// errand. The answer is a commit.ErrandState. After the first answer, requests send
-// only the errand's key.
+// errand. The answer is a commit.ErrandState. After the first answer, requests have only
+// the key of the errand.
 type mergeParts struct {
 	Job      string
 	Account  string

@@ -33,9 +33,9 @@ type (
 // workerEnded tells the node that a worker has nothing left to do.
 type workerEnded struct{ job, worker string }
 
-// A worker runs the rows of a job on a node. It asks the job's owner for spans,
-// loads their rows within the node's budget, gives them to engines with room, and
-// writes finished rows as parts. It outlives the owner: the next owner takes over
+// A worker runs the rows of a job on a node. It asks the job's owner for spans (ranges
+// of rows), loads their rows within the node's budget, gives them to engines with room,
+// and writes finished rows as parts. It outlives the owner: the next owner takes over
 // the worker with all its rows.
 type worker struct {
 	*process
@@ -49,26 +49,27 @@ type worker struct {
 	timers timers
 
 	outbox  *dispatch.Outbox
-	spare   []*dispatch.Task // the second slice of the outbox
+	spare   []*dispatch.Task // empty slice for the next rows of the outbox
 	rows    *assign.Worker   // the worker's rows, and their progress
 	memory  *work.Memory
-	trail   *work.Trail // nil if the job is not traced
+	trail   *work.Trail // traces of rows and parts; nil if the job is not traced
 	loader  *work.Loader
 	sender  *work.Sender
 	flusher *work.Flusher
 
 	phase   workerPhase
-	writing gateWaits // waits of parts to be written
+	writing gateWaits // parts that wait for their turn to be written
 	stalled bool      // finished rows have waited too long for a commit
 	report  report
 }
 
+// A workerPhase says how far a worker is.
 type workerPhase uint8
 
 const (
 	workerRuns   workerPhase = iota
 	workerDrains             // starts no more rows
-	workerLeft               // nothing is left, and a heartbeat has said so
+	workerLeft               // nothing is left, and a heartbeat says so
 	workerOver               // the node is about to stop the worker
 )
 
@@ -152,7 +153,9 @@ func (w *worker) onQueueRefused(c actor.Context, m queueRefused) {
 	w.heartbeat(c)
 }
 
-// pump keeps the pipeline moving: rows to engines, blocks to rows, spans to blocks.
+// pump does the work that is possible now: it sends loaded rows to engines with room,
+// loads the next block of rows, asks the owner for rows, and writes finished rows that
+// should not wait.
 func (w *worker) pump(c actor.Context) {
 	if w.phase != workerRuns {
 		w.finishDraining(c)
@@ -165,17 +168,17 @@ func (w *worker) pump(c actor.Context) {
 	if w.sender.Ports() == 0 {
 		w.sender.Rows.Spread()
 	}
-	w.stall(w.flusher.AtRisk(now))
+	w.setStalled(w.flusher.AtRisk(now))
 	room := w.sender.Room()
 	if !w.stalled && !w.flusher.Behind() && w.sender.Fill() {
-		w.write(c, w.flusher.All()) // our own finished rows may fill the memory
+		w.write(c, w.flusher.All()) // finished rows of this worker may fill the memory
 	}
 	if w.sender.Wants(room) {
 		w.load(c)
 	}
 	idle := w.sender.Rows.Ready() == 0 && w.loader.Empty()
 	hungry := idle && room > 0
-	if w.report.asks(w.loader.Wants() && !w.loader.Exhausted(), hungry, w.ready()) {
+	if w.report.shouldAsk(w.loader.Wants() && !w.loader.Exhausted(), hungry, w.ready()) {
 		w.heartbeat(c)
 	}
 	if idle && w.sender.Sent() == 0 && w.flusher.Gathers() {
@@ -183,9 +186,9 @@ func (w *worker) pump(c actor.Context) {
 	}
 }
 
-// stall notes whether finished rows wait too long for a commit. If so, no more rows
-// start, and rows that wait in front of an engine are taken back.
-func (w *worker) stall(now bool) {
+// setStalled notes whether finished rows wait too long for a commit. While they do, no
+// more rows start. Rows that engines have not started are taken back.
+func (w *worker) setStalled(now bool) {
 	if now == w.stalled {
 		return
 	}
@@ -228,15 +231,15 @@ func (w *worker) openShard(ctx context.Context, s assign.Span) (*shard.Reader, e
 func (w *worker) onLoaded(c actor.Context, load work.Load, err error) {
 	if err != nil {
 		w.loader.Failed(load)
-		w.broke(c, fmt.Errorf("load rows: %w", err))
+		w.onError(c, fmt.Errorf("load rows: %w", err))
 		return
 	}
 	w.sender.Rows.Add(w.loader.Loaded(load))
 	w.pump(c)
 }
 
-// fatal reports whether the error of a row ends the job. If a row is still too long
-// for its server after it was cut, only the row fails.
+// fatal reports whether the error of a row ends the job. If the job allows that rows are
+// cut (TruncateRows), and a cut row is still too long for its server, only the row fails.
 func (w *worker) fatal(t *dispatch.Task) bool {
 	if !t.Out.Failed() {
 		return false
@@ -322,7 +325,7 @@ func (w *worker) onWritten(c actor.Context, part assign.Part, b *work.Batch, err
 	w.memory.Free(b.Tasks)
 	if err != nil {
 		w.flusher.Failed(b)
-		w.broke(c, fmt.Errorf("write part: %w", err))
+		w.onError(c, fmt.Errorf("write part: %w", err))
 		return
 	}
 	w.flusher.Wrote(part.Key, b)
@@ -331,14 +334,14 @@ func (w *worker) onWritten(c actor.Context, part assign.Part, b *work.Batch, err
 	w.pump(c)
 }
 
-// broke tells the owner that this worker cannot continue.
-func (w *worker) broke(c actor.Context, err error) {
+// onError tells the owner that this worker cannot continue because of an error.
+func (w *worker) onError(c actor.Context, err error) {
 	if w.job.ctx.Err() == nil {
 		w.fail(c, &assign.Fault{Row: -1, Message: err.Error(), Err: err})
 	}
 }
 
-// fail sends the owner the first fault.
+// fail sends the owner a fault, if it is the first one.
 func (w *worker) fail(c actor.Context, f *assign.Fault) {
 	if w.report.fail(f) {
 		w.heartbeat(c)
@@ -363,6 +366,7 @@ func (w *worker) onStopping() {
 	}()
 }
 
+// asEngineError returns the *engine.Error in err, if there is one.
 func asEngineError(err error) (*engine.Error, bool) {
 	var e *engine.Error
 	ok := errors.As(err, &e)

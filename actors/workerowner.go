@@ -24,7 +24,7 @@ func (w *worker) heartbeat(c actor.Context) {
 	h := &assign.Heartbeat{
 		Job: w.job.id, Address: w.address, Away: outage.Lasts.Milliseconds(),
 		Want: w.loader.Wants() && w.phase == workerRuns && !away, Hungry: w.report.hungry && !away, Ready: w.ready(), Ports: w.sender.Ports(),
-		Leaves: w.phase != workerRuns, Left: w.left(),
+		Leaves: w.phase != workerRuns, Left: w.nothingLeft(),
 		Waits:    w.report.waits.update(w.waitsFor(), time.Now()),
 		Warnings: w.report.warnings, Refused: maps.Clone(w.report.refused), Fault: w.report.fault,
 	}
@@ -32,7 +32,8 @@ func (w *worker) heartbeat(c actor.Context) {
 	w.owner.send(c, w.tasks, h)
 }
 
-// waitsFor returns the reason why rows of other jobs make this worker wait now.
+// waitsFor returns the reason why rows of other jobs make this worker wait now; empty if
+// they do not.
 func (w *worker) waitsFor() string {
 	switch sent, running := w.sender.Sent(), w.sender.Running(); {
 	case w.phase != workerRuns:
@@ -46,11 +47,11 @@ func (w *worker) waitsFor() string {
 	return ""
 }
 
-// ready returns how many rows could be given back.
+// ready returns how many rows were not sent and could be given back.
 func (w *worker) ready() int { return w.sender.Rows.Spare() + w.loader.Waiting() }
 
-// left reports whether a draining worker has no rows and no unwritten parts.
-func (w *worker) left() bool {
+// nothingLeft reports whether a draining worker has no rows and no unwritten parts.
+func (w *worker) nothingLeft() bool {
 	return w.phase != workerRuns && w.sender.Sent() == 0 && !w.loader.Loading() && w.flusher.Idle() && w.rows.Idle()
 }
 
@@ -65,12 +66,12 @@ func (w *worker) onHeartbeatDue(c actor.Context) {
 	silent := time.Since(w.report.heard)
 	if silent > w.cfg.Ownership.AdoptionTimeout {
 		w.log.Warn("no owner took over the job; its worker drops its rows", "after", silent)
-		w.end(c)
+		w.askToStop(c)
 		return
 	}
-	if w.left() {
-		if w.phase == workerLeft { // the owner knows, and there is nothing to wait for
-			w.end(c)
+	if w.nothingLeft() {
+		if w.phase == workerLeft { // the last heartbeat told the owner that nothing is left
+			w.askToStop(c)
 			return
 		}
 		w.phase = workerLeft
@@ -80,7 +81,7 @@ func (w *worker) onHeartbeatDue(c actor.Context) {
 		w.lookUp(c)
 	}
 	if _, away := w.storage.Objects(); away {
-		w.giveBack(w.ready()) // a worker that can write may run them
+		w.giveBack(w.ready()) // a worker that can use the bucket may run these rows
 	}
 	w.heartbeat(c)
 }
@@ -92,25 +93,25 @@ func (w *worker) lookUp(c actor.Context) {
 		defer cancel()
 		rec, err := w.cfg.Store.Get(ctx, w.job.id)
 		if errors.Is(err, rowmill.ErrNotFound) || err == nil && rec.Job.Status.Terminal() {
-			return step(w.end)
+			return step(w.askToStop)
 		}
 		return nil
 	})
 }
 
-// end asks the node to stop this worker.
-func (w *worker) end(c actor.Context) {
+// askToStop asks the node to stop this worker.
+func (w *worker) askToStop(c actor.Context) {
 	if w.phase != workerOver {
 		w.phase = workerOver
 		c.Send(w.node, workerEnded{job: w.job.id, worker: w.name})
 	}
 }
 
-// onAdopt switches to the job's new owner, and sends a heartbeat to the new or the
-// same owner.
+// onAdopt switches to another owner of the job, if the owner is new, and sends the owner
+// a heartbeat.
 func (w *worker) onAdopt(c actor.Context, m adopt) {
 	if w.rows.Adopt(m.epoch, m.session) {
-		w.log.Info("job has another owner", "epoch", m.epoch)
+		w.log.Info("the job has a new owner, and the worker continues", "epoch", m.epoch)
 		w.owner, w.report.heard = m.owner, time.Now()
 	}
 	w.heartbeat(c)
@@ -123,7 +124,7 @@ func (w *worker) onAssignment(c actor.Context, m *assign.Assignment) {
 	}
 	w.report.heard = time.Now()
 	if m.Stop {
-		w.end(c)
+		w.askToStop(c)
 		return
 	}
 	for _, key := range acked {
@@ -157,6 +158,8 @@ func (w *worker) returnRows(shard int, rows *roaring.Bitmap) {
 	w.metrics.returned.WithLabelValues("back").Add(float64(rows.GetCardinality()))
 }
 
+// release gives rows that are loaded but not sent back to the owner. The owner also
+// learns which of these rows may have crashed a server.
 func (w *worker) release(tasks []*dispatch.Task) {
 	var gone assign.Rows
 	for _, t := range tasks {
@@ -171,7 +174,8 @@ func (w *worker) release(tasks []*dispatch.Task) {
 	w.memory.Free(tasks)
 }
 
-// onDrain gives back rows that were not sent, and waits for the rest.
+// onDrain starts to drain the worker: it gives back rows that have not started, and lets
+// other rows finish.
 func (w *worker) onDrain(c actor.Context) {
 	w.phase = max(w.phase, workerDrains)
 	w.sender.CloseAll()
@@ -189,7 +193,7 @@ func (w *worker) finishDraining(c actor.Context) {
 	if w.sender.Sent() == 0 && !w.loader.Loading() {
 		w.write(c, w.flusher.All())
 	}
-	if w.report.leaves(back, w.left()) {
+	if w.report.shouldTellDrain(back, w.nothingLeft()) {
 		w.heartbeat(c)
 	}
 }

@@ -11,22 +11,22 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 )
 
-// A workerHandle is the node's handle of a worker.
+// A workerHandle holds what the node knows about a worker that it runs.
 type workerHandle struct {
 	pid    *actor.PID
 	name   string
 	epoch  int64 // of its owner
 	remote bool  // the owner is on another node
 	owner  *link
-	runs   *sync.WaitGroup
+	runs   *sync.WaitGroup // tasks of the worker
 }
 
-// workers holds the workers of a node, one for each job with rows here, with an
-// owner here or on another node.
+// workers holds the workers of a node: one for each job with rows on this node. The job's
+// owner is on this node or on another.
 //
-// Workers for other nodes' jobs take places, which accounts share. A worker for a
-// job of this node needs no place, because the node limits the number of its own
-// jobs.
+// A worker for a job of another node takes one of a limited number of places, which
+// accounts share. A worker for a job of this node needs no place, because the node
+// limits the number of its own jobs.
 type workers struct {
 	places   *fair.Shares
 	placed   map[string]string // by job: the account whose place its worker has
@@ -69,7 +69,7 @@ func (w *workers) admit(m *invite, draining bool, now time.Time) (*workerHandle,
 		return nil, refuse(codeStale, "the worker has an owner with epoch %d", h.epoch)
 	case h != nil:
 		h.epoch, h.remote = m.Epoch, remote
-		w.moved(job, m.Account, remote)
+		w.updatePlace(job, m.Account, remote)
 		return h, nil
 	case draining:
 		return nil, refuse(codeDraining, "the node is draining")
@@ -85,21 +85,21 @@ func (w *workers) admit(m *invite, draining bool, now time.Time) (*workerHandle,
 	return nil, nil
 }
 
-// moved notes whether a worker's job has its owner on another node now, or on this
-// one.
-func (w *workers) moved(job, account string, remote bool) {
+// updatePlace takes a place for a worker if the job's owner is on another node now, and
+// frees the place if the owner is on this node.
+func (w *workers) updatePlace(job, account string, remote bool) {
 	_, placed := w.placed[job]
 	switch {
 	case remote && !placed:
 		w.places.Hold(account)
 		w.placed[job] = account
 	case !remote:
-		w.leave(job)
+		w.freePlace(job)
 	}
 }
 
-// leave gives back the place of a job's worker, if it has one.
-func (w *workers) leave(job string) {
+// freePlace gives back the place of a job's worker, if it has one.
+func (w *workers) freePlace(job string) {
 	if account, placed := w.placed[job]; placed {
 		w.places.Leave(account)
 		delete(w.placed, job)
@@ -110,14 +110,14 @@ func (w *workers) leave(job string) {
 func (w *workers) started(job string, h *workerHandle) {
 	delete(w.starting, job)
 	if h == nil {
-		w.leave(job)
+		w.freePlace(job)
 		return
 	}
 	w.running[job] = h
 }
 
-// dismiss decides about an owner that ends a job's work. It returns the worker to
-// stop, if there is one.
+// dismiss handles the request of a job's owner to stop its worker. It returns the worker
+// to stop, if there is one, or a refusal.
 func (w *workers) dismiss(job string, epoch int64) (*workerHandle, *peer.Refusal) {
 	h := w.running[job]
 	switch {
@@ -129,17 +129,17 @@ func (w *workers) dismiss(job string, epoch int64) (*workerHandle, *peer.Refusal
 	return nil, nil
 }
 
-// stop notes that a job's worker is stopping.
-func (w *workers) stop(job string) {
+// markStopping notes that a job's worker is stopping.
+func (w *workers) markStopping(job string) {
 	delete(w.running, job)
 	w.stopping[job] = true
 }
 
-// gone forgets a worker that has stopped.
-func (w *workers) gone(job string) {
+// forget forgets a worker that has stopped.
+func (w *workers) forget(job string) {
 	delete(w.running, job)
 	delete(w.stopping, job)
-	w.leave(job)
+	w.freePlace(job)
 }
 
 func (w *workers) changing(job string) bool { return w.starting[job] || w.stopping[job] }

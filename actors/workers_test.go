@@ -73,10 +73,10 @@ func TestRefusedInvites(t *testing.T) {
 	_, r = w.admit(asks("c", 1, false), false, time.Now())
 	refused(t, "a job of this node", r, "")
 	w.started("c", nil)
-	w.stop("b")
+	w.markStopping("b")
 	_, r = w.admit(asks("b", 1, true), false, time.Now())
 	refused(t, "while the last one is stopped", r, codeBusy)
-	w.gone("b")
+	w.forget("b")
 	_, r = w.admit(asks("b", 1, true), false, time.Now())
 	refused(t, "once it has stopped", r, "")
 }
@@ -99,13 +99,13 @@ func TestDismiss(t *testing.T) {
 	if h, r := w.dismiss("a", 2); h != mine || r != nil {
 		t.Error("the owner cannot stop its worker", h, r)
 	}
-	w.stop("a")
+	w.markStopping("a")
 	_, r = w.dismiss("a", 2)
 	refused(t, "while it is stopped", r, codeBusy)
 	if w.idle() {
 		t.Error("a stopping worker counts as none")
 	}
-	w.gone("a")
+	w.forget("a")
 	_, r = w.dismiss("a", 2)
 	refused(t, "once it has stopped", r, "")
 	if !w.idle() {
@@ -133,8 +133,8 @@ func TestAWorkerTakesAPlaceAsItsJobMoves(t *testing.T) {
 			t.Fatalf("%+v: %d places are held (%v)", step, w.places.Held(), r)
 		}
 	}
-	w.stop("b")
-	w.gone("b")
+	w.markStopping("b")
+	w.forget("b")
 	if w.places.Held() != 0 {
 		t.Fatal("a stopped worker keeps its place")
 	}

@@ -268,7 +268,7 @@ func TestTraced(t *testing.T) {
 				}
 			}
 		}
-		for _, message := range []string{"job claimed", "job over"} {
+		for _, message := range []string{"job claimed", "job ended"} {
 			if messages[message] != trace {
 				t.Errorf("%q names the trace %q", message, messages[message])
 			}

@@ -17,7 +17,7 @@ func TestWitness(t *testing.T) {
 	for _, handler := range []slog.Handler{slog.DiscardHandler, slog.NewTextHandler(&out, nil)} {
 		wrongs = nil
 		log := slog.New(witness{handler, wrong}).With("node", "a").WithGroup("g")
-		log.Info("job over")
+		log.Info("job ended")
 		log.Error("request of a node failed", "err", "no")
 		log.Error("panic while answering a node", "kind", "report", "panic", "out of range", "stack", "…")
 		log.Error("actor panicked and was stopped", "reason", "nil map")
