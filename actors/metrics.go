@@ -232,10 +232,10 @@ func (k *kindMetrics) middleware(entry *registry.Entry) actor.ReceiverMiddleware
 			switch e.Message.(type) {
 			case *actor.Started:
 				k.live.Inc()
-				entry.Entered(c.Self().GetId())
+				entry.MarkStarted(c.Self().GetId())
 			case *actor.Stopped:
 				k.live.Dec()
-				entry.Left()
+				entry.MarkStopped()
 			}
 			if k.messages.Add(1)%latencySample != 0 {
 				next(c, e)

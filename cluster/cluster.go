@@ -47,7 +47,7 @@ type Cluster struct {
 	list    *memberlist.Memberlist
 	network *network
 	ring    *memberlist.Keyring             // nil if gossip is not encrypted
-	gossip  memberlist.TransmitLimitedQueue // the queue of goodbyes
+	gossip  memberlist.TransmitLimitedQueue // goodbyes to gossip: messages that a member leaves
 	changed chan struct{}
 
 	ctx  context.Context // ends seek and spread
@@ -220,8 +220,8 @@ func (c *Cluster) SetKeys(keys [][]byte) error {
 //
 // RemoveKey shifts the keys behind the removed key, in the same slice that concurrent
 // readers iterate over. So rekey first moves the obsolete keys to the end, where their
-// removal shifts nothing. Until the last step an old key that is kept encrypts, because
-// the other members know this key.
+// removal shifts nothing. Until the last step, the key that encrypts is an old key that
+// stays, because the other members know this key.
 func rekey(ring *memberlist.Keyring, keys [][]byte) error {
 	holds := func(keys [][]byte, key []byte) bool {
 		return slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, key) })
@@ -259,9 +259,9 @@ func rekey(ring *memberlist.Keyring, keys [][]byte) error {
 	return ring.UseKey(keys[0])
 }
 
-// Leave tells the other members that this node leaves, so that they do not look for it,
-// and closes. The context limits the time for the goodbye, the message that this node
-// leaves.
+// Leave tells the other members that this node leaves, so that they do not look for it.
+// This message is the goodbye, and the context limits the time for it. Then Leave closes
+// the Cluster.
 func (c *Cluster) Leave(ctx context.Context) error {
 	c.closing.Lock()
 	defer c.closing.Unlock()

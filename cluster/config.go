@@ -30,7 +30,7 @@ type Config struct {
 	Advertise string
 
 	// Join lists the HOST:PORT of members to look for; they need not be up yet. This
-	// node looks for a missing one for as long as it runs.
+	// node looks for a missing member for as long as the node runs.
 	Join []string
 
 	// JoinDNS is the NAME:PORT of a headless service: this node looks for a member at
@@ -58,7 +58,7 @@ type Config struct {
 	Engines, Owns bool
 
 	// Protocol is the version of requests that this node answers. A member with another
-	// version joins, and is logged.
+	// version can join, but a warning is logged.
 	Protocol int
 
 	// Timing sets intervals and timeouts.
@@ -95,13 +95,16 @@ type Timing struct {
 	ForgetAfter time.Duration
 
 	// ProbeInterval is the time between probes; each probe goes to one member. Default
-	// 1 s: probes are most of the cost of gossip, because each wakes two processes
-	// twice, and nodes that send requests to a member that has crashed notice it
-	// sooner anyway. ProbeTimeout is the timeout of a probe, default 500 ms. After a
-	// failed probe a member is suspect for SuspicionMult × max(1, log10(members)) ×
-	// ProbeInterval, and up to twice that while too few members confirm it; then it is
-	// gone. SuspicionMult is 4 by default, which gives 4 to 8 s, about as long as a
-	// lease. With less, a node with too little CPU suspects healthy members.
+	// 1 s. Shorter intervals cost CPU: probes are most of the cost of gossip, because
+	// each probe wakes two processes twice. They would also gain little: a node that
+	// sends requests to a crashed member notices the crash sooner than a probe does.
+	//
+	// ProbeTimeout is the timeout of a probe, default 500 ms. After a failed probe a
+	// member is suspect for SuspicionMult × max(1, log10(members)) × ProbeInterval.
+	// While too few other members confirm the suspicion, it lasts up to twice as long.
+	// Then the member counts as gone. SuspicionMult is 4 by default, which gives 4 to
+	// 8 s, about as long as a lease. With less, a node with too little CPU suspects
+	// healthy members.
 	ProbeInterval, ProbeTimeout time.Duration
 	SuspicionMult               int
 
@@ -115,8 +118,8 @@ type Timing struct {
 	// repair lost messages. Default 30 s, as in memberlist.
 	SyncInterval time.Duration
 
-	// DeadTime is how long gossip still goes to a member that is gone, so that a live
-	// one can object. Default 30 s.
+	// DeadTime is how long gossip still goes to a member that counts as gone. If the
+	// member is alive, it can object. Default 30 s.
 	DeadTime time.Duration
 
 	// StreamTimeout bounds one TCP exchange. Default 5 s.

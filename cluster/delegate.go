@@ -71,6 +71,7 @@ func (d *delegate) LocalState(bool) []byte {
 // MergeRemoteState handles the other half of a full exchange.
 func (d *delegate) MergeRemoteState(text []byte, _ bool) { (*Cluster)(d).receive(text) }
 
+// joined records a member that is alive, or a change of its profile.
 func (c *Cluster) joined(node *memberlist.Node) {
 	decoded, err := decodeProfile(node.Meta)
 	addr, ok := netip.AddrFromSlice(node.Addr)
@@ -151,8 +152,8 @@ func (g gossipLog) Write(line []byte) (int, error) {
 }
 
 // emptyStream begins memberlist's log line about a connection that was closed before
-// any data came. A member on a busy machine closes one if the ping times out while it
-// connects; port checks do the same. Both are harmless.
+// any data came. A member on a busy machine closes a connection if its ping times out
+// before the connection is open; port checks do the same. Both are harmless.
 const emptyStream = `discarding stream with unacceptable label ""`
 
 func newGossipLog(logger *slog.Logger) *log.Logger { return log.New(gossipLog{logger}, "", 0) }

@@ -39,24 +39,25 @@ type roster struct {
 	leavers     map[string]time.Time // IDs of members that announced that they leave, and when
 }
 
-// aliveMember is a member that is here.
+// aliveMember is a member that counts as alive.
 type aliveMember struct {
 	id string
 	profile
 	at netip.AddrPort // address of its gossip
 }
 
-// goneMember is the last member at a gossip address that has none now.
+// goneMember is the last member at a gossip address without an alive member.
 type goneMember struct {
 	id    string
 	left  bool // the member announced that it leaves
 	since time.Time
 }
 
+// document is the state that a member published.
 type document struct {
 	version uint64
 	text    []byte
-	since   time.Time
+	since   time.Time // when the document arrived, or when its member was removed
 }
 
 const (
@@ -132,6 +133,7 @@ func (r *roster) learn(n update, now time.Time) bool {
 	return true
 }
 
+// goodbye records that a member leaves. It returns false if this was known.
 func (r *roster) goodbye(id string, now time.Time) bool {
 	if _, known := r.leavers[id]; known || len(r.leavers) >= maxStrays {
 		return false
@@ -169,6 +171,7 @@ func (r *roster) current() []aliveMember {
 	return slices.SortedFunc(maps.Values(at), func(a, b aliveMember) int { return cmp.Compare(a.id, b.id) })
 }
 
+// later reports whether a started after b. This node counts as started last.
 func (r *roster) later(a, b aliveMember) bool {
 	if a.id == r.self || b.id == r.self {
 		return a.id == r.self

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// seekFirst is the first pause of seek; it doubles up to RejoinInterval. Nodes that
-	// start together find each other within it.
+	// seekFirst is the first pause of seek; the pause doubles up to RejoinInterval. Nodes
+	// that start together find each other after the first pause.
 	seekFirst = 500 * time.Millisecond
 
-	// seekAtOnce limits concurrent exchanges: one with a machine that is off takes
+	// seekAtOnce limits concurrent exchanges: an exchange with a machine that is off takes
 	// StreamTimeout.
 	seekAtOnce = 8
 
@@ -60,9 +60,9 @@ func (c *Cluster) joinMissing() map[string]error {
 	return tried
 }
 
-// introduce contacts the members that this node learned of in its first exchange.
-// Gossip would reach them some rounds later, and only owners that know this node send
-// it rows. It reports whether there was a first exchange.
+// introduce contacts the members that this node learned of in its first exchange. Gossip
+// about this node would reach them some rounds later, and only owners that know this node
+// send it rows. introduce returns false if this node knows no other member yet.
 func (c *Cluster) introduce(tried map[string]error) bool {
 	others := c.others()
 	if len(others) == 0 {

@@ -38,10 +38,10 @@ func newOutbox() *outbox {
 // publish replaces the message.
 func (o *outbox) publish(version uint64, message []byte) { o.version, o.message = version, message }
 
-// resend has the document sent again to a member that has just joined.
+// resend makes next send the document again, to a member that has just joined.
 func (o *outbox) resend(id string) { delete(o.sent, id) }
 
-// retain drops the entries of members that are gone.
+// keep drops the entries of members that are not in here.
 func (o *outbox) keep(here map[string]aliveMember) {
 	for id := range o.sent {
 		if _, ok := here[id]; !ok {
@@ -113,7 +113,7 @@ func (c *Cluster) spread() {
 	}
 }
 
-// delivered records the end of a delivery and has a failed one repeated.
+// delivered records the end of a delivery, and makes spread repeat a failed delivery.
 func (c *Cluster) delivered(d delivery, err error) {
 	c.mu.Lock()
 	again := c.outbox.done(d, err == nil)

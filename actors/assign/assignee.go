@@ -10,14 +10,14 @@ type Assignee struct {
 	Worker  string
 	Address string // of the worker's node; empty on the owner's own node
 
-	heard   time.Time
-	last    *Heartbeat // its newest heartbeat, without the rows that it lists
-	sent    int64      // number of the last batch of spans
-	unseen  []Batch    // batches that the worker has not confirmed yet
-	parts   map[string]*reported
-	taken   int64 // number of the last batch of rows taken back
-	revoked Revocation
-	counted counts // the worker's contribution to the owner's counts
+	heard   time.Time            // when its last heartbeat arrived
+	last    *Heartbeat           // its newest heartbeat, without lists of rows, parts and suspects
+	sent    int64                // number of the last batch of spans for the worker
+	unseen  []Batch              // batches that the worker has not confirmed yet
+	parts   map[string]*reported // by key
+	taken   int64                // number of the last batch of rows that the owner took back
+	revoked Revocation           // the last revocation
+	counted counts               // the numbers that this worker adds to the owner's counts
 }
 
 // counts holds the number of workers in some states. The owner updates it with each
@@ -25,21 +25,24 @@ type Assignee struct {
 type counts struct {
 	working int // have engines and do not drain
 	hungry  int // could get rows now, and their engines have nothing to do
-	idle    int // have rows to give back, and no engine
+	stuck   int // have rows to give back, and no engine
 	away    int // cannot use the bucket
 }
 
+// plus returns c with d added this many times; -1 subtracts d.
 func (c counts) plus(d counts, times int) counts {
-	return counts{c.working + times*d.working, c.hungry + times*d.hungry, c.idle + times*d.idle, c.away + times*d.away}
+	return counts{c.working + times*d.working, c.hungry + times*d.hungry, c.stuck + times*d.stuck, c.away + times*d.away}
 }
 
-// A reported part is in the heartbeats of a worker until the worker receives its
-// acknowledgement.
+// reported is a part in the heartbeats of a worker. The worker repeats it until it
+// receives the owner's acknowledgement.
 type reported struct {
 	Part
 	acked bool
 }
 
+// away returns for how long the worker's node has not been able to use the bucket; 0
+// while it can.
 func (a *Assignee) away() time.Duration {
 	if a.last == nil {
 		return 0
@@ -49,21 +52,21 @@ func (a *Assignee) away() time.Duration {
 
 func byName(a, b *Assignee) int { return cmp.Compare(a.Worker, b.Worker) }
 
-// counts returns the part of the owner's counts that this worker adds.
+// counts returns the numbers that this worker adds to the owner's counts.
 func (a *Assignee) counts() (c counts) {
 	if a.last == nil {
 		return c
 	}
 	stays := a.last.Ports > 0 && !a.last.Leaves
-	c.working = one(stays)
-	c.hungry = one(a.servable() && a.last.Hungry)
-	c.idle = one(a.last.Ports == 0 && a.revocable())
-	c.away = one(a.away() > 0)
+	c.working = oneIf(stays)
+	c.hungry = oneIf(a.servable() && a.last.Hungry)
+	c.stuck = oneIf(a.last.Ports == 0 && a.revocable())
+	c.away = oneIf(a.away() > 0)
 	return c
 }
 
-func one(is bool) int {
-	if is {
+func oneIf(condition bool) int {
+	if condition {
 		return 1
 	}
 	return 0

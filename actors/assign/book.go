@@ -32,8 +32,9 @@ const (
 //	 └──────release─────┘                                        │
 //	                    └─────────────────write──────────────────┘
 //
-// A copy is never assigned. It is written after its original is committed. Only a copy
-// that a worker got before the list of copies was known runs like other rows.
+// The owner never assigns a copy: it writes the copy after the original is committed.
+// But a worker may have got the row before the owner knew the list of copies. Such a row
+// runs like other rows.
 //
 // The owner of a job keeps a book of all rows. Only the worker sees an answer, so in the
 // owner's book a row is written as soon as a worker reports its part. Each worker keeps
@@ -43,7 +44,7 @@ type book struct {
 	free, copies, finished, written, committed Rows
 	assigned                                   map[string]*Rows // by worker
 	holders                                    map[int][]*Rows  // by shard: the row sets of the workers with rows there
-	held                                       int64            // how many rows are assigned
+	held                                       int64            // number of assigned rows
 }
 
 // newBook returns the book of a job with these shards and recorded parts.
@@ -54,7 +55,7 @@ func newBook(shards []shard.Info, parts []store.Part) (*book, error) {
 	}
 	for _, p := range parts {
 		if p.Shard < 0 || p.Shard >= len(shards) {
-			return nil, fmt.Errorf("part %s: no shard %d", p.Key, p.Shard)
+			return nil, fmt.Errorf("part %s: the job has no shard %d", p.Key, p.Shard)
 		}
 		rows := span(0, shards[p.Shard].Rows)
 		if !p.Complete {
@@ -90,8 +91,8 @@ func (b *book) assign(worker string, shard int, rows *roaring.Bitmap) {
 	b.held += have.Count() - before
 }
 
-// set says which unassigned rows of a shard are copies; nil means none.
-func (b *book) set(shard int, copies *roaring.Bitmap) {
+// setCopies sets which unassigned rows of a shard are copies; nil means none.
+func (b *book) setCopies(shard int, copies *roaring.Bitmap) {
 	if copies == nil {
 		copies = roaring.New()
 	}
@@ -111,19 +112,20 @@ func (b *book) take(have *Rows, shard int, rows *roaring.Bitmap) {
 	have.remove(shard, rows)
 	b.held -= before - have.Count()
 	if before > have.Count() && have.countOf(shard) == 0 {
-		b.leave(have, shard)
+		b.removeHolder(have, shard)
 	}
 }
 
-// leave notes that a worker has no more rows of a shard.
-func (b *book) leave(have *Rows, shard int) {
+// removeHolder removes a worker's row set from the holders of a shard, because the
+// worker has no more rows there.
+func (b *book) removeHolder(have *Rows, shard int) {
 	rest := slices.DeleteFunc(b.holders[shard], func(r *Rows) bool { return r == have })
 	if b.holders[shard] = rest; len(rest) == 0 {
 		delete(b.holders, shard)
 	}
 }
 
-// release frees the given rows, as far as they are assigned to the worker.
+// release frees the given rows, except rows that are not assigned to the worker.
 func (b *book) release(worker string, shard int, rows *roaring.Bitmap) {
 	have := b.of(worker)
 	rows = have.in(shard, rows)
@@ -136,7 +138,7 @@ func (b *book) releaseAll(worker string) int64 {
 	have := b.of(worker)
 	for n, rows := range have.shards {
 		b.free.Add(n, rows)
-		b.leave(have, n)
+		b.removeHolder(have, n)
 	}
 	b.held -= have.Count()
 	delete(b.assigned, worker)
@@ -174,8 +176,8 @@ func (b *book) forget(shard int, rows *roaring.Bitmap) {
 	}
 }
 
-// past reports whether at least one of the rows is written or committed.
-func (b *book) past(shard int, rows *roaring.Bitmap) bool {
+// anyWritten reports whether at least one of the rows is written or committed.
+func (b *book) anyWritten(shard int, rows *roaring.Bitmap) bool {
 	return !b.written.in(shard, rows).IsEmpty() || !b.committed.in(shard, rows).IsEmpty()
 }
 

@@ -10,12 +10,12 @@ import (
 // the owner writes them, one shard at a time.
 type copies struct {
 	of      *shard.Copies // nil if there are none
-	settled int           // in all shards before this one, every row is committed or a copy
-	next    int           // shards before this one have no copies left to write
+	settled int           // in each shard before this one, all rows are committed or copies
+	next    int           // the shards before this one have no more copies to write
 }
 
-// copiesAhead is the number of shards that Copyable examines. Most originals are in the
-// same shard as their copies or shortly before it.
+// copiesAhead is the number of shards that a call of Copyable examines. Most originals
+// are in the shard of their copies, or in a shard shortly before it.
 const copiesAhead = 64
 
 // Copies sets the copies of the whole input; nil means none. Rows that workers already
@@ -27,7 +27,7 @@ func (o *Owner) Copies(of *shard.Copies) {
 		if of != nil {
 			rows = of.Rows(n)
 		}
-		o.book.set(n, rows)
+		o.book.setCopies(n, rows)
 	}
 	o.dueAll = true
 }
@@ -53,7 +53,7 @@ func (o *Owner) Copyable() (n int, rows *roaring.Bitmap, ok bool) {
 	return 0, nil, false
 }
 
-// answered reports whether each row of a shard is committed or a copy.
+// answered reports whether all rows of shard n are committed, except copies.
 func (o *Owner) answered(n int) bool {
 	rows, done, copied := uint64(o.plan.shards[n].Rows), o.book.committed.of(n), o.copies.of.Rows(n) //nolint:gosec // a number of rows
 	if done == nil {
@@ -65,8 +65,8 @@ func (o *Owner) answered(n int) bool {
 	return done.GetCardinality()+copied.GetCardinality() >= rows && done.OrCardinality(copied) == rows
 }
 
-// Copied returns the record to commit for a part with copies of a shard. The proposal is
-// a repeat if one of these rows is no longer a copy, because a worker has it.
+// Copied returns the proposal for a part with copies of a shard. It is a repeat if one of
+// these rows is no longer a copy, because a worker has the row.
 func (o *Owner) Copied(p Part) Proposal {
 	if o.book.copies.in(p.Shard, p.Rows.Bitmap).GetCardinality() != p.Rows.GetCardinality() {
 		return Proposal{Part: p, Repeat: true}

@@ -8,33 +8,34 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// A deal assigns rows by the groups of their prefixes. Consecutive shards make a block.
-// The rows of a block are divided into shares, and each share has some of the groups. A
-// worker gets one share after another, with rows from all shards of the block, so rows
-// with the same prefix run on one worker at about the same time. Blocks follow the order
-// of the input. When every share of a block has a worker, the next block begins. At the
-// end several workers share a share.
+// A deal assigns rows so that rows with the same prefix run on one worker at about the
+// same time. Each row has a group: rows with the same prefix are in the same group (see
+// order.Groups). A block is a range of consecutive shards. The rows of a block are
+// divided into shares: all rows of some groups make a share. A worker gets the rows of
+// one share after another, from all shards of the block. Blocks follow the order of the
+// input. When every share of a block has a worker, the next block begins. At the end
+// several workers get rows of the same share.
 type deal struct {
 	free   *Rows
 	shards []shard.Info
-	groups []byte // by number of the row in the job
+	groups []byte // the group of each row, by the row's number in the job
 	blocks []dealBlock
-	cursor map[string]share // by worker
+	cursor map[string]share // by worker: the share that it gets rows of
 }
 
-// A dealBlock is a range of shards that are dealt together.
+// A dealBlock is a block of a deal: a range of consecutive shards.
 type dealBlock struct {
-	from, to int // shards, without to
+	from, to int // shards, to excluded
 	shares   int
 	numbers  [1 + shard.Groups]int     // by group: the share that has it
 	rows     map[int][]*roaring.Bitmap // by shard: the rows of each share. A shard is added at its first use, and removed when it has no free rows
 }
 
-// A share identifies a share of a block.
+// share names one share of a block.
 type share struct{ block, number int }
 
-// shareBytes is the approximate text size of a share. A worker loads 16 MiB by default,
-// so it has a whole share in memory. Group 0 has a share of its own.
+// shareBytes is the approximate size of the text of a share, in bytes. A worker loads 16
+// MiB by default, so it has a whole share in memory. Group 0 has a share of its own.
 const shareBytes = 4 << 20
 
 func newDeal(shards []shard.Info, free *Rows, groups []byte) *deal {
@@ -68,7 +69,8 @@ func (b *dealBlock) divide(groups []byte) {
 	}
 }
 
-// rows returns free rows of a single shard for a worker; ok is false if no dealt row is free.
+// rows returns free rows of a single shard for a worker; ok is false if the deal has no
+// free row.
 func (d *deal) rows(worker string) (n int, rows *roaring.Bitmap, ok bool) {
 	if s, has := d.cursor[worker]; has {
 		if n, rows, ok = d.of(s); ok {

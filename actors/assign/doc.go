@@ -1,7 +1,7 @@
 // Package assign decides which worker gets which rows of a job, and tracks the state of
-// each row. It knows no actors and no engines. Messages may be lost, repeated or
-// overtaken: still no row is lost, and only rows of workers that were declared lost run
-// twice.
+// each row. It uses neither actors nor engines. Messages may be lost, repeated or
+// overtaken. Still no row is lost, and only rows of workers that the owner declared lost
+// run twice.
 //
 //	plan    which free rows go to which worker
 //	book    the state of each row: free, copy, assigned, finished, written, committed

@@ -10,7 +10,7 @@ import (
 // A Ledger has the parts of a job that the store has recorded.
 type Ledger struct {
 	Totals store.Totals
-	Rows   int64 // of the job
+	Rows   int64 // number of rows of the job
 
 	shards []shardParts
 	open   int // number of shards that are not complete
@@ -31,7 +31,7 @@ func NewLedger(shards []shard.Info, parts []store.Part) (*Ledger, error) {
 	}
 	for _, p := range parts {
 		if p.Shard < 0 || p.Shard >= len(shards) {
-			return nil, fmt.Errorf("part %s: no shard %d", p.Key, p.Shard)
+			return nil, fmt.Errorf("part %s: the job has no shard %d", p.Key, p.Shard)
 		}
 		l.Add(p)
 	}
@@ -49,8 +49,8 @@ func (l *Ledger) Add(p store.Part) {
 	s.parts = append(s.parts, p)
 }
 
-// Complete notes that one part has all rows of its shard. It replaces the parts that
-// were merged.
+// Complete notes that one part has all rows of its shard. The part replaces all other
+// parts of the shard.
 func (l *Ledger) Complete(p store.Part) {
 	s := &l.shards[p.Shard]
 	if !s.complete {

@@ -9,8 +9,8 @@ type (
 	// A Heartbeat states a worker's rows and needs.
 	Heartbeat struct {
 		Job     string
-		Epoch   int64  // of the owner that it is sent to
-		Worker  string // never used again
+		Epoch   int64  // of the owner that gets the heartbeat
+		Worker  string // a name that no other worker ever has
 		Number  int64  // counts the worker's heartbeats; the owner ignores an older one after a newer one
 		Address string
 
@@ -22,9 +22,9 @@ type (
 		Received int64       // number of the last batch of spans that arrived
 		Recalled int64       // number of the last revocation that the worker carried out
 		Back     []ShardRows // rows that the worker gives back
-		Batch    int64       // number of Back
+		Batch    int64       // number of the batch of rows in Back
 		Suspects []Suspect   // rows of Back that may have crashed a server
-		Parts    []Part      // written, and not yet acknowledged
+		Parts    []Part      // parts that are written, and not yet acknowledged
 
 		Want   bool // the worker has room for more rows
 		Hungry bool // its engines have room, and it has no rows for them
@@ -37,8 +37,8 @@ type (
 		// milliseconds; 0 while it can.
 		Away int64
 
-		// Waits is one of the constants below if other jobs keep this worker waiting;
-		// empty while its rows run.
+		// Waits says why this worker waits for other jobs: a constant such as
+		// WaitsForServer. It is empty while the worker's rows run.
 		Waits string
 
 		Warnings []string
@@ -72,7 +72,7 @@ type (
 		Batches   []Batch  // batches that the worker has not confirmed
 		Exhausted bool     // no row is free now
 		Acked     []string // keys of reported parts that are committed or not needed
-		Taken     int64    // number of the last batch of rows taken back
+		Taken     int64    // number of the last batch of rows that the owner took back
 		Revoke    Revocation
 		Stop      bool // drop all rows and stop
 	}

@@ -14,9 +14,9 @@ import (
 // An Owner is the owner's side of the protocol: the book of all rows, the workers, and
 // the plan for free rows.
 type Owner struct {
-	Assigning bool // true once each earlier worker was heard, or the wait for them is over
+	Assigning bool // the owner may assign rows: it has heard every earlier worker, or waits for them no longer
 	Nodes     int  // number of known nodes that could work for the job
-	Wary      bool // the job may crash its owners: each worker gets only its first rows until Trust
+	Wary      bool // the job may crash its owners: each worker has at most waryRows rows at a time, until Trust
 
 	rows    int64 // of all shards
 	book    *book
@@ -28,7 +28,7 @@ type Owner struct {
 	due     []*Assignee            // workers that Serve examines next
 	dueAll  bool                   // Serve examines all workers next: rows have become free
 	retired map[string]bool        // workers that were removed or refused: they must drop their rows
-	split   time.Time              // since when some nodes can use the bucket and other nodes cannot
+	split   time.Time              // since when some nodes can use the bucket and other nodes cannot; zero otherwise
 	known   map[string]bool        // keys of the parts of earlier owners
 	copies  copies
 
@@ -69,8 +69,9 @@ func NewOwner(shards []shard.Info, parts []store.Part) (*Owner, error) {
 	return o, nil
 }
 
-// Group deals the first rows of the job by their groups, one group for each row (see
-// order.Groups). Rows that workers already have stay with them.
+// Group assigns the first rows of the job by their groups from now on (see deal). groups
+// has the group of each of these rows (see order.Groups). Rows that workers already have
+// stay with them.
 func (o *Owner) Group(groups []byte) {
 	if len(groups) > 0 {
 		o.plan.deal = newDeal(o.plan.shards, o.plan.free, groups)
@@ -83,7 +84,7 @@ func (o *Owner) Append(shards []shard.Info, copies []*roaring.Bitmap) {
 	for i, info := range shards {
 		o.book.free.Add(len(o.plan.shards)+i, span(0, info.Rows))
 		if i < len(copies) {
-			o.book.set(len(o.plan.shards)+i, copies[i])
+			o.book.setCopies(len(o.plan.shards)+i, copies[i])
 		}
 	}
 	o.plan.grow(shards)
@@ -101,8 +102,8 @@ func rowsIn(shards []shard.Info) (rows int64) {
 // Shards returns the number of known shards.
 func (o *Owner) Shards() int { return len(o.plan.shards) }
 
-// Hear processes a heartbeat and returns its new parts. If a is nil, the worker must
-// stop.
+// Hear processes a heartbeat. It returns the worker, and proposals for the new parts. If
+// a is nil, the worker must stop.
 func (o *Owner) Hear(h *Heartbeat, now time.Time) (a *Assignee, parts []Proposal) {
 	if o.retired[h.Worker] || !o.possible(h) {
 		return nil, nil
@@ -141,9 +142,9 @@ func (o *Owner) Hear(h *Heartbeat, now time.Time) (a *Assignee, parts []Proposal
 	return a, parts
 }
 
-// behind reports whether other workers have finished rows that this worker holds, for
-// example after its node was suspended. The owner then takes back all rows that the
-// worker has not sent, and assigns the open ones again.
+// behind reports whether some rows that a worker holds were already committed for other
+// workers, for example while the worker's node was suspended. The owner then takes back
+// all rows that the worker has not sent, and assigns the uncommitted rows again.
 func (o *Owner) behind(h *Heartbeat) bool {
 	var own Rows
 	for _, p := range h.Parts {
@@ -158,9 +159,9 @@ func (o *Owner) behind(h *Heartbeat) bool {
 	})
 }
 
-// Stranded returns the workers whose nodes could not use the bucket for at least
-// patience, if other nodes could during this time: their finished rows should not wait
-// any longer. Call it regularly.
+// Stranded returns the workers on nodes that could not use the bucket for at least
+// patience, if other nodes could use it during this time. Such a worker cannot write its
+// finished rows, so other workers should run these rows. Call Stranded regularly.
 func (o *Owner) Stranded(patience time.Duration, now time.Time) (stranded []*Assignee) {
 	for _, a := range o.sorted {
 		if a.away() >= patience && patience > 0 {
@@ -168,7 +169,7 @@ func (o *Owner) Stranded(patience time.Duration, now time.Time) (stranded []*Ass
 		}
 	}
 	switch away := o.Away(); {
-	case away == 0 || away == len(o.workers): // all nodes are equally well off
+	case away == 0 || away == len(o.workers): // all nodes can use the bucket, or none can
 		o.split = time.Time{}
 	case o.split.IsZero():
 		o.split = now
@@ -182,8 +183,8 @@ func (o *Owner) Stranded(patience time.Duration, now time.Time) (stranded []*Ass
 // Away returns the number of workers whose nodes cannot use the bucket.
 func (o *Owner) Away() int { return o.counts.away }
 
-// Waits returns why all workers with servers wait: the reason of the first one. It
-// returns "" if a worker with servers does not wait.
+// Waits returns why all workers with servers wait: the reason of the first such worker.
+// It returns "" if at least one worker with servers does not wait.
 func (o *Owner) Waits() (waits string) {
 	for _, a := range o.sorted {
 		switch {
@@ -200,6 +201,7 @@ func (o *Owner) Waits() (waits string) {
 // Done reports whether all rows are committed.
 func (o *Owner) Done() bool { return o.book.committed.Count() == o.rows }
 
+// hearParts notes the parts in a heartbeat, and returns proposals for the new ones.
 func (o *Owner) hearParts(a *Assignee, parts []Part) (fresh []Proposal) {
 	named := make(map[string]bool, len(parts))
 	for _, p := range parts {
@@ -221,7 +223,7 @@ func (o *Owner) hearParts(a *Assignee, parts []Part) (fresh []Proposal) {
 // propose returns the record to commit for a reported part, or a repeat if another part
 // has some of its rows.
 func (o *Owner) propose(a *Assignee, p Part) Proposal {
-	if o.book.past(p.Shard, p.Rows.Bitmap) {
+	if o.book.anyWritten(p.Shard, p.Rows.Bitmap) {
 		o.release(a.Worker, p.Shard, p.Rows.Bitmap)
 		return Proposal{Worker: a.Worker, Part: p, Repeat: true}
 	}
@@ -285,7 +287,7 @@ func (o *Owner) look(a *Assignee) {
 	o.due = append(o.due, a)
 }
 
-// count replaces a worker's part of the owner's counts.
+// count replaces the numbers that a worker adds to the owner's counts.
 func (o *Owner) count(a *Assignee, now counts) {
 	o.counts = o.counts.plus(a.counted, -1).plus(now, 1)
 	a.counted = now
@@ -341,8 +343,8 @@ func (o *Owner) Remove(a *Assignee) (again int64) {
 	return o.book.releaseAll(a.Worker)
 }
 
-// Excuse makes every worker count as not silent before the given time, because the
-// owner could not process heartbeats before.
+// Excuse treats every worker as heard at the given time or later, because the owner
+// could not process heartbeats before that time.
 func (o *Owner) Excuse(at time.Time) {
 	for _, a := range o.workers {
 		if a.heard.Before(at) {
@@ -351,8 +353,9 @@ func (o *Owner) Excuse(at time.Time) {
 	}
 }
 
-// Silent returns the workers with no heartbeat since the given time. A worker on this node is
-// silent if an owner on the other side of a split store has taken it over.
+// Silent returns the workers with no heartbeat since the given time. Even a worker on
+// this node may be silent: if the store is split in two, the other side may have another
+// owner, which has taken over the worker.
 func (o *Owner) Silent(since time.Time) []*Assignee {
 	return slices.DeleteFunc(o.Workers(), func(a *Assignee) bool { return !a.heard.Before(since) })
 }

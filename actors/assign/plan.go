@@ -9,18 +9,18 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// A plan chooses free rows for a worker. Each worker gets one shard after another, so
-// its parts hold many rows of few shards. When each shard with free rows has begun, the
-// worker helps with the shard that has the most free rows. The worker itself decides
-// which of its rows it sends first.
+// A plan chooses free rows for a worker. Each worker gets rows of one shard until none is
+// free, and then of another, so its parts hold many rows of few shards. When every shard
+// with free rows has a worker, the next worker gets rows of the shard with the most free
+// rows. The worker itself decides which of its rows it sends first.
 type plan struct {
 	shards []shard.Info
 	free   *Rows
-	begun  []bool         // per shard
+	begun  []bool         // by shard: a worker has got rows of it
 	open   map[int]bool   // shards that have begun and may have free rows
-	next   int            // all shards before this one have begun
-	cursor map[string]int // by worker: the shard it gets rows of
-	deal   *deal          // deals rows by prefix before other rows are assigned; nil if there is none
+	next   int            // all shards before this one have begun or have no free rows
+	cursor map[string]int // by worker: the shard that it gets rows of
+	deal   *deal          // assigns rows by prefix, before the plan assigns other rows; nil for none
 }
 
 // targetSpan is the target size of a span in bytes of text: large enough that messages
@@ -47,9 +47,9 @@ func (p *plan) grow(shards []shard.Info) {
 	p.shards, p.begun = append(p.shards, shards...), append(p.begun, make([]bool, len(shards))...)
 }
 
-// share returns how many rows a worker may get at a time. With several workers this is
-// at most half of an equal share of the free rows, so that workers finish at about the
-// same time (guided self-scheduling, Polychronopoulos and Kuck 1987).
+// share returns how many rows a worker may get at a time. With several workers this
+// number is half of an equal share of the free rows, but at least leastBatch. So workers
+// finish at about the same time (guided self-scheduling, Polychronopoulos and Kuck 1987).
 func (p *plan) share(workers int) int {
 	if workers < 2 {
 		return math.MaxInt

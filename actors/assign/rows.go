@@ -117,7 +117,8 @@ type ShardRows struct {
 // A RowSet is an immutable set of rows of a shard.
 type RowSet struct{ *roaring.Bitmap }
 
-// NewRowSet returns a copy of rows, with runs where they make it smaller.
+// NewRowSet returns a copy of rows. It stores ranges of rows as runs where that is
+// smaller.
 func NewRowSet(rows *roaring.Bitmap) RowSet {
 	rows = rows.Clone()
 	rows.RunOptimize()
@@ -158,9 +159,9 @@ type Span struct {
 	To     int // excluded
 	Except RowSet
 	Of     shard.Info // the shard
-	// Rows dealt by prefix come from a block of shards. Block is the last shard of this
-	// block, and Share the number of the share in the block. Both are 0 if the rows are
-	// not dealt.
+	// Rows that are assigned by prefix come from a block of shards (see deal). Block is
+	// the last shard of this block, and Share the number of the share in the block. Both
+	// are 0 for other rows.
 	Block int
 	Share int
 	// Suspects are rows of the span that may have crashed a server. A span that was cut
@@ -168,8 +169,9 @@ type Span struct {
 	Suspects []Suspect
 }
 
-// Behind returns the shard that rows of this span may lag behind: the last shard of
-// their block, or their own shard.
+// Behind returns the shard that limits how long the rows may wait: when a worker has
+// loaded rows a few shards beyond this one, it sends the waiting rows first. It is the
+// last shard of the rows' block, or their own shard.
 func (s Span) Behind() int { return max(s.Shard, s.Block) }
 
 // Rows returns the rows of the span.
@@ -191,8 +193,8 @@ func (s Span) Count() int {
 	return n
 }
 
-// After returns the rows of the span from this row on, with this row. If the span does not
-// have this row, the result begins with the next row of the span.
+// After returns the rows of the span from this row on, this row included. If the span
+// does not have this row, the result begins with the next row of the span.
 func (s Span) After(row int) Span {
 	s.From = min(row, s.To)
 	for s.From < s.To && !s.Has(s.From) {

@@ -6,9 +6,10 @@ import "slices"
 // the next ones.
 const spansPerBatch = 4
 
-// Serve assigns rows to workers with room that have sent something new, or to all
-// workers with room if rows have become free. It revokes rows if one worker has nothing
-// to do and another has rows waiting. It returns the workers with changed assignments.
+// Serve assigns rows to workers with room: to all of them if rows have become free, else
+// only to workers with a new heartbeat or a newly committed part. It revokes rows if one
+// worker has nothing to do while rows of another worker wait. It returns the workers
+// with changed assignments.
 func (o *Owner) Serve() (changed []*Assignee) {
 	if !o.Assigning {
 		return nil
@@ -52,22 +53,23 @@ func (o *Owner) assign(a *Assignee) bool {
 	return true
 }
 
-// waryRows is how many rows a worker has while the owner is wary. A worker writes its
-// finished rows when it has no others, so they are committed at once.
+// waryRows is the maximum number of rows that a worker has while the owner is wary (see
+// Owner.Wary). When a worker has no other rows, it writes its finished rows, so they are
+// committed at once.
 const waryRows = 4
 
 // Trust ends the limit of waryRows: the job no longer counts as a job that may crash
 // servers or nodes.
 func (o *Owner) Trust() { o.Wary, o.dueAll = false, true }
 
-// leastPart: new rows below a quarter of the worker's ready rows are not worth a
-// message.
+// leastPart is the divisor for the smallest batch: fewer new rows than a quarter of the
+// worker's ready rows are not worth a message.
 const leastPart = 4
 
 // most returns how many rows a worker may get now. A worker that still has rows gets at
 // most an equal share of all rows that are not written, counting the nodes that may
 // still join: if the owner crashes, no owner balances the rows for a while. The worker
-// gets nothing if that is little beside the rows that it has ready. Otherwise, near the
+// gets nothing if its share is small compared with its ready rows. Otherwise, near the
 // end of a job, a thousand workers would ask dozens of times for a few rows each, from
 // many shards, and these rows would be missing for workers without rows.
 func (o *Owner) most(a *Assignee) int {
@@ -93,13 +95,13 @@ func (o *Owner) Working() int { return o.counts.working }
 // leastRevoked is the smallest number of waiting rows that is worth a revocation.
 const leastRevoked = 2
 
-// revoke asks the workers with the most waiting rows to give some back, so that the
-// hungry workers get an equal share. If a worker has no engine and others have one, it
-// asks for all rows of the worker without an engine.
+// revoke asks the worker with the most waiting rows to give some back, so that the
+// hungry workers get an equal share. But if some workers have no engine while others
+// have one, revoke asks for all waiting rows of the workers without an engine.
 func (o *Owner) revoke() (changed []*Assignee) {
-	if o.counts.idle > 0 && o.counts.working > 0 {
+	if o.counts.stuck > 0 && o.counts.working > 0 {
 		for _, a := range o.sorted {
-			if a.counted.idle > 0 {
+			if a.counted.stuck > 0 {
 				o.recall(a, a.last.Ready)
 				changed = append(changed, a)
 			}
@@ -107,7 +109,7 @@ func (o *Owner) revoke() (changed []*Assignee) {
 		return changed
 	}
 	hungry := o.counts.hungry
-	if hungry == 0 || o.Wary || !o.Exhausted() { // a wary owner gives no rows to a worker with finished rows
+	if hungry == 0 || o.Wary || !o.Exhausted() { // while the owner is wary, a hungry worker may already have waryRows rows, all finished
 		return nil
 	}
 	var most *Assignee

@@ -14,14 +14,14 @@ type Worker struct {
 	beats    int64 // number of heartbeats, over all owners
 	epoch    int64
 	session  string // of the owner
-	fresh    bool   // there is no assignment of this epoch yet
+	fresh    bool   // the worker has no assignment of this epoch yet
 	book     book
-	received int64
-	revoked  int64
-	back     Rows  // being given back, not confirmed by the owner; the book's free rows follow in the next batch
-	batch    int64 // number of back
-	parts    map[string]Part
-	answered map[int][]uint32 // by shard: answered rows that are not in the book yet
+	received int64            // number of the last batch of spans that arrived
+	revoked  int64            // number of the last revocation
+	back     Rows             // rows in heartbeats that the owner has not taken back yet; the book's free rows follow in the next batch
+	batch    int64            // number of the batch in back
+	parts    map[string]Part  // by key
+	answered map[int][]uint32 // by shard: rows with answers that the book does not count as finished yet
 	suspects suspects         // among the rows given back
 }
 
@@ -34,10 +34,10 @@ func NewWorker(name string, epoch int64, session string) *Worker {
 	}
 }
 
-// Adopt switches to a new owner: one with a later epoch, or, if the store lost the
-// record of the epoch, another owner with the same epoch. The worker drops the rows that
-// it was giving back: the new owner assigns them anyway, because no heartbeat names
-// them.
+// Adopt switches to a new owner, and returns false if the owner is not new. A new owner
+// has a later epoch. If the store lost the record of the epoch, a new owner may also have
+// the same epoch with another session. The worker drops the rows that it was giving
+// back: the new owner assigns them anyway, because no heartbeat names them any more.
 func (w *Worker) Adopt(epoch int64, session string) bool {
 	if epoch < w.epoch || epoch == w.epoch && session == w.session {
 		return false
@@ -121,6 +121,7 @@ func (w *Worker) Finished(shard, row int) {
 	w.answered[shard] = append(w.answered[shard], uint32(row))
 }
 
+// enter notes in the book that the answered rows are finished.
 func (w *Worker) enter() {
 	for n, rows := range w.answered {
 		slices.Sort(rows)

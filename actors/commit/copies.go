@@ -30,24 +30,24 @@ import (
 type Copies struct {
 	Files *Files
 	Of    *shard.Copies
-	// List opens the list of copies from which Of was read. Input opens a shard of the
-	// job.
-	List  func(ctx context.Context) (blob.Object, error)
+	// List opens the list of copies from which Of was read.
+	List func(ctx context.Context) (blob.Object, error)
+	// Input opens shard n of the job.
 	Input func(ctx context.Context, n int) (*shard.Reader, error)
 
-	read    int       // answers of all shards before this one have been read
-	answers []answers // of the shards that have been read
-	spill   *os.File  // nil before the first answer
+	read    int       // the needed answers of all shards before this one have been read
+	answers []answers // by shard, of the shards that have been read
+	spill   *os.File  // the temporary file; nil before the first answer
 	size    int64     // of spill, in bytes
 
 	mu     sync.Mutex // held during Write
 	closed atomic.Bool
 }
 
-// answers locates the needed answers of a shard.
+// answers has the places of the needed answers of a shard in the temporary file.
 type answers struct {
 	rows []uint32 // positions in the shard, in order
-	at   []int64  // offsets in the file; the end of the last answer follows
+	at   []int64  // offset of each answer in the file, and the end of the last answer
 }
 
 // Needs returns the shards with answers to be read before the copies of shard n are
@@ -61,9 +61,10 @@ func (c *Copies) Needs(n int) (shards []int) {
 	return shards
 }
 
-// Write writes copies of shard n as a part, which is then durable. parts has the parts
-// of each shard in Needs(n). If a merge has removed one of these parts, the error is
-// rowmill.ErrNotFound or blob.ErrLost, and Write may be repeated.
+// Write writes copies of shard n as a durable part. rows are these copies, and parts has
+// the parts of each shard in Needs(n). If a merge has removed one of these parts, the
+// error is rowmill.ErrNotFound or blob.ErrLost, and the caller may repeat Write with the
+// new parts.
 func (c *Copies) Write(ctx context.Context, n int, rows *roaring.Bitmap, parts map[int][]store.Part) (part assign.Part, err error) {
 	c.mu.Lock()
 	defer func() {
@@ -85,11 +86,11 @@ func (c *Copies) Write(ctx context.Context, n int, rows *roaring.Bitmap, parts m
 	return part, nil
 }
 
-// Close removes the temporary file, at once or when Write returns. Write must not be
-// called afterwards.
+// Close removes the temporary file: at once, or at the end of a running Write. Write must
+// not be called after Close.
 func (c *Copies) Close() {
 	c.closed.Store(true)
-	if !c.mu.TryLock() { // a running Write closes it
+	if !c.mu.TryLock() { // the running Write closes the file
 		return
 	}
 	defer c.mu.Unlock()
@@ -99,7 +100,7 @@ func (c *Copies) Close() {
 	}
 }
 
-// readAnswers adds the needed answers of a shard to the file.
+// readAnswers reads the needed answers of a shard, and adds them to the temporary file.
 func (c *Copies) readAnswers(ctx context.Context, n int, parts []store.Part) (a answers, err error) {
 	needed := c.Of.Needed(n)
 	if needed == nil {
@@ -218,19 +219,19 @@ func (c *Copies) writeRows(ctx context.Context, file *results.PartWriter, n int,
 		}
 	}
 	if uint64(totals.Rows) != rows.GetCardinality() { //nolint:gosec // a number of rows
-		return totals, fmt.Errorf("%d of %d rows are copies", totals.Rows, rows.GetCardinality())
+		return totals, fmt.Errorf("only %d of the %d rows to write are copies", totals.Rows, rows.GetCardinality())
 	}
 	return totals, nil
 }
 
-// unnamedFile returns a temporary file and removes its name.
+// unnamedFile returns a temporary file without a name: it needs no removal.
 func unnamedFile(pattern string) (*os.File, error) {
 	f, err := os.CreateTemp("", pattern)
 	if err != nil {
-		return nil, fmt.Errorf("temporary file: %w", err)
+		return nil, fmt.Errorf("create a temporary file: %w", err)
 	}
 	if err := os.Remove(f.Name()); err != nil {
-		return nil, errors.Join(fmt.Errorf("temporary file: %w", err), f.Close())
+		return nil, errors.Join(fmt.Errorf("remove the name of a temporary file: %w", err), f.Close())
 	}
 	return f, nil
 }

@@ -16,32 +16,32 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// An Errand is the task to make an object from parts of a job. Each node makes the same
-// object. No record names the object before the owner knows that it exists. If an errand
-// is lost, its object is removed together with the parts of the job.
+// An Errand is the task to make an object from parts of a job. Any node can run it, with
+// the same result. No record names the object before the owner knows that the object
+// exists. If an errand is lost, its object is removed together with the parts of the job.
 type Errand struct {
 	Make   string // kind of the object
 	Key    string // key of the object: a new one for each attempt
 	Schema results.Schema
-	First  int64 // first row
-	Rows   int64
+	First  int64 // number of the object's first row in the job
+	Rows   int64 // number of rows of the object
 	Parts  []store.Part
 }
 
 // Kinds of objects. All except merges are made of complete parts, in order.
 const (
-	MakeMerge = "merge"     // the complete part of a shard, from its parts
-	MakeJoin  = "join"      // one part from the parts of consecutive shards
-	MakeFull  = layout.Full // an artifact, from the parts of all shards
-	MakeRows  = layout.Rows // the same for the rows file
+	MakeMerge = "merge"     // the complete part of a shard, from the parts of the shard
+	MakeJoin  = "join"      // one part, from the complete parts of consecutive shards
+	MakeFull  = layout.Full // the artifact with all results, from the parts of all shards
+	MakeRows  = layout.Rows // the artifact that finds single rows, from the parts of all shards
 )
 
 // Heavy reports whether the errand decodes parts or reads all their bytes. A node should
 // run few of these at a time.
 func (e *Errand) Heavy() bool { return e.Make == MakeMerge || e.Make == MakeJoin }
 
-// Run makes the object and returns its size in bytes. wait retries after a
-// temporary error.
+// Run makes the object and returns the object's size in bytes. wait repeats the work
+// after a temporary error.
 func (e *Errand) Run(ctx context.Context, bucket blob.Bucket, wait Wait) (size int64, err error) {
 	ctx = context.WithValue(ctx, making{}, e.Make)
 	err = wait(ctx, func() error {
@@ -51,6 +51,7 @@ func (e *Errand) Run(ctx context.Context, bucket blob.Bucket, wait Wait) (size i
 	return size, err
 }
 
+// making is the key of a context's value: the kind of object that is being made.
 type making struct{}
 
 // Making returns the kind of object that is being made with ctx; empty if there is none.
@@ -59,8 +60,8 @@ func Making(ctx context.Context) string {
 	return kind
 }
 
-// run makes the object once. If that fails because parts cannot be read, the error is a
-// LostError.
+// run tries once to make the object. If parts cannot be read, the error is an
+// archive.LostError.
 func (e *Errand) run(ctx context.Context, bucket blob.Bucket) (int64, error) {
 	info, err := e.make(ctx, bucket)
 	if err == nil {
@@ -100,9 +101,10 @@ func (e *Errand) make(ctx context.Context, bucket blob.Bucket) (info blob.Info, 
 	})
 }
 
-// sourcesOf opens parts of a shard with the rows accepted from each. If among is not
-// nil, only these rows are accepted, and parts without such rows are left out. The
-// caller must call release, also after an error.
+// sourcesOf returns sources for parts of a shard, each with the rows that the store
+// accepted from the part. If among is not nil, the sources have only rows in among, and
+// parts without such rows get no source. The caller must call release, also after an
+// error.
 func sourcesOf(ctx context.Context, bucket blob.Bucket, first int64, parts []store.Part, among *roaring.Bitmap) (sources []results.PartSource, release func(), err error) {
 	objects := blob.NewLazyObjects(ctx, bucket, maxOpen)
 	var open []*blob.LazyObject
@@ -145,7 +147,7 @@ func write(ctx context.Context, bucket blob.Bucket, key string, rows, about int6
 	case err != nil:
 		return info, err
 	case written != rows:
-		return info, fmt.Errorf("%d rows, not %d", written, rows)
+		return info, fmt.Errorf("the object has %d rows, not %d", written, rows)
 	}
 	if err := buffered.Flush(); err != nil {
 		return info, err
@@ -153,8 +155,7 @@ func write(ctx context.Context, bucket blob.Bucket, key string, rows, about int6
 	return w.Commit()
 }
 
-// size returns the total size of the parts in bytes: the object has at most about this
-// size.
+// size returns the total size of the parts in bytes. The object is at most about as large.
 func (e *Errand) size() (size int64) {
 	for _, p := range e.Parts {
 		size += p.Size

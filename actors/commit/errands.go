@@ -11,8 +11,8 @@ import (
 )
 
 // Errands has the errands that this node runs for owners on other nodes. An owner asks
-// repeatedly until its errand is done. So the owner learns of the end, and the node
-// knows that an owner still waits.
+// for the state of its errand until the errand is done. So the owner learns of the end,
+// and the node knows that the owner still waits.
 type Errands struct {
 	all     *sync.WaitGroup
 	life    context.Context
@@ -72,7 +72,8 @@ func (s *Errands) Ask(job, key string, run func(ctx context.Context) (size int64
 	return state
 }
 
-// Has reports whether an errand is known.
+// Has reports whether the errand that makes the object at key is known: it runs, or it
+// has ended and its owner may still ask.
 func (s *Errands) Has(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

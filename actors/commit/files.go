@@ -10,15 +10,16 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// maxOpen limits the parts that are open at a time for one object. Opening a closed part
-// again costs a request.
+// maxOpen is the maximum number of parts that are open at a time for one object. Opening
+// a closed part again costs a request.
 const maxOpen = 1024
 
 // A Wait runs do again after a temporary error.
 type Wait func(ctx context.Context, do func() error) error
 
-// Files has the data for making the objects of a job. Its keys belong to the owner of
-// one epoch, and writing an object again is harmless.
+// Files has the data for making the objects of a job, and makes the errands for them. The
+// key of each object contains the owner's epoch and a random part. So writing an object
+// again is harmless.
 type Files struct {
 	Bucket blob.Bucket
 	Schema results.Schema

@@ -10,8 +10,9 @@ import (
 const errandsEach = 2
 
 // Helpers tracks the nodes that run errands of a job, by address; the owner's own node
-// is "". These are the nodes that have written parts of the job, so the work is spread
-// like the rows. The zero value has none: the owner's node then does the work.
+// is "". A node helps if it has written a part of the job, so the errands are spread like
+// the rows. While no node has written a part, the owner's node runs the errands. The zero
+// value is ready to use.
 type Helpers struct {
 	busy  map[string]int // by address: number of errands
 	alone bool           // the owner's node helps only because there is no other
@@ -31,7 +32,7 @@ func (h *Helpers) Wrote(address string) {
 	h.alone = false
 }
 
-// Others reports whether another node than the owner's helps.
+// Others reports whether a node other than the owner's helps.
 func (h *Helpers) Others() bool {
 	for address := range h.busy {
 		if address != "" {

@@ -6,12 +6,12 @@ import "github.com/rowmill/rowmill/store"
 // joined into one part.
 type Piece struct{ From, To int }
 
-// PieceSizes sets the size of joined parts. Parts are joined while a job runs, because
-// some buckets copy only long ranges themselves, and so little work remains after the
-// last row. The zero value turns this off.
+// PieceSizes sets the size of joined parts. Joined parts are long, and some buckets copy
+// only long ranges themselves. Parts are joined while the job runs, so that little work
+// remains after the last row. The zero value means that no parts are joined.
 type PieceSizes struct {
-	// Least is the minimum size of a piece in bytes. Smaller runs of parts stay as they
-	// are.
+	// Least is the minimum size of a piece in bytes. Consecutive parts with a smaller
+	// total are not joined.
 	Least int64
 	// Most is the size in bytes at which a piece is cut. It shrinks towards the end of
 	// the job, down to an eighth, because the result waits for pieces that are still
@@ -19,12 +19,12 @@ type PieceSizes struct {
 	Most int64
 }
 
-// nearEnd: a piece has at most this fraction of the remaining bytes, but at least this
-// fraction of Most.
+// nearEnd makes pieces smaller near the end of a job: a piece has at most 1/nearEnd of
+// the remaining bytes, but not less than 1/nearEnd of Most.
 const nearEnd = 8
 
-// pieceShards limits the shards of a piece, because each part is open while the piece is
-// made.
+// pieceShards is the maximum number of shards in a piece, because each part is open while
+// the piece is made.
 const pieceShards = maxOpen
 
 // pieces decides which shards are joined.
@@ -35,8 +35,8 @@ type pieces struct {
 	rows  int64         // of all complete parts
 	left  int64         // rows of the job that are in no piece
 	made  map[int]piece // by first shard
-	begun int           // number of pieces that are not made yet
-	ended bool
+	begun int           // number of pieces that are begun and not made yet
+	ended bool          // rest was called
 }
 
 type pieceShard struct {
@@ -74,7 +74,8 @@ func (p *pieces) target() int64 {
 	return max(min(int64(left)/nearEnd, p.sizes.Most), p.sizes.Most/nearEnd, p.sizes.Least)
 }
 
-// run returns the consecutive complete shards around shard n that are in no piece.
+// run returns the consecutive complete shards around shard n that are in no piece, and
+// the size of their parts in bytes.
 func (p *pieces) run(n int) (run Piece, size int64) {
 	free := func(i int) bool { return p.parts[i].size > 0 && !p.parts[i].taken }
 	run = Piece{n, n}
@@ -125,7 +126,7 @@ func (p *pieces) take(cut []Piece, run Piece, size int64) []Piece {
 	return cut
 }
 
-// put notes that a piece is made.
+// put notes that the part of a piece is made.
 func (p *pieces) put(at Piece, part store.Part) {
 	p.made[at.From] = piece{at, part}
 	p.begun--

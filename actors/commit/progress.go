@@ -17,14 +17,14 @@ type Progress struct {
 	proposed   []assign.Proposal
 	recording  bool
 	recorded   bool         // this owner has recorded a batch
-	resting    bool         // parts gather until Rested, unless they complete the job
+	resting    bool         // proposed parts wait until Rested, unless they complete the job
 	touched    []int        // shards that may have become mergeable
 	merging    map[int]bool // shards
 	pieces     pieces
 	helped     bool // nodes other than the owner's can join parts
 	finalising bool
 	draining   bool
-	over       bool // too many rows have failed
+	failed     bool // too many rows have failed: there are no more steps
 }
 
 // A Next is a list of steps to take now. Each step is returned once.
@@ -54,7 +54,8 @@ func (b *Batch) Parts() []store.Part {
 const SurvivesAll = math.MaxInt64
 
 // NewProgress returns the progress of a job that tolerates this many failed rows. The
-// ledger may have parts of a former owner: shards to merge, or a job with all rows done.
+// ledger may have parts from a former owner. So the first Next may already have shards to
+// merge, or the result to make.
 func NewProgress(ledger *assign.Ledger, survives int64, estimate bool, sizes PieceSizes) *Progress {
 	p := &Progress{
 		ledger: ledger, survives: survives, estimate: estimate, merging: make(map[int]bool),
@@ -78,8 +79,8 @@ func (p *Progress) Recorded(b *Batch) {
 	}
 }
 
-// Merged notes that the store has recorded a complete part, and returns the parts that
-// it replaces.
+// Merged notes that the store has recorded a complete part, and returns the replaced
+// parts.
 func (p *Progress) Merged(complete store.Part) (replaced []store.Part) {
 	replaced = p.ledger.Parts(complete.Shard)
 	delete(p.merging, complete.Shard)
@@ -88,15 +89,15 @@ func (p *Progress) Merged(complete store.Part) (replaced []store.Part) {
 	return replaced
 }
 
-// Rest lets parts gather until Rested, unless they complete the job, because a batch for
+// Rest lets proposed parts wait until Rested, unless they complete the job. A batch for
 // each part would be too many writes.
 func (p *Progress) Rest() { p.resting = true }
 
-// Rested ends Rest: the gathered parts are recorded.
+// Rested ends the wait that Rest began: the next batch has all proposed parts.
 func (p *Progress) Rested() { p.resting = false }
 
-// last reports whether the proposed parts complete the job.
-func (p *Progress) last() bool {
+// completesJob reports whether the proposed parts have all rows that are not recorded.
+func (p *Progress) completesJob() bool {
 	rows := p.ledger.Totals.Rows
 	for _, part := range p.proposed {
 		rows += part.Record.Rows
@@ -104,11 +105,12 @@ func (p *Progress) last() bool {
 	return rows >= p.ledger.Rows
 }
 
-// Joined notes that a piece is made. The store still has the records of its parts.
+// Joined notes that the part of a piece is made. The store keeps the records of the parts
+// that were joined.
 func (p *Progress) Joined(at Piece, part store.Part) { p.pieces.put(at, part) }
 
-// Helped notes that nodes other than the owner's can join parts. Then the remaining
-// shards are joined too at the end.
+// Helped notes that nodes other than the owner's can join parts. Then the last shards,
+// too few for a usual piece, are joined too at the end of the job.
 func (p *Progress) Helped() { p.helped = true }
 
 // Drain prevents new merges and the result: another owner continues.
@@ -119,14 +121,14 @@ func (p *Progress) HasRecorded() bool { return p.recorded }
 
 // Next returns the next steps, and treats them as started.
 func (p *Progress) Next() (next Next) {
-	if p.over {
+	if p.failed {
 		return next
 	}
 	if failed := p.ledger.Totals.Failed; failed > p.survives || failed > 0 && failed >= p.ledger.Rows && p.survives != SurvivesAll {
-		p.over = true
+		p.failed = true
 		return Next{Failed: failed}
 	}
-	if !p.recording && len(p.proposed) > 0 && (!p.resting || p.draining || p.last()) {
+	if !p.recording && len(p.proposed) > 0 && (!p.resting || p.draining || p.completesJob()) {
 		p.recording = true
 		next.Record = &Batch{p.proposed}
 		p.proposed = nil

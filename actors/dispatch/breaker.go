@@ -2,12 +2,12 @@ package dispatch
 
 import "time"
 
-// A breaker stops a route after a number of failures in a row, even if the server still
-// answers probes and rows of other routes. It opens, and after a pause, half-open, it
-// lets a single row through. Other rows follow only after an answer to that row. If a
-// request was sent before another request was answered, its failure does not count:
-// hanging requests end late, and many at once. A server that only has too much to do is
-// handled by the window.
+// A breaker stops the rows of a route after a number of failures in a row, even if the
+// server still answers probes and rows of other routes. While it is open, no row is sent.
+// After a pause it is half-open: a single row is sent, and other rows follow only after
+// an answer to that row. A failure does not count if the failed request was sent before
+// the last answer to another request: hanging requests end late, and many at once. If a
+// server only has too much to do, the window limits its requests, not the breaker.
 //
 //	closed ── failures in a row ──► open ── its pause is over ──► half-open
 //	   ▲                              ▲                             │   │
@@ -39,6 +39,7 @@ const (
 	lastPause  = 30 * time.Second
 )
 
+// answered closes the breaker after an answer.
 func (b *breaker) answered() { b.failures, b.phase = 0, closed }
 
 // failed notes a failure. If the breaker opens, it returns the pause.
@@ -59,7 +60,7 @@ func (b *breaker) failed(now time.Time) (pause time.Duration, opens bool) {
 // rest opens the breaker because the server asked for a pause.
 func (b *breaker) rest() { b.failures, b.phase = 0, open }
 
-// try lets one row through after the pause.
+// try makes an open breaker half-open after its pause, so that one row is sent.
 func (b *breaker) try(now time.Time) {
 	if b.phase == open {
 		b.phase, b.tried = halfOpen, now

@@ -24,8 +24,8 @@ const maxRaw = 64 << 10
 // job share it.
 type Classifier struct {
 	kind          rowmill.Kind
-	schema        *schema.Schema     // nil if the job has none
-	form          *schema.Constraint // nil if the job has none
+	schema        *schema.Schema     // json_schema; nil if the job has none
+	form          *schema.Constraint // structured_outputs; nil if the job has none
 	repair        bool               // take JSON out of the text around it
 	deterministic bool               // another attempt would get the same answer
 	maxAttempts   int
@@ -128,6 +128,7 @@ func (c *Classifier) refuse(e *engine.Error, attempt, crashes int) (rowmill.Outp
 	}
 }
 
+// reject returns the error for an answer that breaks the schema. problem says how.
 func (c *Classifier) reject(r *engine.Reply, attempt int, problem string) (rowmill.Output, Outcome) {
 	begins, complete := beginsJSON(r.Content)
 	var syntax *json.SyntaxError
@@ -145,6 +146,7 @@ func (c *Classifier) reject(r *engine.Reply, attempt int, problem string) (rowmi
 	return failed(rowmill.RowSchemaViolation, "The answer does not conform to json_schema: "+problem, r.Content, attempt), c.breached(attempt)
 }
 
+// rejectForm returns the error for an answer that breaks structured_outputs.
 func (c *Classifier) rejectForm(r *engine.Reply, attempt int, problem string) (rowmill.Output, Outcome) {
 	if r.Finish == rowmill.FinishLength {
 		return failed(rowmill.RowOutputTruncated,
@@ -168,6 +170,8 @@ func beginsJSON(text string) (begins, complete bool) {
 	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF), err == nil
 }
 
+// failed returns the output of a row with an error. It keeps the first maxRaw bytes of
+// raw, the server's answer.
 func failed(code, message, raw string, attempts int) rowmill.Output {
 	return rowmill.Output{
 		Attempts: attempts,
@@ -181,6 +185,7 @@ func score(sum float64, n int64) float64 {
 	return 100 * math.Exp(min(0, sum/float64(n)))
 }
 
+// reasoningText returns a reasoning and an answer as one JSON object.
 func reasoningText(reasoning, content string) string {
 	var b bytes.Buffer
 	b.Grow(len(reasoning) + len(content) + 64)

@@ -17,7 +17,7 @@ import (
 //
 //	in flight at a crash ──► suspect ──► tried alone ──► answered
 //	                            ▲             │
-//	                            └── the first crash alone; after the second it has failed
+//	                            └─────────────┴── first crash alone; the second: failed
 //
 // After a crash with many rows in flight, groups of suspects are tried first: only the
 // group with the bad row crashes the server again.
@@ -27,7 +27,7 @@ type crash struct {
 	rows     int  // number of rows in broken that were in flight at the first break
 	beside   int  // number of other requests in flight at that time
 	others   int  // how many of these requests have not ended
-	survived bool // one of these requests was answered
+	survived bool // at least one of these requests was answered
 }
 
 // broken is a row that came back with a broken connection.
@@ -104,7 +104,8 @@ func brokenTasks(rows []broken) (tasks []*Task) {
 	return tasks
 }
 
-// judge decides whether a row with a broken connection is retried or has failed.
+// judge decides whether a row with a broken connection is retried or has failed. suspects
+// is the number of rows that may have caused the crash.
 func (q *Queue) judge(b broken, crashed bool, suspects int) {
 	t := b.task
 	switch {
@@ -132,7 +133,7 @@ func (q *Queue) judge(b broken, crashed bool, suspects int) {
 type trial struct {
 	suspects []*Task
 	size     int           // of the groups in this round
-	left     int           // rows of the group that were not sent yet
+	left     int           // number of rows that may still join the group
 	running  int           // rows of the group in flight
 	began    time.Time     // when the group started
 	ended    time.Time     // when the last group ended
@@ -181,8 +182,8 @@ func (v *trial) end(now time.Time) bool {
 }
 
 // pickSuspect moves the next suspect into r. A trial starts when nothing is in flight,
-// and other rows do not wait or have run long enough. stop: nothing else may be sent
-// now.
+// and either no other rows wait or the other rows have run long enough. stop: nothing
+// else may be sent now.
 func (d *Dispatcher) pickSuspect(r *request) (picked, stop bool) {
 	v := &d.trial
 	next := slices.IndexFunc(v.suspects, func(t *Task) bool {
@@ -212,6 +213,6 @@ func (d *Dispatcher) pickSuspect(r *request) (picked, stop bool) {
 	v.running++
 	r.queue, r.apart, r.one[0] = t.queue, true, t
 	r.tasks = r.one[:]
-	d.tries(r)
+	d.markTrial(r)
 	return true, true
 }

@@ -70,7 +70,7 @@ type Dispatcher struct {
 	workers  int            // number of goroutines: the largest limit that the window has had
 	waiting  int            // goroutines that wait for work and were not woken
 	answered time.Time      // when the server last answered a row
-	growing  bool           // Filled was called since the last reading of gauges
+	growing  bool           // the hook Filled was called since the last reading of gauges
 	paused   bool
 	closed   bool
 	done     sync.WaitGroup
@@ -132,8 +132,8 @@ func (d *Dispatcher) Observe(g engine.Gauges, now time.Time) {
 	d.wake()
 }
 
-// Renew starts a new window for a new or changed server, and lets resting routes try a
-// row.
+// Renew starts a new window because the server is new or has changed: it has this many
+// slots. Renew also lets each resting route try a row.
 func (d *Dispatcher) Renew(slots int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -199,7 +199,7 @@ func (d *Dispatcher) Close() {
 	d.done.Wait()
 }
 
-// Alive reports whether the server has answered a row after since.
+// Alive reports whether the server has answered a row after the given time.
 func (d *Dispatcher) Alive(since time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -234,11 +234,11 @@ func (d *Dispatcher) demand(q *Queue) int {
 	return limit + ahead
 }
 
-// Waiting rows should last for aheadTime, a little longer than the worker takes to send
-// more. More would be too many, because no other server can run them meanwhile. If a
-// server sends many answers at once, it seems faster than it is, so the maximum is half
-// a window, or amplyAhead: the worker has nothing to do before gatherTasks rows have
-// come back.
+// The rows that wait here should last for aheadTime: a little longer than the worker
+// takes to send more rows. Not more rows should wait, because no other server can run
+// them meanwhile. If a server sends many answers at once, it seems faster than it is. So
+// at most half a window waits, or amplyAhead rows: the worker has nothing to do before
+// gatherTasks rows have come back.
 const (
 	aheadTime  = 50 * time.Millisecond
 	leastAhead = 4

@@ -1,9 +1,9 @@
 // Package dispatch sends the rows of jobs to an inference server and returns the
 // answers. It decides which job may send next (Dispatcher), which row of a worker is
-// sent next and which must wait (Rows), how long an answer may take, when a model rests
-// on the server (the breaker of its route), whether the server is in use (Health), and
-// whether an attempt is final or is retried (Classifier). It knows no actors, no owners
-// of jobs and no objects: rows come in as tasks and leave as tasks with outputs.
+// sent next and which must wait (Rows), how long an answer may take, when the rows of a
+// model pause because its requests fail (breaker), whether the server is in use (Health),
+// and whether an attempt is final or is retried (Classifier). It uses no actors, no
+// owners of jobs and no objects: rows come in as tasks and leave as tasks with outputs.
 //
 //	worker ─ Rows.Take ─► Queue ┐
 //	                            ├─► Dispatcher ─► engine.Call ─► Classifier ┐

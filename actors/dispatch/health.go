@@ -17,7 +17,7 @@ import (
 //	                             ▲                                                   │
 //	                             └───────────────── a probe succeeds ────────────────┘
 //
-// Leave moves it from every state to gone.
+// Leave moves the server from every state to gone.
 type Health struct {
 	phase   healthPhase
 	info    engine.Info
@@ -97,6 +97,8 @@ func timedOut(err error) bool {
 // refuses the connection, it counts as down at once.
 const mostLate = 2
 
+// excuses reports whether a probe with this error says nothing about the server: it timed
+// out, and at most mostLate probes in a row have timed out.
 func (h *Health) excuses(err error) bool {
 	if !timedOut(err) {
 		return false
@@ -105,6 +107,7 @@ func (h *Health) excuses(err error) bool {
 	return h.late <= mostLate
 }
 
+// rise notes a successful probe.
 func (h *Health) rise(info engine.Info) Change {
 	was, before := h.phase, h.info
 	h.phase, h.info, h.late = up, info, 0

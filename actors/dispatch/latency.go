@@ -18,8 +18,8 @@ const (
 	spare = 4
 	// overhead counts the prompt and the queue as this many tokens.
 	overhead = 16
-	// An answer without a limit is expected to have at most leastLongest tokens, or
-	// spare times the longest answer so far.
+	// An answer without a limit is expected to have at most leastLongest tokens, or spare
+	// times the tokens of the longest answer so far, if that is more.
 	leastLongest = 4096
 	// forget is the factor by which slowest decays with each answer.
 	forget = 0.999
@@ -48,8 +48,8 @@ func (l *latency) timeout(tokens int) time.Duration {
 // smoothing is the number of gaps in the average time between answers.
 const smoothing = 64
 
-// settled reports whether the average gap no longer depends on its start at 0, within a
-// fiftieth.
+// settled reports whether the average has enough gaps: the start at 0 changes it by less
+// than a fiftieth.
 func (l *latency) settled() bool { return l.gaps >= 4*smoothing }
 
 // within returns the expected number of answers within d.

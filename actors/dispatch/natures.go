@@ -17,9 +17,10 @@ const (
 	mostAskPause  = 5 * time.Minute
 )
 
-// Natures records the kinds of a server's models, as test rows have shown them, if the
-// server does not report them. It decides which model is tested next. It is a plain
-// struct: its owner makes one call at a time and passes the time in.
+// Natures finds out the kinds of a server's models (such as generation or embedding) that
+// the server does not report. It decides which model gets the next test row, and keeps
+// the results. It is a plain struct: its owner makes one call at a time and passes the
+// time in.
 type Natures struct {
 	most    int                           // maximum number of models to test
 	known   func(engine.ServedModel) bool // these models need no test
@@ -27,11 +28,12 @@ type Natures struct {
 	testing bool                          // a test row is running
 }
 
+// A nature is the result of a model's last test row.
 type nature struct {
 	engine.Capability
-	settled bool // tested since the server came up
-	tries   int
-	due     time.Time
+	settled bool      // tested since the server came up
+	tries   int       // number of failed tests in a row
+	due     time.Time // no test starts before this time
 }
 
 // NewNatures returns the Natures of a server. At most this many of its models are

@@ -18,8 +18,8 @@ type pace struct {
 
 // An allowance is a token bucket. It may fall below zero: then nothing is sent.
 type allowance struct {
-	limit float64 // per minute; 0 for no limit
-	left  float64
+	limit float64   // per minute; 0 for no limit
+	left  float64   // how much may be sent now
 	at    time.Time // when left was computed
 }
 
@@ -33,8 +33,8 @@ func newAllowance(limit int) allowance {
 	return a
 }
 
-// most limits the burst to the share of a second, and at least one. Otherwise a busy
-// minute after an idle one could exceed the limit.
+// most returns the largest burst: a sixtieth of the limit per minute, but at least one.
+// With larger bursts a busy minute after an idle minute could exceed the limit.
 func (a *allowance) most() float64 { return max(1, a.limit/60) }
 
 // wait returns the time until something may be sent.

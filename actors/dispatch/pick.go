@@ -11,7 +11,7 @@ type request struct {
 	queue *Queue
 	tasks []*Task
 	began time.Time
-	trial bool     // it tries a route after a rest
+	trial bool     // it tries a route after the route's rest
 	apart bool     // its row is a suspect
 	one   [1]*Task // backing array of tasks for a single row
 }
@@ -54,11 +54,12 @@ func (d *Dispatcher) pick(r *request) bool {
 func (d *Dispatcher) take(r *request, q *Queue) {
 	r.take(q)
 	d.levels[q.priority].charge(q, r.tokens())
-	d.tries(r)
+	d.markTrial(r)
 }
 
-// tries marks a request that tries a route after its rest.
-func (d *Dispatcher) tries(r *request) {
+// markTrial marks r as the trial of its route if the route has rested. Then the route's
+// other queues must wait for the result.
+func (d *Dispatcher) markTrial(r *request) {
 	route := d.of(r.queue)
 	if r.trial = route.breaker.phase == halfOpen; r.trial {
 		route.trying = true
@@ -66,8 +67,8 @@ func (d *Dispatcher) tries(r *request) {
 	}
 }
 
-// newcomer returns an urgent queue of an account that has nothing in flight here, or
-// nil.
+// newcomer returns an urgent queue of an account with no row in flight here; nil if there
+// is none.
 func (d *Dispatcher) newcomer() *Queue {
 	for _, a := range d.levels[rowmill.Prototyping].accounts {
 		if d.flying[a.name] == 0 {
@@ -77,8 +78,8 @@ func (d *Dispatcher) newcomer() *Queue {
 	return nil
 }
 
-// aside returns how many rows of newcomers may exceed a full window: the first rows of
-// an account do not wait for long answers of another account.
+// aside returns how many rows of newcomers may run in addition to a full window of this
+// size: the first rows of an account do not wait for long answers of another account.
 func (d *Dispatcher) aside(limit int) int {
 	return max(1, limit/8)
 }
@@ -88,8 +89,8 @@ func (d *Dispatcher) aside(limit int) int {
 // the urgent rows gain, see B10 in bench/README.md.
 const besideUrgent = 70
 
-// fits reports whether the server's KV cache has room for a task. Urgent tasks do not
-// wait for all of this room.
+// fits reports whether the server's KV cache has room for a task. Urgent tasks may use a
+// quarter more than the limit.
 func (d *Dispatcher) fits(t *Task, urgent bool) bool {
 	bound := d.window.Tokens()
 	if urgent {
@@ -98,7 +99,8 @@ func (d *Dispatcher) fits(t *Task, urgent bool) bool {
 	return bound == 0 || d.inFlight < fewRows || d.tokens+t.expect <= bound
 }
 
-// fewRows may always be in flight, because the expected cost may be wrong.
+// fewRows is the number of rows that may always be in flight, because the expected cost
+// may be wrong.
 const fewRows = 16
 
 // tokens returns the expected cost of the request's rows.

@@ -45,7 +45,7 @@ type Queue struct {
 	suspects atomic.Int64 // number of rows that wait for their trial
 
 	left atomic.Int64 // length of waiting
-	full atomic.Int64 // left when rows last came
+	full atomic.Int64 // length of waiting when the worker last added rows
 }
 
 // low reports whether the queue is about to run out of rows.
@@ -57,8 +57,8 @@ func (q *Queue) set(tasks []*Task) {
 	q.left.Store(int64(len(tasks)))
 }
 
-// Open opens a queue for the rows of a job; their tasks come back through out. The error
-// says what the server does not support.
+// Open opens a queue for the rows of a job. The tasks of these rows come back through
+// out. The error says what the server does not support.
 func (d *Dispatcher) Open(job Job, server engine.Engine, out *Outbox) (*Queue, error) {
 	spec := job.Spec
 	embeds := spec.Model.Kind == rowmill.KindEmbedding

@@ -8,8 +8,9 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A route has the state of an engine.Route in a Dispatcher. Each route rests on its own:
-// if all rows of a model fail, this says nothing about other models.
+// A route has the state of an engine.Route in a Dispatcher. Each route rests alone: if all
+// rows of a model fail, this says nothing about other models. A route rests while no row
+// is sent on it.
 //
 // While its breaker is open no row is sent; while it is half-open a single row is sent.
 // During this time its queues are held and take no turns.
@@ -37,9 +38,9 @@ func (r *route) failed(took time.Duration, trial bool, now time.Time) (pause tim
 	return r.breaker.failed(now)
 }
 
-// asked lets the route rest for the time that the server asks for, unless it rests
-// already. Repeated refusals of a single row are not enough: the server may never accept
-// that row.
+// asked lets the route rest because the server asked for a pause, and returns the pause.
+// It returns false if the route rests already, or if the server has only refused a single
+// row repeatedly: the server may never accept that row.
 func (r *route) asked(pause time.Duration, first, trial bool) (time.Duration, bool) {
 	alone := !first && !trial && !r.again
 	r.again = r.again || !first
@@ -50,7 +51,7 @@ func (r *route) asked(pause time.Duration, first, trial bool) (time.Duration, bo
 	return pause, true
 }
 
-// hold keeps a queue until the route is ready.
+// hold keeps a queue out of the turns until the route is ready.
 func (r *route) hold(q *Queue) {
 	if !slices.Contains(r.held, q) {
 		r.held = append(r.held, q)
@@ -163,6 +164,8 @@ func (d *Dispatcher) Try(name engine.Route) {
 // after pause. The workers of other jobs need a few milliseconds to send their rows.
 const pickyTime = 100 * time.Millisecond
 
+// try makes a route half-open after its rest. For pickyTime only a row that was never
+// refused may try the route, then any row.
 func (d *Dispatcher) try(r *route) {
 	r.breaker.try(time.Now())
 	r.trying = false
@@ -173,8 +176,8 @@ func (d *Dispatcher) try(r *route) {
 	d.release(r)
 }
 
-// settle lets any row try the route, if none does: the chosen row may have been
-// withdrawn.
+// settle lets any row try the route after pickyTime. A row that was never refused may
+// have come, but was perhaps withdrawn.
 func (d *Dispatcher) settle(r *route) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 type Rows struct {
 	lengths order.Lengths
 	now     *order.Pool[*Task]
-	later   []*Task // that wait for a retry, in the order of their due times
-	total   int64   // rows of the job
+	later   []*Task // tasks that wait for a retry, in the order of their due times
+	total   int64   // number of rows of the job
 
 	// suspects may have crashed their server. Other nodes get them only if this node has
 	// no server: a crash there would hit the rows of another server too.
@@ -33,11 +33,12 @@ func NewRows(total int64) *Rows {
 // for jobs with answers of equal length. Call it before Add.
 func (q *Rows) InOrder() { q.now.InOrder() }
 
-// holdBack is the number of shards that short rows may lag behind the shard being
-// loaded: this many shards and their parts are open at a time.
+// holdBack limits how long short rows wait: until the worker loads rows of a shard more
+// than this number of shards later. So only about this many shards and their parts are
+// open at a time.
 const holdBack = 2
 
-// Add adds loaded rows of a shard, in the order of the shards.
+// Add adds loaded rows of a shard. The caller adds rows in the order of their shards.
 func (q *Rows) Add(tasks []*Task) {
 	if len(tasks) == 0 {
 		return
@@ -53,7 +54,7 @@ func rowOf(t *Task) order.Row[*Task] {
 	return order.Row[*Task]{Value: t, Text: t.Row.Text, Position: t.Row.Index, Batch: t.Behind, Share: t.Share, Avoid: t.avoid}
 }
 
-// Return takes back rows that have waited at an engine.
+// Return takes back rows that have waited in the queue of an engine.
 func (q *Rows) Return(tasks []*Task) {
 	q.now.Front(q.unsuspected(tasks)...)
 }
@@ -83,7 +84,7 @@ func (q *Rows) Empty() bool { return q.Ready() == 0 && len(q.later) == 0 }
 // Remember sets the size of the prefix cache of a server, in tokens of prompts.
 func (q *Rows) Remember(tokens int64) { q.now.Remember(tokens * prompt.BytesPerToken) }
 
-// Leave removes an engine.
+// Leave forgets an engine: the worker no longer uses it.
 func (q *Rows) Leave(port order.Port) { q.now.Leave(port) }
 
 // Take removes and returns up to n tasks for an engine. alone is true if the worker has

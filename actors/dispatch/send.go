@@ -55,7 +55,7 @@ func (q *Queue) run(r *request) (seen requestResult, back []*Task) {
 	})
 	end()
 	if err != nil {
-		seen = q.broke(r.tasks, err, began)
+		seen = q.panicked(r.tasks, err, began)
 	}
 	seen.took = time.Since(began)
 	span.Observe(q.disp.cfg.Metrics.Seconds, seen.took.Seconds())
@@ -70,19 +70,19 @@ func (q *Queue) run(r *request) (seen requestResult, back []*Task) {
 	})
 }
 
-// broke fails tasks that made our own code panic on the row or the answer: they would do
-// so again.
-func (q *Queue) broke(tasks []*Task, err error, began time.Time) requestResult {
+// panicked fails tasks after our own code panicked on their row or answer: it would
+// panic again.
+func (q *Queue) panicked(tasks []*Task, err error, began time.Time) requestResult {
 	q.disp.hooks.Panicked(err)
 	for _, t := range tasks {
 		t.Out, t.Outcome = failed(rowmill.RowInternal, "An internal error of the service stopped this row. The log of the node has the error.", "", t.attempts+1), Final
-		t.tried(q.ended(t.Out.Err.Code, t.Out.Err.Message), began)
+		t.tried(q.attempt(t.Out.Err.Code, t.Out.Err.Message), began)
 	}
 	return requestResult{}
 }
 
 // wait returns how long to wait for the answer to a task: longer after each timeout of
-// the task.
+// the task. usual is the time at the server's measured speed; 0 if that is unknown.
 func (q *Queue) wait(timeouts int, usual time.Duration) time.Duration {
 	if usual == 0 {
 		return 0
@@ -93,7 +93,7 @@ func (q *Queue) wait(timeouts int, usual time.Duration) time.Duration {
 // codeTimeout is the code of an engine.Error after a timeout of a row.
 const codeTimeout = "timeout"
 
-// errOverdue is the reason why supervised ended a request.
+// errOverdue is the cause with which supervised cancels a request.
 var errOverdue = errors.New("no complete answer within the timeout, which follows the measured speed of the server")
 
 // supervised returns a context for a request that is sent before the server's speed is
@@ -119,7 +119,8 @@ func (q *Queue) supervised(timeouts int) (ctx context.Context, end func()) {
 	return ctx, func() { cancel(nil) }
 }
 
-// orTimeout replaces the error of a request that supervised has ended by a timeout.
+// orTimeout returns the error of a request. If supervised has cancelled the request, this
+// is a timeout instead of err.
 func orTimeout(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errOverdue) {
 		return &engine.Error{Class: engine.Moment, Code: codeTimeout, Message: errOverdue.Error()}
@@ -127,11 +128,12 @@ func orTimeout(ctx context.Context, err error) error {
 	return err
 }
 
-// bytesOf returns the bytes of a text without a copy. They must not be changed: an
+// bytesOf returns the bytes of a text without a copy. Nothing may change these bytes: an
 // engine only reads the text of a row and does not keep it. A copy would be half of a
 // row's allocations.
 func bytesOf(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
 
+// generate sends the request of one task, and sets the task's output and outcome.
 func (q *Queue) generate(ctx context.Context, t *Task, usual time.Duration, began time.Time, traceparent string) (seen requestResult) {
 	text, ok := q.fit(t)
 	if !ok {
@@ -146,6 +148,8 @@ func (q *Queue) generate(ctx context.Context, t *Task, usual time.Duration, bega
 	return requestResult{answered: true, tokens: reply.OutputTokens, prompts: reply.InputTokens}
 }
 
+// embed sends a request for the embeddings of all tasks, and sets their outputs and
+// outcomes.
 func (q *Queue) embed(ctx context.Context, tasks []*Task, usual time.Duration, began time.Time, traceparent string) (seen requestResult) {
 	rows, texts, sent := make([]engine.Row, 0, len(tasks)), make([]string, 0, len(tasks)), make([]*Task, 0, len(tasks))
 	for _, t := range tasks {
@@ -291,11 +295,12 @@ func compares(n int64) bool {
 // The error of a failed row has the full last message.
 const maxTryMessage = 240
 
-// ended returns the record of an attempt at this server.
-func (q *Queue) ended(code, message string) rowmill.Attempt {
+// attempt returns the record of an attempt at this server.
+func (q *Queue) attempt(code, message string) rowmill.Attempt {
 	return rowmill.Attempt{Node: q.disp.cfg.Node, Engine: q.disp.cfg.Engine, Code: code, Message: spelling.Shorten(message, maxTryMessage)}
 }
 
+// accepted decides the outcome of a task with an answer, and counts the answer's tokens.
 func (q *Queue) accepted(t *Task, reply *engine.Reply, text string, began time.Time) {
 	switch {
 	case reply.InputTokens == 0: // the server does not count tokens
@@ -314,12 +319,12 @@ func (q *Queue) accepted(t *Task, reply *engine.Reply, text string, began time.T
 	t.Out.Engine = q.disp.cfg.Engine
 	switch turnedDown := t.Out.Err; {
 	case turnedDown != nil:
-		t.tried(q.ended(turnedDown.Code, turnedDown.Message), began)
+		t.tried(q.attempt(turnedDown.Code, turnedDown.Message), began)
 	case t.Outcome == Final && len(reply.Content) < came:
 		q.repaired.Store(true)
-		t.tried(q.ended(rowmill.RowRepaired, fmt.Sprintf("the JSON was taken out of an answer of %d bytes", came)), began)
+		t.tried(q.attempt(rowmill.RowRepaired, fmt.Sprintf("the JSON was taken out of an answer of %d bytes", came)), began)
 	case t.tries != nil && t.Outcome == Final:
-		t.tried(q.ended("", ""), began)
+		t.tried(q.attempt("", ""), began)
 	}
 	if t.Outcome == Again { // accept returns Again only after it rejected an answer
 		t.Out = rowmill.Output{} // no memory is reserved for this output
@@ -337,7 +342,7 @@ func (q *Queue) failed(t *Task, err error, seen *requestResult, began time.Time)
 		return
 	}
 	q.handleFault(t, fault, seen)
-	end := q.ended(fault.Code, fault.Message)
+	end := q.attempt(fault.Code, fault.Message)
 	end.Status = fault.Status
 	t.tried(end, began)
 }
@@ -409,8 +414,9 @@ func (t *Task) lost(fault *engine.Error) {
 // row asks again sooner, unless other rows go first.
 const refusalGap = 2 * time.Minute
 
-// refused lets a task wait for its busy server, at no cost to the row. After the maximum
-// wait the row fails, or the whole job if no row of its route is answered.
+// refused lets a task wait for its busy server. This costs the row no attempt. After the
+// maximum wait the row fails, or the whole job if no row of its route was answered in
+// that time.
 func (q *Queue) refused(t *Task, fault *engine.Error, seen *requestResult, now time.Time) {
 	seen.first = seen.first || t.refusals == 0 || !q.disp.answeredAt(q).After(t.refusedAt)
 	if t.refusals == 0 || now.Sub(t.refusedAt) > refusalGap {

@@ -14,26 +14,26 @@ type Task struct {
 	Row     rowmill.Row // its text shares memory with its block
 	Out     rowmill.Output
 	Shard   int
-	Rel     int // row within the shard
-	Share   int // number of the share that the row was dealt in, in order of loading; 0 for none
-	Behind  int // the shard that it may lag behind: its own, or the last of a group of shards dealt together
+	Rel     int // number of the row in the shard
+	Share   int // the row's share, if rows are assigned by prefix: numbered from 1 in the order of loading; 0 for none
+	Behind  int // the shard that limits how long the row may wait, see assign.Span.Behind
 	Outcome Outcome
-	Cut     bool // only a part of its text was sent
+	Cut     bool // only a part of the row's text was sent
 
-	Port     order.Port // where it was last sent; set by its worker
+	Port     order.Port // the engine that the row was last sent to; set by the worker
 	Reserved int64      // bytes that its worker reserved for the answer
 
 	attempts int // requests that count against the row
 	failures
 	cutting
 	tries                  *rowmill.Tries
-	due                    time.Time  // it is not sent again before this time
-	apart                  int        // it may have crashed its server: the size of its group for a trial, 1 for alone; 0: no suspect
+	due                    time.Time  // the row is not sent again before this time
+	apart                  int        // the row may have crashed its server: size of the group in which it is tried, 1 for alone; 0: no suspect
 	crashed                int        // times that the server crashed while only this row ran there
 	refusals               int        // refusals by a busy server, which cost no attempt
 	refusedFrom, refusedAt time.Time  // the first and the last refusal
-	expect                 int64      // expected tokens of its prompt and its answer
-	avoid                  order.Port // the engine that failed it: others go first
+	expect                 int64      // expected tokens of the prompt and the answer
+	avoid                  order.Port // the engine where its last request failed: other engines are better
 	block                  *block
 	queue                  *Queue // where it was last put
 }
@@ -57,7 +57,7 @@ type cutting struct {
 // A block counts the tasks that still use the memory of their block of rows.
 type block struct {
 	bytes int64
-	left  int
+	left  int           // number of tasks that are not freed
 	span  *tracing.Span // of these rows; nil for none
 	freed func()        // called when no task is left; may be nil
 }
@@ -97,8 +97,8 @@ func (t *Task) Attempted() bool { return t.attempts > 0 }
 // Each outage of a server costs a row at most one.
 const maxLostRequests = 10
 
-// tried records how the request that was sent at began has ended. If the output is
-// final, it gets all recorded attempts.
+// tried records the end of a request that was sent at began. A final output gets all
+// recorded attempts.
 func (t *Task) tried(a rowmill.Attempt, began time.Time) {
 	if t.tries == nil {
 		t.tries = new(rowmill.Tries)
@@ -110,7 +110,7 @@ func (t *Task) tried(a rowmill.Attempt, began time.Time) {
 	}
 }
 
-// atOf returns the time that an attempt's record has as its start.
+// atOf returns the start time of an attempt, as records have it.
 func atOf(began time.Time) time.Time { return began.UTC().Truncate(time.Millisecond) }
 
 // OutputBytes returns the memory of the task's output.
@@ -126,7 +126,8 @@ func (t *Task) OutputBytes() int64 {
 // and id.
 const TaskBytes = 320
 
-// RowBytes returns the memory of the task from the time its block is loaded.
+// RowBytes returns the memory of the task without its output: it is in use from the load of
+// the task's block on.
 func (t *Task) RowBytes() int64 { return int64(len(t.Row.Text)+len(t.Row.Fields)) + TaskBytes }
 
 // Free clears the row and its output, because queues may hold the task itself for
@@ -146,7 +147,7 @@ func (t *Task) Free() int64 {
 // An Outbox passes finished tasks from the goroutines that ran them to their worker,
 // several at a time if the worker is not needed at once.
 type Outbox struct {
-	Notify func() // there are tasks that were not announced; must not block
+	Notify func() // called when tasks wait that the worker does not know of; must not block
 
 	mu        sync.Mutex
 	tasks     []*Task

@@ -8,8 +8,8 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// traced begins the span of a request, below the span of the rows that its first traced
-// task was loaded with; nil if no task is traced. Names follow OpenTelemetry's
+// traced begins the span of a request; nil if no task is traced. Its parent is the span
+// of the block of rows with the first traced task. Names follow OpenTelemetry's
 // conventions for generative AI, or are our own.
 func (q *Queue) traced(tasks []*Task) *tracing.Span {
 	for _, t := range tasks {

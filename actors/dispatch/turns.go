@@ -14,8 +14,8 @@ type level struct {
 type account struct {
 	name    string
 	queues  []*Queue
-	deficit int64
-	quantum int64
+	deficit int64 // tokens that the account may still send in this turn; below 0: it sent too many
+	quantum int64 // tokens that a turn adds to deficit, by the account's weight
 }
 
 // quantum is the number of tokens, of prompts and expected answers, that an account of
@@ -34,7 +34,7 @@ func (v *level) add(q *Queue) {
 }
 
 // next returns the queue with the next turn, which is the first queue of the first
-// account, or nil. An account that has used up its share goes to the back.
+// account, or nil. An account that has used up its turn's tokens goes to the back.
 func (v *level) next() *Queue {
 	for len(v.accounts) > 0 {
 		a := v.accounts[0]

@@ -11,16 +11,16 @@ import (
 // A Gate limits how much work runs at a time: it has a number of places for all
 // accounts, and some kept places for accounts that have no place yet, because work may
 // take long. Waiting work is admitted in turns: by priority, the lowest number first,
-// but in every fourth turn urgent work comes last, so that all work is admitted some
-// day. Within a priority the accounts take turns, however much work each account has
-// waiting. A Gate is safe for concurrent use.
+// but in every fourth turn urgent work comes last, so that no work waits for ever. Within
+// a priority the accounts take turns, however much work of each account waits. A Gate is
+// safe for concurrent use.
 type Gate struct {
 	places, kept int
 
 	mu     sync.Mutex
-	inside map[string]int // by account
-	taken  int            // places in use, including kept places
-	turn   int
+	inside map[string]int // by account: number of places in use
+	taken  int            // number of all places in use, including kept places
+	turn   int            // number of past turns
 	levels [rowmill.Lowest + 1][]*line
 }
 
@@ -35,8 +35,8 @@ func NewGate(places, kept int) *Gate {
 	return &Gate{places: places, kept: kept, inside: make(map[string]int)}
 }
 
-// may reports whether work of an account can be admitted now.
-func (g *Gate) may(account string) bool {
+// canAdmit reports whether work of an account can be admitted now.
+func (g *Gate) canAdmit(account string) bool {
 	return g.taken < g.places || g.taken < g.places+g.kept && g.inside[account] == 0
 }
 
@@ -51,11 +51,11 @@ func (g *Gate) Enter(ctx context.Context, account string, p rowmill.Priority) bo
 	return g.LineUp(account, p).Wait(ctx)
 }
 
-// A Turn is a place in a gate's waiting line. The caller must call Wait.
+// A Turn is work in the waiting line of a gate. The caller must call Wait.
 type Turn struct {
 	gate    *Gate
 	account string
-	mine    chan struct{}
+	mine    chan struct{} // closed when the work is admitted
 	level   rowmill.Priority
 }
 
@@ -72,7 +72,7 @@ func (t Turn) Wait(ctx context.Context) bool {
 		return true
 	case <-ctx.Done():
 	}
-	if !t.gate.withdraw(t.level, t.account, t.mine) { // the gate admitted the work after ctx ended
+	if !t.gate.withdraw(t.level, t.account, t.mine) { // the gate has admitted the work meanwhile
 		t.gate.Leave(t.account)
 	}
 	return false
@@ -83,7 +83,7 @@ func (g *Gate) queue(account string, level rowmill.Priority) chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	mine := make(chan struct{})
-	if g.may(account) { // then no other waiting work could be admitted either
+	if g.canAdmit(account) { // then no other waiting work could be admitted either
 		g.admit(account, mine)
 		return mine
 	}
@@ -139,7 +139,7 @@ func (g *Gate) next() bool {
 	}
 	for _, level := range order {
 		lines := g.levels[level]
-		at := slices.IndexFunc(lines, func(l *line) bool { return g.may(l.account) })
+		at := slices.IndexFunc(lines, func(l *line) bool { return g.canAdmit(l.account) })
 		if at < 0 {
 			continue
 		}

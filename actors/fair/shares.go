@@ -10,9 +10,9 @@ import (
 // Config sets how places are shared.
 type Config struct {
 	Places int // for all accounts
-	// Kept is the number of further places, for accounts that cannot get another place.
-	// Each account has at most one kept place. Half of the kept places are only for
-	// urgent jobs.
+	// Kept is the number of kept places, in addition to Places. They are for accounts
+	// that cannot get an ordinary place. Each account has at most one kept place. Half of
+	// the kept places are only for urgent jobs.
 	Kept    int
 	Weights Weights
 	// Patience is how long an account counts as waiting after it was refused a place:
@@ -27,10 +27,11 @@ type Weights map[string]int
 // Of returns the weight of an account, at least 1.
 func (w Weights) Of(account string) int { return max(1, w[account]) }
 
-// Shares gives out places that are held for long and cannot be taken back. A caller gets
-// a place or asks again later. A free place goes to the first account that asks, unless
-// a waiting account would have fewer places for its weight. Accounts may hold their
-// places for days, so some places are kept for accounts that come later.
+// Shares gives out places that accounts hold for long and that cannot be taken back. A
+// caller gets a place or asks again later. A free place goes to the first account that
+// asks, unless a waiting account would then have fewer places in proportion to its
+// weight. Accounts may hold their places for days, so some places are kept for accounts
+// that come later.
 //
 // Only one goroutine at a time may use a Shares.
 type Shares struct {
@@ -57,7 +58,7 @@ func (s *Shares) Held() int { return s.total }
 // Free returns the largest number of places that can still be given out.
 func (s *Shares) Free() int { return max(0, s.Places-s.general()) + s.Kept - len(s.kept) }
 
-// general returns the number of used places that are not kept places.
+// general returns the number of ordinary places in use: all except kept places.
 func (s *Shares) general() int { return s.total - len(s.kept) }
 
 // Take gives a place to a job of an account, or notes that the account waits.
@@ -76,8 +77,8 @@ func (s *Shares) Take(account string, p rowmill.Priority, now time.Time) bool {
 	return true
 }
 
-// behind reports whether another account waits and would have fewer places for its
-// weight than this account, after each gets one more.
+// behind reports whether another account waits that would have fewer places than this
+// account, in proportion to its weight, if each account got one more place.
 func (s *Shares) behind(account string, now time.Time) bool {
 	for other, until := range s.waiting {
 		if now.After(until) {
@@ -112,8 +113,8 @@ func (s *Shares) Hold(account string) {
 	s.total++
 }
 
-// Leave frees a place of an account. As soon as a general place is free, work in a
-// kept place moves there.
+// Leave frees a place of an account: its kept place, if it has one. If the account leaves
+// an ordinary place, the oldest work in a kept place moves to the ordinary place.
 func (s *Shares) Leave(account string) {
 	s.total--
 	if s.held[account]--; s.held[account] == 0 {
@@ -145,6 +146,6 @@ func (s *Shares) Shut() (accounts int) {
 	return accounts
 }
 
-// Forget removes all accounts from the waiting list: those still waiting are about to
-// ask.
+// Forget removes all accounts from the waiting list: an account that still waits will
+// soon ask again.
 func (s *Shares) Forget() { clear(s.waiting) }

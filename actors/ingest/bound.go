@@ -9,20 +9,20 @@ import (
 	"github.com/rowmill/rowmill/results/archive"
 )
 
-// counts reports whether the tokens of a job's input must be counted: for an estimate,
+// mustCount reports whether the tokens of a job's input must be counted: for an estimate,
 // or to reserve the cost. For a token quota an upper bound for each row is enough, as
 // long as the sum is within the quota.
-func counts(spec *rowmill.Spec) bool { return spec.Estimate || spec.CostQuota != nil }
+func mustCount(spec *rowmill.Spec) bool { return spec.Estimate || spec.CostQuota != nil }
 
-// bounded makes the counter use upper bounds for the tokens of rows, which is fast,
-// until their sum exceeds the quota. From then on it counts; recount must count the
-// earlier rows.
+// bounded makes the counter use upper bounds for the tokens of rows, unless it must count
+// them. Bounds are fast. When their sum exceeds the quota, the counter counts all further
+// rows, and recount must count the earlier rows.
 func (t *inputCounter) bounded() *inputCounter {
-	t.useBounds.Store(!counts(t.spec))
+	t.useBounds.Store(!mustCount(t.spec))
 	return t
 }
 
-// bound returns the upper bound for a row's tokens; enough is false if it must be
+// bound returns the upper bound for a row's tokens; enough is false if the row must be
 // counted.
 func (t *inputCounter) bound(text string) (n int, enough bool) {
 	if !t.useBounds.Load() {
@@ -32,7 +32,8 @@ func (t *inputCounter) bound(text string) (n int, enough bool) {
 	return n, t.limit == 0 || n <= t.limit
 }
 
-// within reports whether bounds are still enough: this many tokens are within the quota.
+// within takes the sum of all tokens so far. It reports whether bounds are still enough:
+// the sum is within the quota.
 func (t *inputCounter) within(tokens int64) bool {
 	if quota := t.spec.TokenQuota; quota > 0 && tokens > quota {
 		t.useBounds.Store(false)
@@ -48,8 +49,8 @@ func (t *inputCounter) uncounted() int64 {
 	return t.boundedTokens
 }
 
-// recount counts the first rows, for which bounds were used, if their sum was too high.
-// counted has the result for all rows.
+// recount counts the first rows, which have only bounds so far, if the sum of all rows
+// exceeded the quota. counted has the result for all rows.
 func (g *ingester) recount(ctx context.Context, m *shard.Manifest, counted *inputCounter) error {
 	if counted.useBounds.Load() || counted.boundedRows == 0 {
 		return nil
@@ -83,6 +84,7 @@ func (g *ingester) eachRow(ctx context.Context, m *shard.Manifest, rows int64, t
 	return nil
 }
 
+// eachOf passes the first rows of shard n to a counter, without copies.
 func (g *ingester) eachOf(ctx context.Context, n int, info shard.Info, rows int, to *inputCounter) error {
 	r, err := archive.OpenShard(ctx, g.Bucket, g.id, &g.spec, n, info)
 	if err != nil {

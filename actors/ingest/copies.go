@@ -20,17 +20,17 @@ import (
 // copies finds rows that have the same text as an earlier row, while the rows of a job
 // are read, and writes a list of these copies next to the shards.
 type copies struct {
-	limit int               // number of rows that are remembered
-	seen  map[digest]uint32 // by text: its first row
+	limit int               // number of different texts that are remembered
+	seen  map[digest]uint32 // by text: the first row with it
 	sets  []*roaring.Bitmap // by shard: its copies; nil if there are none
 	count int64             // number of copies
 
-	create    func() (blob.Writer, error)
-	object    blob.Writer // nil before the first copy
+	create    func() (blob.Writer, error) // opens the list for writing; nil if no list is written
+	object    blob.Writer                 // nil before the first copy
 	buffered  *bufio.Writer
 	out       *shard.CopiesWriter
-	rels      []uint32 // copies in the shard that is being cut
-	distances []int64
+	rels      []uint32 // rows of the current shard that are copies: numbers in the job until end, which makes them positions
+	distances []int64  // by copy in rels: number of rows from the original to the copy
 }
 
 // A digest identifies a text: it is the first half of the text's SHA-256. Among 100
@@ -42,17 +42,19 @@ func newCopies(limit int, create func() (blob.Writer, error)) *copies {
 	return &copies{limit: limit, seen: make(map[digest]uint32), create: create}
 }
 
-// add takes the text of the next row and reports whether the row is a copy. The first limit
-// texts are remembered; rows with other texts run.
+// add takes the text of the next row and reports whether the row is a copy. Only the first
+// limit different texts are remembered: rows with other texts run, even if they are equal.
 func (c *copies) add(row int64, text string) bool {
 	first, again := c.first(row, text)
 	if again {
-		c.rels = append(c.rels, uint32(row)) //nolint:gosec // end makes it the position in the shard
+		c.rels = append(c.rels, uint32(row)) //nolint:gosec // end makes this number the position in the shard
 		c.distances = append(c.distances, row-first)
 	}
 	return again
 }
 
+// first returns the first row with this text. again is false if no earlier row with the
+// text is remembered.
 func (c *copies) first(row int64, text string) (first int64, again bool) {
 	if row > math.MaxUint32 {
 		return row, false
@@ -68,8 +70,8 @@ func (c *copies) first(row int64, text string) (first int64, again bool) {
 	return row, false
 }
 
-// end ends shard n and returns its copies; nil if there are none. Call it for each
-// shard.
+// end ends shard n and returns the shard's copies; nil if there are none. first is the
+// number of the shard's first row. Call end for each shard.
 func (c *copies) end(n int, first int64) (*roaring.Bitmap, error) {
 	if len(c.rels) == 0 {
 		c.sets = append(c.sets, nil)
@@ -86,6 +88,7 @@ func (c *copies) end(n int, first int64) (*roaring.Bitmap, error) {
 	return set, err
 }
 
+// write adds the copies of shard n to the list.
 func (c *copies) write(n int, set *roaring.Bitmap) (err error) {
 	if c.create == nil {
 		return nil
@@ -136,8 +139,8 @@ func (c *copies) of(n int) *roaring.Bitmap {
 	return c.sets[n]
 }
 
-// lookForCopies starts to look for equal rows, if the job wants this. For an estimate it
-// only counts them: all rows of the sample run.
+// lookForCopies starts to look for equal rows, if the job wants this. For an estimate
+// copies are only counted: all rows of the sample run.
 func (g *ingester) lookForCopies(ctx context.Context) {
 	g.copies.drop()
 	g.copies = nil

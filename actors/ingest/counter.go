@@ -29,31 +29,31 @@ type inputCounter struct {
 	boundedRows   int64
 	boundedTokens int64
 
-	// compute is Config.Compute, or nil if counting need not wait for a processor. rest
-	// runs a wait of the reader after giving up the reader's processor. added is called
-	// after each change of the result of progress.
+	// compute is Config.Compute, or nil if counting need not wait for a processor.
 	compute func(ctx context.Context) (leave func(), ok bool)
-	rest    func(wait func()) error
-	added   func()
+	// rest gives up the reader's processor, calls wait, and takes a processor again.
+	rest func(wait func()) error
+	// added is called after each change of the result of progress.
+	added func()
 
-	next    int64 // next row
+	next    int64 // number of the next row
 	flushed int64 // next at the last call of flush
 	batch   []countedRow
 	bytes   int
 	batches chan *countedBatch // to be counted by any goroutine
 	order   chan *countedBatch // the same batches, to be added up in order
 	done    chan struct{}
-	over    atomic.Bool // further counts are not needed
+	stopped atomic.Bool // further counts are not needed
 
 	mu      sync.Mutex
-	rows    int64 // size covers the rows up to this one, and they are within the quota
+	rows    int64 // size counts all rows before this one, and they are within the quota
 	size    shard.Size
 	failure *rowmill.Failure
 	fault   error // an error of the system
 }
 
-// A batch is passed on at this number of rows or bytes, so the cost per row is
-// negligible.
+// The reader passes a batch to the counting goroutines when the batch has this number of
+// rows or bytes. So the cost per row is negligible.
 const (
 	batchRows  = 512
 	batchBytes = 256 << 10
@@ -66,7 +66,7 @@ const (
 
 type countedBatch struct {
 	rows    []countedRow
-	end     int64  // row after the batch
+	end     int64  // number of the first row after the batch
 	tokens  []int  // by row, set by the count
 	bounds  []bool // by row: tokens is an upper bound
 	err     error
@@ -193,7 +193,7 @@ func (t *inputCounter) counted(text string) string {
 
 // turn counts the rows of a batch when a processor is available.
 func (t *inputCounter) turn(ctx context.Context, batch *countedBatch) error {
-	if t.over.Load() {
+	if t.stopped.Load() {
 		return nil
 	}
 	if t.compute != nil {
@@ -268,7 +268,7 @@ func (t *inputCounter) addUp(batch *countedBatch) {
 
 // end notes the reason why the job must not continue.
 func (t *inputCounter) end(failure *rowmill.Failure, fault error) {
-	t.over.Store(true)
+	t.stopped.Store(true)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.failure, t.fault = failure, fault

@@ -71,8 +71,8 @@ func (g *ingester) cutAll(ctx context.Context, moment *moment, rows input.Reader
 	return err
 }
 
-// cutShard writes one shard that begins with row, and returns the first row that did not
-// fit in row. It returns the reader's error, also io.EOF.
+// cutShard writes one shard that begins with row. Then it stores the first row that did
+// not fit into the shard in row. It returns the reader's error, also io.EOF.
 func (g *ingester) cutShard(ctx context.Context, moment *moment, rows input.Reader, counted *inputCounter, row *rowmill.Row, n int, info shard.Info, fields bool) (shard.Info, error) {
 	w, err := g.Bucket.Create(ctx, layout.Shard(g.id, n), "application/octet-stream")
 	if err != nil {
@@ -106,7 +106,7 @@ func (g *ingester) cutShard(ctx context.Context, moment *moment, rows input.Read
 			return info, err
 		}
 	}
-	err = counted.flush() // its rows are counted even if the next rows come slowly
+	err = counted.flush() // the shard's rows are counted even if the next rows come slowly
 	if err != nil {
 		return info, err
 	}
@@ -152,14 +152,15 @@ type moment struct {
 	rows  int
 }
 
-// A moment lasts momentTime, checked every momentRows rows: long enough that a change
-// costs nothing, and short compared to the acceptable wait of a job with one row.
+// A moment lasts momentTime, checked every momentRows rows: long enough that giving the
+// processor away costs almost nothing, and short compared to the acceptable wait of a job
+// with one row.
 const (
 	momentTime = 50 * time.Millisecond
 	momentRows = 64
 )
 
-// take waits for a moment.
+// take waits for a processor, and begins a moment.
 func (m *moment) take(ctx context.Context) error {
 	leave, ok := m.Compute(ctx)
 	if !ok {
@@ -169,8 +170,8 @@ func (m *moment) take(ctx context.Context) error {
 	return nil
 }
 
-// pass ends the moment after a row, once it has lasted long enough, and waits for the
-// next.
+// pass is called after each row. If the moment has lasted long enough, pass ends the
+// moment and waits for the next one.
 func (m *moment) pass(ctx context.Context) error {
 	if m.rows++; m.rows%momentRows != 0 || time.Since(m.began) < momentTime {
 		return nil

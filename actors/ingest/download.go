@@ -19,9 +19,9 @@ type Downloader interface {
 	Fetch(ctx context.Context, url string, w io.Writer) (int64, error)
 }
 
-// download stores an input from a URL. Its start is durable before the first request, so
-// a second node never sends another. If the object exists, it is complete: the node that
-// stored it crashed or lost the job before it could record this.
+// download stores an input from a URL. The start is recorded before the first request, so
+// no second node ever sends a request. If the object of the input exists, it is complete:
+// the node that stored it may have crashed or lost the job before it could record this.
 func (g *ingester) download(ctx context.Context) error {
 	if g.rec.DownloadFinished != nil {
 		return nil
@@ -46,7 +46,7 @@ func (g *ingester) markDownloaded(ctx context.Context) error {
 
 // obtain returns when the complete input is stored.
 func (g *ingester) obtain(ctx context.Context) error {
-	if d := g.Downloads.of(g.rec.Job.ID); d != nil { // started under an earlier lease
+	if d := g.Downloads.of(g.rec.Job.ID); d != nil { // this node started it under an earlier lease
 		return d.wait(ctx)
 	}
 	there, err := g.stored(ctx)
@@ -86,10 +86,10 @@ func (g *ingester) await(ctx context.Context) error {
 		switch {
 		case running:
 			heard = time.Now()
-		case err != nil && time.Since(heard) < g.Silence: // it may still be downloading
+		case err != nil && time.Since(heard) < g.Silence: // the other node may still be downloading
 			running = true
 		}
-		there, err := g.stored(ctx) // after the answer, because the download may just have ended
+		there, err := g.stored(ctx) // checked after the answer, because the download may just have ended
 		switch {
 		case there || err != nil:
 			return err
@@ -105,8 +105,8 @@ func (g *ingester) await(ctx context.Context) error {
 	}
 }
 
-// fetch downloads the input. The input is stored even if the job is lost meanwhile. If
-// its rows may run early, they are cut during the download.
+// fetch downloads the input. The input is stored even if this node loses the job
+// meanwhile. If the rows may run early, they are cut into shards during the download.
 func (g *ingester) fetch(ctx context.Context) error {
 	job, url := g.rec.Job.ID, g.rec.Spec.URL
 	d := g.Downloads.begin(job)
@@ -116,7 +116,8 @@ func (g *ingester) fetch(ctx context.Context) error {
 			d.tail = newTail(tailBytes, tailPatience)
 		}
 	}
-	// The write continues while the bucket may come back and the server waits.
+	// If the bucket fails, writes with this context are retried for a while. Meanwhile the
+	// server that sends the input must wait.
 	patient, done := g.Patient(d.ctx)
 	w, err := g.prepare(ctx, patient)
 	if err != nil {
@@ -144,7 +145,7 @@ func (g *ingester) fetch(ctx context.Context) error {
 	return nil
 }
 
-// fetch downloads a URL and stores its content, unless shards replace it.
+// fetch downloads a URL and stores the content, unless shards replace the stored content.
 func (d *download) fetch(from Downloader, url string, w blob.Writer) error {
 	defer w.Abort()
 	raw := input.NewCompressor(w)
@@ -165,8 +166,9 @@ func (d *download) fetch(from Downloader, url string, w blob.Writer) error {
 	return nil
 }
 
-// prepare opens the object for the input while another node may still start the
-// download, and then records that this node has started it.
+// prepare opens the object for the input, and then records that this node has started the
+// download. The order matters: if the object cannot be opened, another node may still
+// start the download.
 func (g *ingester) prepare(ctx, patient context.Context) (w blob.Writer, err error) {
 	err = g.Wait(ctx, func() (err error) {
 		w, err = g.Bucket.Create(patient, layout.Raw(g.rec.Job.ID), layout.Bytes)
@@ -177,7 +179,7 @@ func (g *ingester) prepare(ctx, patient context.Context) (w blob.Writer, err err
 	}
 	if err := g.mark(ctx, func(r *store.Record, now time.Time) {
 		r.DownloadStarted, r.Downloader = &now, g.Address
-		_ = r.Job.Become(rowmill.StatusStarting, now) // refused if an earlier owner came further
+		_ = r.Job.Become(rowmill.StatusStarting, now) // refused if an earlier owner has set a later status
 		r.Say(downloading, false, now)
 	}); err != nil {
 		w.Abort()
@@ -186,12 +188,12 @@ func (g *ingester) prepare(ctx, patient context.Context) (w blob.Writer, err err
 	return w, nil
 }
 
-// A stallMeter writes and measures the longest time that a write has taken, and reports progress
-// to the download.
+// A stallMeter passes on what is written to it. It measures the longest write, and reports
+// the progress to the download.
 type stallMeter struct {
 	w        io.Writer
 	download *download
-	longest  time.Duration
+	longest  time.Duration // of a write
 }
 
 var _ input.Expecter = (*stallMeter)(nil)
@@ -210,7 +212,8 @@ func (h *stallMeter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// addStall adds to a download error that our own object storage stalled the connection.
+// addStall returns the error of a download. If our own object storage stalled the
+// connection, it adds this to the message.
 func (h *stallMeter) addStall(err error) error {
 	var failure *rowmill.Failure
 	if h.longest < patienceOfServers || !errors.As(err, &failure) || failure.Code != rowmill.CodeDownloadFailed {
@@ -225,6 +228,7 @@ func (h *stallMeter) addStall(err error) error {
 // the file is read.
 const patienceOfServers = 10 * time.Second
 
+// mark changes the record of the job.
 func (g *ingester) mark(ctx context.Context, set func(*store.Record, time.Time)) error {
 	now := g.Clock().UTC()
 	var updated store.Record

@@ -13,8 +13,8 @@ import (
 )
 
 // Downloads has the running downloads of a node. A download continues if the node loses
-// the job, for example if Redis is away for longer than a lease: an input is requested
-// only once, and the next owner waits for it.
+// the job, for example if Redis does not answer for longer than a lease: an input is
+// requested only once, and the next owner waits for this download.
 type Downloads struct {
 	cfg     DownloadsConfig
 	life    context.Context
@@ -30,7 +30,7 @@ type DownloadsConfig struct {
 	// job, Wanted is called regularly.
 	Wanted func(ctx context.Context, job string) bool
 	// Ended is called at the end of a download. lost is true if the node lost the job
-	// during the download, so that no other part of the node learns of the end.
+	// during the download. Then no other part of the node learns of the end.
 	Ended func(job string, lost bool, err error)
 }
 
@@ -54,7 +54,7 @@ type download struct {
 	stored bool         // set when done; false if the shards replace the stored input
 	came   atomic.Int64 // bytes received
 	size   atomic.Int64 // bytes that the server announced; 0 if it did not
-	tail   *tail        // for a reader during the download; nil for none
+	tail   *tail        // the last bytes, for a reader during the download; nil if there is no reader
 }
 
 // Running reports whether the input of a job is being downloaded.
@@ -102,7 +102,7 @@ func (s *Downloads) of(job string) *download {
 	return s.running[job]
 }
 
-// begin adds a download. Then run or remove must be called.
+// begin adds a download. The caller must then call run or remove.
 func (s *Downloads) begin(job string) *download {
 	d := &download{done: make(chan struct{})}
 	d.ctx, d.stop = context.WithCancel(s.life)
@@ -122,7 +122,7 @@ func (s *Downloads) remove(job string, d *download, err error) {
 	close(d.done)
 }
 
-// run runs fetch in the background. The context owner ends when the owner loses the job.
+// run runs fetch in the background. The context owner ends when this node loses the job.
 func (s *Downloads) run(owner context.Context, job string, d *download, fetch func() error) {
 	s.cfg.All.Add(2)
 	go func() {
@@ -141,7 +141,8 @@ func (s *Downloads) run(owner context.Context, job string, d *download, fetch fu
 // wantedInterval is the time between checks whether an input is still wanted.
 const wantedInterval = time.Second
 
-// follow stops a download after its job is over.
+// follow waits until this node has lost the job and nobody wants the input any more, and
+// then stops the download.
 func (s *Downloads) follow(owner context.Context, job string, d *download) {
 	select {
 	case <-d.done:

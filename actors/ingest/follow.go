@@ -57,14 +57,14 @@ func (t *tail) write(ctx context.Context, p []byte) {
 	}
 }
 
-// put adds the first bytes of p that there is room for, or all if over is true, and
-// returns their number.
-func (t *tail) put(p []byte, over bool) int {
+// put adds the first bytes of p that there is room for, and returns their number. If
+// overwrite is true, it adds all of p, and overwrites bytes that were not read.
+func (t *tail) put(p []byte, overwrite bool) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	size := int64(len(t.ring))
 	room := int64(len(p))
-	if !over {
+	if !overwrite {
 		room = min(room, size-(t.came-t.read))
 	}
 	if room == 0 {
@@ -79,7 +79,8 @@ func (t *tail) put(p []byte, over bool) int {
 	return int(room)
 }
 
-// wait waits until bytes were read or waiting makes no more sense.
+// wait waits until the reader has read bytes. It gives up when the reader has left, ctx
+// ends, or patience is used up; then later writes do not wait.
 func (t *tail) wait(ctx context.Context) {
 	began := time.Now()
 	select {
@@ -121,7 +122,7 @@ func (t *tail) get(p []byte, at int64) (n int, lost bool, grown <-chan struct{})
 const settlePatience = time.Second
 
 // end notes that all bytes have arrived, and reports whether the download need not be
-// stored, because shards of all of its rows are stored or will be at once.
+// stored, because the shards of all its rows are stored, or will be stored at once.
 func (t *tail) end(ctx context.Context) bool {
 	close(t.whole)
 	select {
@@ -142,17 +143,17 @@ func (t *tail) settle(replaced bool) {
 	}
 }
 
-// A follower reads a download while it runs, to its end. If it is too slow, it reads the
-// rest from the stored input.
+// A follower reads a download to its end, while the download runs. If the follower is too
+// slow, it reads the rest from the stored input.
 type follower struct {
 	ctx      context.Context //nolint:containedctx // it lives as long as the reading
 	download *download
 	bucket   blob.Bucket
-	key      string // of the stored input
-	rest     func(wait func()) error
+	key      string                  // of the stored input
+	rest     func(wait func()) error // see inputCounter.rest
 
-	at     int64
-	object blob.Object // nil until it reads the stored input
+	at     int64       // bytes read so far
+	object blob.Object // the stored input; nil before the follower needs it
 	stored io.Reader   // object, decompressed
 }
 
@@ -185,7 +186,7 @@ func (f *follower) Read(p []byte) (int, error) {
 	return f.stored.Read(p)
 }
 
-// openStored waits for the stored input and continues there.
+// openStored waits for the stored input, and continues to read at the same byte of it.
 func (f *follower) openStored() (err error) {
 	f.download.tail.settle(false)
 	var ended error
@@ -231,9 +232,9 @@ func (f *follower) Close() error {
 	return f.object.Close()
 }
 
-// cutAlong cuts the input while it is downloaded. If it succeeds, the shards replace the
-// download. If it cannot do so to the end, this is no error: the stored input is cut
-// later.
+// cutAlong cuts the input into shards during the download. If it succeeds, the shards
+// replace the download. If it fails before the end, this is usually no error: the stored
+// input is cut later.
 func (g *ingester) cutAlong(ctx context.Context, d *download) error {
 	whole, err := g.follow(ctx, d)
 	if err == nil {
@@ -276,7 +277,7 @@ func (g *ingester) follow(ctx context.Context, d *download) (whole shard.Manifes
 // replaceDownload writes the list of shards and then records the end of the download, in this
 // order, so that a later owner always finds a complete input.
 func (g *ingester) replaceDownload(ctx context.Context, whole shard.Manifest) error {
-	if err := g.Wait(ctx, func() error { return g.list(ctx, &whole) }); err != nil {
+	if err := g.Wait(ctx, func() error { return g.writeLists(ctx, &whole) }); err != nil {
 		return err
 	}
 	return g.markDownloaded(ctx)

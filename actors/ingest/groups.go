@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// writeGroups writes the groups of the rows, if there are any.
+// writeGroups writes the groups of the rows (see order.Groups), if there are any.
 func (g *ingester) writeGroups(ctx context.Context) (written bool, err error) {
 	groups := g.groups.Rows()
 	if len(groups) == 0 || g.spec.Estimate { // an estimate runs its first rows
@@ -57,7 +57,7 @@ func ReadGroups(ctx context.Context, bucket blob.Bucket, job string, m shard.Man
 	}
 	defer o.Close()
 	if o.Size() > m.Rows {
-		return nil, fmt.Errorf("read the groups of rows: %d of %d rows", o.Size(), m.Rows)
+		return nil, fmt.Errorf("read the groups of rows: the object has groups for %d rows, and the job has only %d rows", o.Size(), m.Rows)
 	}
 	groups := make([]byte, o.Size())
 	if _, err := io.ReadFull(blob.NewReader(o), groups); err != nil {

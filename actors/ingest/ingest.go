@@ -1,7 +1,7 @@
 // Package ingest turns the input of a job into shards: it downloads and reads the input,
 // makes prompts from rows, counts tokens, checks quotas, and estimates the cost. It owns
 // the objects below layout.Input. The fence that the caller passes gives the right to
-// write. It knows no actors, no engines, and not how rows run.
+// write. The package uses no actors and no engines, and runs no rows.
 package ingest
 
 import (
@@ -49,8 +49,8 @@ type Config struct {
 	Wait    func(ctx context.Context, do func() error) error
 	Patient func(ctx context.Context) (patient context.Context, done func())
 
-	// Confirm is the method of store.Store: it returns nil if no other owner can need an
-	// object that this owner removes.
+	// Confirm is the method of store.Store. It returns nil if this owner may remove an
+	// object: no other owner can need the object.
 	Confirm func(ctx context.Context) error
 
 	// Turn waits until the input may be read, because reading takes memory. The caller
@@ -99,9 +99,9 @@ type ingester struct {
 	size      int64         // bytes of the original input; 0 if unknown
 	announced int           // number of shards passed to Ready
 
-	follower *follower      // reads during the download; nil if nothing does
-	whole    shard.Manifest // shards cut during the download; without rows if not all were cut
-	failure  error          // failure of rows during that cut
+	follower *follower      // reads the input during the download; nil otherwise
+	whole    shard.Manifest // shards cut during the download; without rows if the cut did not reach the end
+	failure  error          // why the job fails, found by the cut during the download
 }
 
 // Run returns the manifest of rec's input. If an earlier run was complete, it uses that
@@ -164,7 +164,7 @@ func (g *ingester) cutFrom(ctx context.Context, source store.Record) (m shard.Ma
 	if m, err = g.cutRows(ctx, rows, fieldColumns(&source.Spec)); err != nil {
 		return m, err
 	}
-	if err := g.list(ctx, &m); err != nil {
+	if err := g.writeLists(ctx, &m); err != nil {
 		return m, err
 	}
 	if g.spec.URL != "" {
@@ -181,9 +181,9 @@ func (g *ingester) dropDownload(ctx context.Context) {
 	}
 }
 
-// list writes the groups, the list of copies, and the list of shards. From then on, each
-// new owner of the job reads shards.
-func (g *ingester) list(ctx context.Context, m *shard.Manifest) (err error) {
+// writeLists writes the groups, the list of copies, and the list of shards. From then on,
+// each new owner of the job reads the shards.
+func (g *ingester) writeLists(ctx context.Context, m *shard.Manifest) (err error) {
 	if m.Groups, err = g.writeGroups(ctx); err != nil {
 		return err
 	}
@@ -238,6 +238,7 @@ type rowSource struct {
 
 func (r rowSource) Close() error { return errors.Join(r.Reader.Close(), r.object.Close()) }
 
+// open returns a reader of the stored input of source.
 func (g *ingester) open(ctx context.Context, source store.Record) (input.Reader, error) {
 	own := source.Job.ID == g.rec.Job.ID
 	key := source.Spec.Spooled
@@ -262,8 +263,8 @@ func (g *ingester) open(ctx context.Context, source store.Record) (input.Reader,
 	return rowSource{rows, o}, nil
 }
 
-// read returns a reader of the rows in an object. If the job runs a Function, it makes
-// prompts from them.
+// read returns a reader of the rows in an object. If the job runs a Function, the reader
+// makes prompts from the rows.
 func (g *ingester) read(o blob.Object, spec *rowmill.Spec) (input.Reader, error) {
 	if spec.Raw != nil {
 		return input.OpenBatch(blob.NewReader(o), spec.Raw.Path, g.Limits), nil

@@ -23,6 +23,7 @@ func tooManyTokens(tokens, row int64, spec *rowmill.Spec) *rowmill.Failure {
 		counted(tokens, true), row, spec.Priority, spec.TokenQuota, raise(spec, "tokens", tokens, true))
 }
 
+// counted returns n for a message; more says that the total may be larger.
 func counted(n int64, more bool) string {
 	if more {
 		return fmt.Sprintf("at least %d", n)
@@ -30,8 +31,8 @@ func counted(n int64, more bool) string {
 	return fmt.Sprint(n)
 }
 
-// raise says how to solve a quota failure. If the total is not known, the command has a
-// placeholder.
+// raise returns the remedy for a quota failure. If more is true, the total is not known,
+// and the command has a placeholder.
 func raise(spec *rowmill.Spec, what string, value int64, more bool) string {
 	remedy := "Split the input"
 	if spec.Priority < rowmill.Lowest {

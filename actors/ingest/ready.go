@@ -30,9 +30,9 @@ func Early(spec *rowmill.Spec) bool {
 }
 
 // An announcer announces shards as soon as they are stored and all their rows are counted,
-// so they are within the quotas. First it waits a little to learn whether rows are dealt
-// by their prefixes. If they are, it announces no more shards: rows are dealt after the
-// whole input is read.
+// so they are within the quotas. First it waits a little to learn whether rows will be
+// assigned by prefix (see order.Groups). If so, it announces no more shards: that order
+// needs the whole input.
 type announcer struct {
 	tell      func(Begun) // nil if shards are not announced
 	begun     Begun
@@ -49,8 +49,9 @@ type announcer struct {
 // A storedShard is a stored shard, with the state of groups at that time.
 type storedShard struct {
 	shard.Info
-	copies         *roaring.Bitmap
-	decided, dealt bool
+	copies  *roaring.Bitmap
+	decided bool // it is known whether rows will be assigned by prefix
+	dealt   bool // rows will be assigned by prefix
 }
 
 // orderPatience is how long the first row waits for the decision about the order of
@@ -89,12 +90,12 @@ func (h *announcer) run() {
 	patience := time.NewTimer(orderPatience)
 	defer patience.Stop()
 	var waiting []storedShard
-	may, dealt := h.announced > 0, false
+	mayAnnounce, dealt := h.announced > 0, false
 	for n := 0; ; {
 		select {
 		case s, more := <-h.stored:
 			if !more {
-				if may {
+				if mayAnnounce {
 					h.announce(waiting)
 				}
 				return
@@ -105,15 +106,15 @@ func (h *announcer) run() {
 			if h.begun.About == 0 && s.Bytes > 0 {
 				h.begun.About = h.size * int64(s.Rows) / s.Bytes
 			}
-			may, dealt = may || s.decided, s.dealt
+			mayAnnounce, dealt = mayAnnounce || s.decided, s.dealt
 		case <-patience.C:
-			may = true
+			mayAnnounce = true
 		case <-h.woken:
 		}
 		switch {
 		case dealt:
-			waiting, may = nil, false
-		case may:
+			waiting, mayAnnounce = nil, false
+		case mayAnnounce:
 			waiting = waiting[h.announce(waiting):]
 		}
 	}

@@ -20,8 +20,9 @@ import (
 // A takeover copies the input and the committed rows of an old job to a new one. It
 // copies each shard, writes its committed rows as one part, and commits this part as
 // carried. It may be repeated after any failure: a shard with a committed carried part
-// is not taken over again, and the manifest is written last. If the store has lost such
-// a part, the job may have run rows already; these are left out.
+// is not taken over again, and the manifest is written last. If the store has lost a
+// carried part, the new job may have run some of its rows meanwhile; the takeover leaves
+// these rows out.
 type takeover struct {
 	*ingester
 	old     store.Record
@@ -33,10 +34,9 @@ type takeover struct {
 	runs    int64 // number of rows to run
 }
 
-// takeOver returns the manifest of a job that continues another. Its size is the size of
-// the rows to run.
-//
-// Each time that it finds lost parts in the old job it begins again without them.
+// takeOver returns the manifest of a job that continues another job. The size in the
+// manifest is the size of the rows to run. Each time that takeOver finds lost parts in
+// the old job, it begins again without these parts.
 func (g *ingester) takeOver(ctx context.Context) (m shard.Manifest, err error) {
 	for again := true; again; {
 		m, again, err = g.takeOverOnce(ctx)
@@ -76,10 +76,10 @@ func (g *ingester) takeOverOnce(ctx context.Context) (m shard.Manifest, lost boo
 		if errors.Is(err, archive.ErrBusy) { // an object may still appear
 			err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
 		}
-		return m, err == nil, t.lost(err)
+		return m, err == nil, t.explain(err)
 	}
 	if err != nil {
-		return m, false, t.lost(err)
+		return m, false, t.explain(err)
 	}
 	return m, false, writeManifest(ctx, g.Bucket, g.rec.Job.ID, m)
 }
@@ -98,7 +98,7 @@ func (t *takeover) find(ctx context.Context) (cut bool, err error) {
 			return false, fmt.Errorf("read the job to continue: %w", err)
 		case t.old.DataRemoved != nil || t.old.InputRemoved != nil:
 			return false, inputGone(next.Job)
-		case !t.old.Job.Status.Terminal(): // the job was over when it was continued
+		case !t.old.Job.Status.Terminal(): // the job had ended when it was continued
 			return false, fmt.Errorf("%w: the store has lost the end of job %s, which is now %s", rowmill.ErrUnavailable, next.Job, t.old.Job.Status)
 		}
 		t.input, err = t.manifest(ctx)
@@ -111,19 +111,21 @@ func (t *takeover) find(ctx context.Context) (cut bool, err error) {
 	}
 }
 
+// inputGone returns the failure of a job that continues job id, which has no input now.
 func inputGone(id string) *rowmill.Failure {
 	return rowmill.Failf(rowmill.CodeDownloadFailed,
 		"The input of %s, which this job continues, is not kept any more. Submit it again as a new job.", id)
 }
 
-// lost turns the absence of an object of the old job into a failure.
-func (t *takeover) lost(err error) error {
+// explain turns the error of a missing object of the old job into a failure.
+func (t *takeover) explain(err error) error {
 	if errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost) {
 		return errors.Join(inputGone(t.old.Job.ID), err)
 	}
 	return err
 }
 
+// manifest returns the list of shards of the old job.
 func (t *takeover) manifest(ctx context.Context) (shard.Manifest, error) {
 	if t.old.Spec.Inline != nil {
 		return shard.Inline(t.old.Spec.Inline), nil
@@ -131,6 +133,7 @@ func (t *takeover) manifest(ctx context.Context) (shard.Manifest, error) {
 	return archive.ReadManifest(ctx, t.Bucket, &t.old)
 }
 
+// run takes over one shard after another.
 func (t *takeover) run(ctx context.Context) (m shard.Manifest, err error) {
 	committed, err := t.Parts.ListParts(ctx, t.rec.Job.ID)
 	if err != nil {
@@ -195,7 +198,7 @@ func (t *takeover) copyShard(ctx context.Context, n int) (shard.Info, error) {
 		return writeInline(ctx, t.Bucket, t.rec.Job.ID, texts)
 	}
 	if err := t.Bucket.Copy(ctx, layout.Shard(t.old.Job.ID, n), layout.Shard(t.rec.Job.ID, n)); err != nil {
-		return shard.Info{}, fmt.Errorf("copy shard %d: %w", n, t.lost(err))
+		return shard.Info{}, fmt.Errorf("copy shard %d: %w", n, t.explain(err))
 	}
 	return t.input.Shards[n], nil
 }

@@ -36,7 +36,7 @@ func (s *Silences) Unanswered(address string, gone bool, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for other, was := range s.silent {
-		if now.Sub(was.last) > time.Minute { // no requests are sent to it any more
+		if now.Sub(was.last) > time.Minute { // nobody sends requests to the other node any more
 			delete(s.silent, other)
 		}
 	}

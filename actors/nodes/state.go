@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A State is the information about a node that it sends to the other nodes.
+// A State is the information about a node that the node sends to the other nodes.
 type State struct {
 	Version  string    `json:"version"`
 	Since    time.Time `json:"since"` // start time of the node
@@ -62,8 +62,8 @@ func Read(m cluster.Member) (s State, ok bool) {
 // state all the time.
 const loadStep = 0.25
 
-// Near reports whether s need not be sent to nodes that have the state said: at most the
-// load has changed a little.
+// Near reports whether the node need not send its state s to nodes that have its earlier
+// state said: only the load has changed, and only a little.
 func (s State) Near(said State) bool {
 	return s.Draining == said.Draining && s.Objects == said.Objects && s.Jobs == said.Jobs && slices.EqualFunc(s.Engines, said.Engines, Engine.near)
 }

@@ -14,7 +14,7 @@ type Status struct {
 	ID, Name, API, Peer, Version  string
 	Self, Engines, Owns, Draining bool
 	Models                        []string // models of its engines, sorted
-	Servers                       []Engine // those engines
+	Servers                       []Engine // its engines
 	Jobs                          int      // number of jobs that it owns
 	Window, InFlight              int      // rows, the sum over its engines
 	Since                         time.Time

@@ -30,11 +30,13 @@ type cell[T any] struct {
 	taken int // rows taken from the front
 }
 
+// left returns the number of rows in the cell.
 func (c *cell[T]) left() int { return len(c.rows) - c.taken }
 
 // shortList is the number of cells up to which find searches one by one.
 const shortList = 8
 
+// find returns the cell of a class, and adds the cell if it is missing.
 func (c *cells[T]) find(k class) *cell[T] {
 	if c.index != nil {
 		if i, ok := c.index[k]; ok {
@@ -63,7 +65,7 @@ func (c *cells[T]) find(k class) *cell[T] {
 func (c *cells[T]) add(r Row[T]) {
 	cell := c.find(r.class)
 	c.stale = c.stale || cell.left() == 0
-	if len(cell.rows) == cap(cell.rows) && cell.taken > len(cell.rows)/2 { // there is room at the front
+	if len(cell.rows) == cap(cell.rows) && cell.taken > len(cell.rows)/2 { // reuse the memory of taken rows
 		left := copy(cell.rows, cell.rows[cell.taken:])
 		clear(cell.rows[left:])
 		cell.rows, cell.taken = cell.rows[:left], 0
@@ -100,7 +102,7 @@ func (c *cells[T]) sort(l *Lengths) {
 		if order := cmp.Or(cmp.Compare(b.rank, a.rank), cmp.Compare(b.class.size, a.class.size)); order != 0 {
 			return order
 		}
-		// Between equal cells, regions far from each other follow one another.
+		// Cells with equal rank and size: two regions in a row are far from each other.
 		return cmp.Compare(scatter(a.class.region), scatter(b.class.region))
 	})
 }
@@ -122,7 +124,7 @@ func (c *cells[T]) top(l *Lengths) float64 { return c.best(l).rank }
 func (c *cells[T]) take(l *Lengths) Row[T] {
 	cell := c.best(l)
 	r := cell.rows[cell.taken]
-	cell.rows[cell.taken] = Row[T]{} // do not keep its text in memory
+	cell.rows[cell.taken] = Row[T]{} // do not keep the row's text in memory
 	cell.taken++
 	c.count--
 	if cell.left() == 0 { // the input may never return to this class

@@ -1,7 +1,7 @@
 // Package order decides which row of a job is sent next. The longest expected answers go
 // first, so that no long row remains at the end. Rows with the same long prefix go one
 // after another to the same server, so the server computes the prefix once. The package
-// learns the length of answers while a job runs. It knows no actors, no engines and no
+// learns the length of answers while a job runs. It uses no actors, no engines and no
 // clock, and nothing in it is safe for concurrent use.
 //
 //	rows loaded ──► Pool ──► Take(port) ──► rows for one server

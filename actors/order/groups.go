@@ -6,9 +6,10 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// Groups decides, while the rows of a job are read, whether rows should be dealt to
-// workers by prefix, and gives each row a group. A worker orders its loaded rows itself;
-// groups are for prefixes whose rows are further apart in the input.
+// Groups decides, while the rows of a job are read, whether the owner should assign rows
+// to workers by prefix. If so, it gives each row a group, so that rows with the same
+// prefix are in the same group. A worker orders its loaded rows itself. Groups are for
+// rows with the same prefix that are further apart in the input.
 type Groups struct {
 	limit   int // largest number of rows with groups
 	sample  [][levels]uint64
@@ -21,7 +22,8 @@ type Groups struct {
 
 const (
 	// heldBytes is the approximate size of a worker's loaded rows: a quarter of the
-	// default memory of a node. Within this size rows are ordered without being dealt.
+	// default memory of a node. Rows within this distance need no groups, because the
+	// worker orders them.
 	heldBytes = 16 << 20
 	// maxGrouped limits the rows with groups; later rows follow in input order. An owner
 	// has one byte for each row in memory.
@@ -50,12 +52,12 @@ func (g *Groups) Add(text string) {
 	}
 }
 
-// Decided reports whether enough rows were added for the decision, and whether rows are
-// dealt by groups.
+// Decided reports whether enough rows were added for the decision, and whether rows
+// should be assigned by groups (dealt).
 func (g *Groups) Decided() (decided, dealt bool) { return g.decided, g.depth != none }
 
-// Rows returns the group of each added row, up to the limit; nil if dealing by groups
-// saves nothing.
+// Rows returns the group of each added row, up to the limit; nil if groups would save too
+// little.
 func (g *Groups) Rows() []byte {
 	if !g.decided {
 		g.decide(len(g.sample))
@@ -87,9 +89,10 @@ func (g *Groups) decide(total int) {
 	g.level.release()
 }
 
-// saves estimates for how many rows of the sample the prefix need not be computed if
-// rows are dealt within a block, compared to the order within a worker's loaded rows.
-// length is in bytes; held and block are in multiples of the sample.
+// saves estimates how many rows of the sample need no computation of their prefix if rows
+// are assigned by groups within a block, in addition to the rows that the order of a
+// worker's loaded rows saves. length is the size of the prefix in bytes. held is the size
+// of a worker's loaded rows, and block the size of a block, in multiples of the sample.
 func (s *sketch) saves(length, held, block float64) float64 {
 	distinct := float64(len(s.hashes))
 	repeats := float64(s.rows) - distinct
@@ -101,7 +104,8 @@ func (s *sketch) saves(length, held, block float64) float64 {
 	if prefixes*length <= assumedCache/2 {
 		return 0
 	}
-	// A row directly after a row with the same prefix is already next to it.
+	// A row directly after a row with the same prefix saves nothing: it does not count in
+	// returns.
 	return rows * (first(prefixes, rows*held) - first(prefixes, rows*block)) * float64(s.returns) / repeats
 }
 
@@ -124,6 +128,7 @@ func population(n, distinct float64) float64 {
 	return low
 }
 
+// group returns the group of a text, at the chosen length of prefix.
 func (g *Groups) group(text string) (group byte) {
 	if len(text) >= shortest<<g.depth {
 		walk(text, g.depth, func(_ int, h uint64) { group = groupOf(h) })

@@ -21,6 +21,7 @@ type Lengths struct {
 	promptBytes, promptTokens int64
 }
 
+// An effect is the mean difference of some answers, and the number of these answers.
 type effect struct {
 	count float64
 	mean  float64
@@ -88,7 +89,8 @@ func (e *effect) learn(y float64) {
 // shrunk returns the effect, reduced while there are few answers.
 func (e *effect) shrunk() float64 { return e.mean * e.count / (e.count + priorWeight) }
 
-// rank orders cells: the expected logarithm of the length, raised where little is known.
+// rank returns the rank of a cell: the expected logarithm of the answers' length, raised
+// where little is known.
 func (l *Lengths) rank(size, region int) float64 {
 	s, r := &l.size[size], &l.region[region]
 	known := s.count / (s.count + priorWeight)
@@ -102,8 +104,8 @@ func (l *Lengths) Expect(bytes int, position, total int64) int64 {
 		return firstAnswer
 	}
 	y := l.mean + l.size[sizeClass(bytes)].shrunk() + l.region[regionOf(position, total)].shrunk()
-	// The mean of a lognormal variable is above exp of the mean logarithm. The
-	// difference is not tracked; half of its usual value is added.
+	// The mean of a lognormal variable is above exp of the mean logarithm. The ratio is
+	// not measured; meanOverMedian assumes it.
 	return max(1, int64(math.Expm1(min(y, 20))*meanOverMedian))
 }
 

@@ -15,11 +15,11 @@ const None Port = -1
 type Row[T any] struct {
 	Value    T
 	Text     string
-	Position int64 // index within the input
-	Batch    int   // Expedite puts rows of early batches first
-	Share    int   // number of the share that the row was dealt in; prefixes in a lower share go first
-	Avoid    Port  // a port that gets the row only if there is no other; None if any will do
-	hash     uint64
+	Position int64  // index within the input
+	Batch    int    // Expedite puts rows of early batches first
+	Share    int    // the row's share, if rows are assigned by prefix, and 0 otherwise; prefixes of a lower share go first
+	Avoid    Port   // a port that gets the row only if there is no other port; None if there is no such port
+	hash     uint64 // of the prefix; 0 for none
 	class    class
 }
 
@@ -31,15 +31,15 @@ type Pool[T any] struct {
 	total    int64
 	prefixes *prefixes
 
-	front  []Row[T]
-	single cells[T]             // rows without a prefix worth grouping
-	groups map[uint64]*group[T] // by hash of the prefix
-	open   []*group[T]          // groups without a port: by share, then the longest expected first
-	desks  map[Port]*desk[T]
-	homes  map[uint64]home // by hash: groups without remaining rows
-	ranked int64           // number of answers learned when groups were last ranked
-	size   int
-	plain  bool // rows without a share leave in the order of arrival
+	front       []Row[T]
+	single      cells[T]             // rows without a prefix worth grouping
+	groups      map[uint64]*group[T] // by hash of the prefix
+	open        []*group[T]          // groups without a port: by share, then the longest expected first
+	rotations   map[Port]*rotation[T]
+	preferences map[uint64]preference // by hash of the prefix: of groups without remaining rows
+	ranked      int64                 // number of answers learned when groups were last ranked
+	size        int                   // number of rows
+	plain       bool                  // rows without a share leave in the order of arrival
 
 	batches map[int]int // rows by batch, without rows in front
 }
@@ -59,36 +59,37 @@ type ports uint64
 func (s ports) with(p Port) ports { return s | 1<<(uint64(p)%64) }
 func (s ports) has(p Port) bool   { return s == s.with(p) }
 
-// A home is the port for later rows of a prefix, which go there ahead of their rank. It
-// is for rows that were dealt by prefix: these go by share before they go by length.
-type home struct {
+// A preference names the port that last worked on a prefix. Later rows of the prefix go to
+// the same port, ahead of their rank. Only jobs with rows assigned by prefix have
+// preferences: their rows go by share before they go by length.
+type preference struct {
 	port  Port
-	ports ports
+	ports ports // see group
 }
 
-// A desk has the groups that one port works on in turn. With a single group, its first
-// rows would reach the server at the same time, and the server would compute the prefix
-// for each.
-type desk[T any] struct {
+// A rotation has the groups from which one port gets rows in turn. With a single group,
+// the group's first rows would reach the server at the same time, and the server would
+// compute the prefix for each of them.
+type rotation[T any] struct {
 	port   Port
 	groups []*group[T]
 	turn   int
 }
 
-// mostHomes limits the remembered prefixes: more than are loaded at a time. They matter
-// for prefixes with rows that are sent while other rows are still being read.
-const mostHomes = 4096
+// mostPreferences limits the preferences: more than the prefixes that are loaded at a
+// time. They matter for prefixes with some rows sent while others are still being read.
+const mostPreferences = 4096
 
-// deskSize is the number of groups on a desk, and so the distance between two rows of a
-// group: more rows than a server takes in one step, and few enough prefixes to fit into
-// any cache.
-const deskSize = 8
+// rotationSize is the number of groups in a rotation, and so the distance between two
+// rows of a group: more rows than a server takes in one step, and few enough prefixes to
+// fit into any cache.
+const rotationSize = 8
 
 // NewPool returns a pool for an input of total rows.
 func NewPool[T any](lengths *Lengths, total int64) *Pool[T] {
 	return &Pool[T]{
 		lengths: lengths, total: total, prefixes: newPrefixes(),
-		groups: make(map[uint64]*group[T]), desks: make(map[Port]*desk[T]), homes: make(map[uint64]home),
+		groups: make(map[uint64]*group[T]), rotations: make(map[Port]*rotation[T]), preferences: make(map[uint64]preference),
 		batches: make(map[int]int),
 	}
 }
@@ -96,8 +97,8 @@ func NewPool[T any](lengths *Lengths, total int64) *Pool[T] {
 // Remember sets how many bytes of text the prefix cache of a server holds.
 func (p *Pool[T]) Remember(bytes int64) { p.prefixes.cache = bytes }
 
-// InOrder makes rows leave in the order of arrival, unless they were dealt by prefix. It
-// is for answers of equal length. Call it before Add.
+// InOrder makes rows leave in the order of arrival, except rows with a share. It is for
+// answers of equal length. Call InOrder before Add.
 func (p *Pool[T]) InOrder() { p.plain = true }
 
 // Len returns the number of rows in the pool.
@@ -126,7 +127,7 @@ func (p *Pool[T]) Add(rows []Row[T]) {
 	}
 }
 
-// Front adds rows that go before all others, for example rows that were sent and came
+// Front adds rows that go before all other rows, for example rows that were sent and came
 // back.
 func (p *Pool[T]) Front(rows ...Row[T]) {
 	p.size += len(rows)
@@ -155,7 +156,7 @@ func (p *Pool[T]) Expedite(batch int) {
 	}
 	empty := func(g *group[T]) bool { return g.rows.count == 0 }
 	p.open = slices.DeleteFunc(p.open, empty)
-	for _, d := range p.desks {
+	for _, d := range p.rotations {
 		d.groups = slices.DeleteFunc(d.groups, empty)
 	}
 	// Rows with the same prefix stay together; other rows keep the order of the input.
@@ -176,8 +177,8 @@ func (p *Pool[T]) Oldest() (batch int, ok bool) {
 
 // Leave removes a port: its groups go to other ports.
 func (p *Pool[T]) Leave(port Port) {
-	if d := p.desks[port]; d != nil {
-		delete(p.desks, port)
+	if d := p.rotations[port]; d != nil {
+		delete(p.rotations, port)
 		p.open = append(p.open, d.groups...)
 		p.ranked = -1
 	}
@@ -202,9 +203,10 @@ func (p *Pool[T]) Take(port Port, n int, alone bool) []Row[T] {
 	return rows
 }
 
-// mostSkipped limits how many rows in front are skipped for a port.
+// mostSkipped limits how many rows in front are skipped because they avoid the port.
 const mostSkipped = 256
 
+// takeFront moves rows in front to rows, until rows has n rows.
 func (p *Pool[T]) takeFront(rows []Row[T], port Port, n int, alone bool) []Row[T] {
 	kept := 0
 	i := 0
@@ -223,13 +225,13 @@ func (p *Pool[T]) takeFront(rows []Row[T], port Port, n int, alone bool) []Row[T
 
 // next removes and returns the next row for a port.
 func (p *Pool[T]) next(port Port) (Row[T], bool) {
-	d := p.desks[port]
+	d := p.rotations[port]
 	if d == nil {
-		d = &desk[T]{port: port}
-		p.desks[port] = d
+		d = &rotation[T]{port: port}
+		p.rotations[port] = d
 	}
 	p.rank()
-	opens := len(p.open) > 0 && len(d.groups) < deskSize
+	opens := len(p.open) > 0 && len(d.groups) < rotationSize
 	if opens && (len(d.groups) > 0 || p.single.count == 0 || p.open[0].rank >= p.single.top(p.lengths)) {
 		d.turn = len(d.groups)
 		d.groups = append(d.groups, p.open[0])
@@ -251,8 +253,8 @@ func (p *Pool[T]) next(port Port) (Row[T], bool) {
 	return Row[T]{}, false
 }
 
-// from takes a row for a port from the desk's next group.
-func (p *Pool[T]) from(d *desk[T], port Port) Row[T] {
+// from takes a row for a port from the rotation's next group.
+func (p *Pool[T]) from(d *rotation[T], port Port) Row[T] {
 	d.turn %= len(d.groups)
 	g := d.groups[d.turn]
 	r := g.rows.take(p.lengths)
@@ -264,18 +266,18 @@ func (p *Pool[T]) from(d *desk[T], port Port) Row[T] {
 	delete(p.groups, g.hash)
 	d.groups = slices.Delete(d.groups, d.turn, d.turn+1)
 	if p.prefixes.many {
-		if len(p.homes) >= mostHomes {
-			clear(p.homes)
+		if len(p.preferences) >= mostPreferences {
+			clear(p.preferences)
 		}
-		p.homes[g.hash] = home{d.port, g.ports}
+		p.preferences[g.hash] = preference{d.port, g.ports}
 	}
 	return r
 }
 
-// give removes a group from the desk for another port: a group that this port has had
-// rows of, if there is one, and among these the group with the most rows. So as few
-// prefixes as possible are computed twice.
-func (d *desk[T]) give(port Port) *group[T] {
+// give removes a group from the rotation and returns it for another port. It prefers a
+// group if the port has already had rows of the group, and then the group with the most
+// rows. So as few prefixes as possible are computed twice.
+func (d *rotation[T]) give(port Port) *group[T] {
 	best := 0
 	for i, g := range d.groups {
 		most := d.groups[best]
@@ -288,10 +290,10 @@ func (d *desk[T]) give(port Port) *group[T] {
 	return g
 }
 
-// busiest returns the desk with the most rows; nil if no desk has any.
-func (p *Pool[T]) busiest() (most *desk[T]) {
+// busiest returns the rotation with the most rows; nil if no rotation has rows.
+func (p *Pool[T]) busiest() (most *rotation[T]) {
 	rows, of := 0, None
-	for port, d := range p.desks {
+	for port, d := range p.rotations {
 		n := 0
 		for _, g := range d.groups {
 			n += g.rows.count
@@ -303,6 +305,7 @@ func (p *Pool[T]) busiest() (most *desk[T]) {
 	return most
 }
 
+// place adds a row to the group of its prefix, or to the rows without a group.
 func (p *Pool[T]) place(r Row[T]) {
 	if r.hash == 0 {
 		p.single.add(r)
@@ -310,10 +313,10 @@ func (p *Pool[T]) place(r Row[T]) {
 	}
 	g := p.groups[r.hash]
 	if g == nil {
-		h, known := p.homes[r.hash]
+		h, known := p.preferences[r.hash]
 		g = &group[T]{hash: r.hash, share: r.Share, ports: h.ports}
 		p.groups[r.hash] = g
-		if d := p.desks[h.port]; known && d != nil {
+		if d := p.rotations[h.port]; known && d != nil {
 			d.groups = append(d.groups, g)
 		} else {
 			p.open = append(p.open, g)
@@ -335,8 +338,8 @@ func (p *Pool[T]) regroup() {
 		g.rows.filter(take)
 	}
 	clear(p.groups)
-	clear(p.desks)
-	clear(p.homes)
+	clear(p.rotations)
+	clear(p.preferences)
 	p.open = nil
 	slices.SortFunc(rows, func(a, b Row[T]) int { return cmp.Compare(a.Position, b.Position) })
 	for _, r := range rows {

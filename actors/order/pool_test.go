@@ -178,7 +178,7 @@ func TestPoolKeepsPrefixesTogether(t *testing.T) {
 	for of := range ports {
 		apart += last[of] - first[of]
 	}
-	if mean := apart / prefixes; mean > 4*8*each { // 4 ports, each with a desk of 8
+	if mean := apart / prefixes; mean > 4*8*each { // 4 ports, each with a rotation of 8 groups
 		t.Errorf("the first and the last row of a prefix are %d rows apart on average", mean)
 	}
 	if split := ports.split(); split > 16 { // at the end ports share prefixes
@@ -218,7 +218,7 @@ func TestPoolKeepsPrefixesTogetherWhileTheyAreRead(t *testing.T) {
 // A port that helps another takes whole prefixes while there are several.
 func TestPoolHelpsWithWholePrefixes(t *testing.T) {
 	t.Parallel()
-	const prefixes, each = 8, 20 // as many as one desk holds
+	const prefixes, each = 8, 20 // as many as one rotation holds
 	var lengths order.Lengths
 	p := pool(&lengths, 10_000, 8<<10)
 	p.Add(dealt(rows(4096, func(i int) string { return prefixed(i%512, i) }))) // the pool learns from these rows how much is shared

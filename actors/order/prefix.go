@@ -7,7 +7,7 @@ import "github.com/cespare/xxhash/v2"
 // the rows, and lengths of 256 bytes times a power of two.
 type prefixes struct {
 	cache int64 // bytes of text that a server caches
-	many  bool  // rows were dealt by prefix: the job has more prefixes than are seen at a time
+	many  bool  // rows are assigned by prefix: the job has more prefixes than are seen at a time
 	depth int   // the chosen level; none if sharing saves too little
 
 	seen  int
@@ -20,9 +20,9 @@ type sketches [levels]sketch
 
 // A sketch has a sample's data about one length of prefix.
 type sketch struct {
-	rows    int // rows at least this long
-	returns int // rows with a prefix that was seen before, but not in the row before
-	last    uint64
+	rows    int    // rows at least this long
+	returns int    // rows with a prefix that was seen before, but not in the row before
+	last    uint64 // hash of the last row
 	hashes  map[uint64]struct{}
 }
 
@@ -51,8 +51,8 @@ const (
 	shortest   = 256
 	none       = -1
 	sampleRows = 4096
-	// firstLook is the number of rows after which the sample is first evaluated; later
-	// evaluations follow when it has doubled.
+	// firstLook is the number of rows after which the sample is first evaluated. It is
+	// evaluated again each time the number of rows has doubled.
 	firstLook = 128
 	// worthwhile is the smallest fraction of all bytes that must be saved.
 	worthwhile = 0.1

@@ -26,11 +26,11 @@ func testMeet(s *suite) {
 			want := self
 			want.Self = o.Self().ID == self.ID
 			if !got.Started.Equal(want.Started) {
-				s.Errorf("%s was started %v, to others %v", self.ID, want.Started, got.Started)
+				s.Errorf("process %s was started at %v, and another process lists it as started at %v", self.ID, want.Started, got.Started)
 			}
 			got.Started = want.Started
 			if text(got) != text(want) {
-				s.Errorf("%s is %+v, to others %+v", self.ID, want, got)
+				s.Errorf("process %s is %+v, and another process lists it as %+v", self.ID, want, got)
 			}
 		}
 	}
@@ -89,7 +89,8 @@ func testLeave(s *suite) { ends(s, func(p Process) { p.Leave() }) }
 
 func testKill(s *suite) { ends(s, func(p Process) { p.Kill() }) }
 
-// ends verifies that the other processes forget a process that has ended, and no others.
+// ends ends one of three processes, and verifies that the others forget this process and
+// no other process.
 func ends(s *suite, end func(Process)) {
 	one, two, three := s.serving(0, echo), s.serving(1, echo), s.serving(2, echo)
 	s.knows(one, two, three)
@@ -119,7 +120,7 @@ func testLeaveUnderWay(s *suite) {
 	if err := <-answered; err != nil {
 		s.Errorf("a request that arrived before Leave: %v, want an answer", err)
 	}
-	s.heard(left, "it has left")
+	s.heard(left, "the process has left")
 }
 
 // If the peer crashes before it answers, the caller does not learn whether the
@@ -151,10 +152,10 @@ func testStartAgain(s *suite) {
 	if is.ID == was.ID || is.Peer != was.Peer || is.Node != was.Node || !is.Started.After(was.Started) {
 		s.Errorf("the process %+v has started again as %+v, want another ID, the same Peer and Node, and a later Started", was, is)
 	}
-	// When the new process is known, the old one is not (until checks this), and the old
+	// When the new process is known, the old one is not (waitForMembers checks this), and the old
 	// process's state is not the state of the new one.
 	for _, p := range []Process{one, three} {
-		s.until(p, "the new process", func(members []cluster.Member) bool {
+		s.waitForMembers(p, "the new process", func(members []cluster.Member) bool {
 			m, here := member(members, is.ID)
 			if here && m.State != nil {
 				s.Errorf("a process that has set no state is listed with the state %s, want none", m.State)

@@ -4,10 +4,11 @@
 //
 // The promise: a request reaches the process at its address unchanged, or it fails. The
 // error is a *peer.Refusal with its code, ErrRefused for a refused connection, or
-// ErrUnreachable for an unknown outcome. When a context ends, the wait ends, and the handler's context ends
-// too. A peer that does not answer delays only requests to itself. When a process comes,
-// goes or changes its state, all others see the change and get a token in Changed. A
-// process that restarts at an address is a new member and replaces the old one.
+// ErrUnreachable for an unknown outcome. When the context of a request ends, the caller
+// stops waiting, and the handler's context ends too. A peer that does not answer delays
+// only requests to itself. When a process comes, goes or changes its state, all others
+// see the change and get a token in Changed. A process that restarts at an address is a
+// new member and replaces the old one.
 package peerstest
 
 import (
@@ -41,8 +42,8 @@ type Harness struct {
 type Process struct {
 	actors.Peers
 	Serve func(peerv1connect.NodeServiceHandler)
-	Leave func() // ends it in order: it tells the others, and answers requests that have arrived
-	Kill  func() // ends it at once, while its machine goes on
+	Leave func() // ends the process in order: it tells the others, and answers requests that have arrived
+	Kill  func() // ends the process at once, while its machine goes on
 }
 
 // Run runs the suite. Each test runs inside within: a synctest bubble, or a plain call.
@@ -187,25 +188,26 @@ func (s *suite) deserted(from Process, address string) {
 	s.Error("asking an address without a process returns ErrUnreachable only, want ErrRefused after some attempts")
 }
 
-// heard waits for a token or the close of a channel.
-func (s *suite) heard(what <-chan struct{}, that string) {
+// heard waits until a channel has a token or is closed. event describes what that means.
+func (s *suite) heard(channel <-chan struct{}, event string) {
 	s.Helper()
 	select {
-	case <-what:
+	case <-channel:
 	case <-time.After(patience):
-		s.Fatalf("want within %v: %s", patience, that)
+		s.Fatalf("not within %v: %s", patience, event)
 	}
 }
 
-// until waits until holds is true for the members that a process knows. Each change must
-// put a token into Changed, or the test fails.
-func (s *suite) until(p Process, what string, holds func([]cluster.Member) bool) {
+// waitForMembers waits until the condition is true for the members that process p knows.
+// Each change of these members must put a token into p.Changed, or the test fails. what
+// describes the condition.
+func (s *suite) waitForMembers(p Process, what string, condition func([]cluster.Member) bool) {
 	s.Helper()
 	late := time.After(patience)
 	for {
 		members := p.Members()
 		s.wellFormed(p, members)
-		if holds(members) {
+		if condition(members) {
 			return
 		}
 		select {
@@ -253,7 +255,7 @@ func (s *suite) knows(all ...Process) {
 	}
 	slices.Sort(want)
 	for _, p := range all {
-		s.until(p, "members "+text(want), func(members []cluster.Member) bool { return slices.Equal(ids(members), want) })
+		s.waitForMembers(p, "members "+text(want), func(members []cluster.Member) bool { return slices.Equal(ids(members), want) })
 	}
 }
 
@@ -266,12 +268,12 @@ func member(members []cluster.Member, id string) (cluster.Member, bool) {
 	return members[i], true
 }
 
-// says waits until processes know the state of another process.
+// says waits until the processes in by know this state of another process.
 func (s *suite) says(of Process, state []byte, by ...Process) {
 	s.Helper()
 	id := of.Self().ID
 	for _, p := range by {
-		s.until(p, "a state of "+id, func(members []cluster.Member) bool {
+		s.waitForMembers(p, "a state of "+id, func(members []cluster.Member) bool {
 			m, here := member(members, id)
 			return here && string(m.State) == string(state) && (m.State == nil) == (state == nil)
 		})

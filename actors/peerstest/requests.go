@@ -59,8 +59,8 @@ func testWholeBodies(s *suite) {
 	}
 }
 
-// remembering keeps the last requests and the last answer. Its answer has a field that
-// is unknown here.
+// remembering is a handler that keeps the last requests and the last answer. The answer
+// has a field that this version does not know.
 type remembering struct {
 	peerv1connect.UnimplementedNodeServiceHandler
 	assigned *peerv1.AssignRequest
@@ -115,8 +115,8 @@ func testTooLarge(s *suite) {
 	s.refused(s.asks(one, two.Self().Peer), peer.CodeInternal)
 }
 
-// later returns a field that a node of a later version may send and this one does not
-// know.
+// later returns a field that this version does not know, as a node of a later version may
+// send it.
 func later() []byte {
 	return protowire.AppendString(protowire.AppendTag(nil, 9999, protowire.BytesType), "news")
 }

@@ -41,11 +41,11 @@ func testCancelledBefore(s *suite) {
 	cancel()
 	for range 10 {
 		if err := hello(ctx, one, two.Self().Peer); !errors.Is(err, context.Canceled) || errors.Is(err, peer.ErrUnreachable) {
-			s.Errorf("error %v, want the caller's own", err)
+			s.Errorf("error %v, want the error of the caller's context", err)
 		}
 	}
 	if err := s.asks(one, two.Self().Peer); err != nil || handled != 1 {
-		s.Errorf("%d requests were handled (%v), want the one after it alone", handled, err)
+		s.Errorf("%d requests were handled (error: %v), want only the request that was not cancelled", handled, err)
 	}
 }
 
@@ -59,9 +59,9 @@ func testCancelled(s *suite) {
 	s.heard(h.inside, "the request arrives")
 	cancel()
 	if err := <-failed; !errors.Is(err, context.Canceled) || errors.Is(err, peer.ErrUnreachable) {
-		s.Errorf("error %v, want the caller's own", err)
+		s.Errorf("error %v, want the error of the caller's context", err)
 	}
-	s.heard(h.ended, "the handler learns that its asker has gone")
+	s.heard(h.ended, "the handler learns that its caller has gone")
 }
 
 func testDeadline(s *suite) {
@@ -73,10 +73,10 @@ func testDeadline(s *suite) {
 		cancel()
 		s.unreachable(err)
 		if !errors.Is(err, context.DeadlineExceeded) {
-			s.Fatalf("error %v, want that the time was over", err)
+			s.Fatalf("error %v, want context.DeadlineExceeded", err)
 		}
 	}
-	s.heard(h.ended, "the handler learns that its asker has gone")
+	s.heard(h.ended, "the handler learns that its caller has gone")
 }
 
 // A caller without a deadline waits for a limited time, and so does a handler.
@@ -93,7 +93,7 @@ func testHandleTimeout(s *suite) {
 		s.Error("a request to a handler that never answers succeeds, want an error")
 	}
 	if took := time.Since(began); took < s.limit/2 || took > s.limit+patience {
-		s.Errorf("it was waited for %v, want %v", took, s.limit)
+		s.Errorf("the caller waited for %v, want about %v", took, s.limit)
 	}
 	if !<-bounded {
 		s.Errorf("the handler's context has no deadline, want one within %v", s.limit)
@@ -128,7 +128,7 @@ func testConcurrency(s *suite) {
 	asking.Wait()
 	for i := range handled {
 		if n := handled[i].Load(); n != 3*each {
-			s.Errorf("%d has handled %d requests, want %d", i, n, 3*each)
+			s.Errorf("process %d has handled %d requests, want %d", i, n, 3*each)
 		}
 	}
 }

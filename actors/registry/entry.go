@@ -22,7 +22,7 @@ type Entry struct {
 	registry *Registry
 	of       Of
 
-	// Set by Entered.
+	// Set by MarkStarted.
 	id       string
 	since    time.Time
 	restarts int
@@ -35,23 +35,23 @@ type Entry struct {
 	handled atomic.Int64
 	_       [cacheLine]byte
 	watched atomic.Int64 // number of the watched message; 0 for none
-	came    atomic.Int64 // when it arrived, in Registry.now
+	came    atomic.Int64 // when the watched message arrived, in Registry.now
 
 	trouble atomic.Pointer[Trouble]
-	again   atomic.Int64 // number of restarts by itself
+	again   atomic.Int64 // number of restarts by the actor itself
 
 	mu      sync.Mutex
 	errands map[*Errand]struct{}
 }
 
-// Entered notes that the actor has started, with its id.
-func (e *Entry) Entered(id string) {
+// MarkStarted notes that the actor has started, with its id.
+func (e *Entry) MarkStarted(id string) {
 	e.id, e.since = id, e.registry.clock().UTC()
 	e.registry.enter(e)
 }
 
-// Left notes that the actor has stopped.
-func (e *Entry) Left() {
+// MarkStopped notes that the actor has stopped.
+func (e *Entry) MarkStopped() {
 	e.registry.mu.Lock()
 	defer e.registry.mu.Unlock()
 	delete(e.registry.live, e)
@@ -75,7 +75,7 @@ func (e *Entry) MessageReceived(any) {
 	if watched == 0 || handled < watched {
 		return
 	}
-	e.came.Store(0) // an age may be read meanwhile
+	e.came.Store(0) // another goroutine may read the age meanwhile
 	if !e.watched.CompareAndSwap(watched, 0) {
 		return
 	}
@@ -132,7 +132,7 @@ func (e *Entry) actor() Actor {
 	return a
 }
 
-// An Errand is work that runs outside the actor.
+// An Errand is work for an actor that runs outside of the actor.
 type Errand struct {
 	entry *Entry
 	name  string
@@ -165,21 +165,24 @@ func (e *Entry) eachErrand(do func(name string, took time.Duration)) {
 	}
 }
 
+// key is the key of a context's value: the errand that runs with the context.
 type key struct{}
 
-// On returns a context for the work of an errand.
+// On returns a context for the work of an errand: Met and Doing recognize the errand.
 func (errand *Errand) On(ctx context.Context) context.Context {
 	return context.WithValue(ctx, key{}, errand)
 }
 
-// Met notes an error for the actor whose errand has this context, if there is one.
+// Met notes an error as the last trouble of an actor, if an errand of the actor runs with
+// this context.
 func Met(ctx context.Context, err error) {
 	if errand, ok := ctx.Value(key{}).(*Errand); ok {
 		errand.entry.note(err.Error())
 	}
 }
 
-// Doing returns the name of the errand with this context; empty if there is none.
+// Doing returns the name of the errand that runs with this context; empty if there is
+// none.
 func Doing(ctx context.Context) string {
 	if errand, ok := ctx.Value(key{}).(*Errand); ok {
 		return errand.name

@@ -9,6 +9,7 @@ import (
 // whatever level log has.
 func (e *Entry) Log(log *slog.Logger) *slog.Logger { return slog.New(&noting{log.Handler(), e}) }
 
+// noting passes log records on, and notes warnings and errors in an entry.
 type noting struct {
 	slog.Handler
 	entry *Entry

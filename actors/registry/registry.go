@@ -48,8 +48,8 @@ type Actor struct {
 	Since    time.Time `json:"since"`
 	Restarts int       `json:"restarts"` // number of earlier actors here with the same Of
 	Depth    int64     `json:"mailbox_depth"`
-	// Oldest is the least time that the oldest message has waited, including the message
-	// that is being handled.
+	// Oldest is the time that the oldest message has waited, or a little less. The message
+	// that is being handled counts too.
 	Oldest time.Duration `json:"oldest_message"`
 	// Errands is the number of running errands, and Errand the name of the longest one.
 	Errands    int           `json:"errands"`
@@ -100,7 +100,7 @@ func New(clock func() time.Time) *Registry {
 	return &Registry{clock: clock, began: time.Now(), live: make(map[*Entry]struct{}), starts: memo.Recent[Of, int]{Most: mostStarts}}
 }
 
-// now returns the monotonic time; it is never 0, which means none.
+// now returns the monotonic time since the start. It is never 0: a time of 0 means none.
 func (r *Registry) now() int64 { return int64(time.Since(r.began)) + 1 }
 
 // Entry returns the entry for an actor that will be started.
@@ -132,7 +132,7 @@ func (r *Registry) Panicked(id, reason string) {
 		a := e.actor()
 		a.State = Panicked
 		a.Depth, a.Oldest, a.Errands, a.Errand, a.ErrandTime = 0, 0, 0, "", 0
-		e.Left()
+		e.MarkStopped()
 		r.mu.Lock()
 		if r.lost = append(r.lost, a); len(r.lost) > mostLost {
 			r.lost = slices.Delete(r.lost, 0, 1)

@@ -28,7 +28,7 @@ func TestTheOldestMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New(time.Now)
 		e := r.Entry(Of{Kind: "job", Job: "job-1"})
-		e.Entered("node/job-1")
+		e.MarkStarted("node/job-1")
 		want := func(depth int64, oldest time.Duration) {
 			t.Helper()
 			if a := one(t, r); a.Depth != depth || a.Oldest != oldest {
@@ -61,7 +61,7 @@ func TestManyMessages(t *testing.T) {
 	t.Parallel()
 	r := New(time.Now)
 	e := r.Entry(Of{Kind: "job"})
-	e.Entered("a")
+	e.MarkStarted("a")
 	var all sync.WaitGroup
 	const each = 2000
 	came := make(chan int, 4*each)
@@ -92,7 +92,7 @@ func TestErrandsAndTroubles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New(time.Now)
 		e := r.Entry(Of{Kind: "worker", Job: "job-1"})
-		e.Entered("node/worker-job-1-1")
+		e.MarkStarted("node/worker-job-1-1")
 		write := e.Begin("write a part")
 		time.Sleep(time.Minute)
 		load := e.Begin("load rows")
@@ -122,7 +122,7 @@ func TestWarningsAreTroubles(t *testing.T) {
 	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelError + 1} {
 		r := New(time.Now)
 		e := r.Entry(Of{Kind: "job"})
-		e.Entered("a")
+		e.MarkStarted("a")
 		var out bytes.Buffer
 		log := e.Log(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level}))).With("job", "job-1").WithGroup("g")
 		log.Info("well")
@@ -144,28 +144,28 @@ func TestRestartsAndPanics(t *testing.T) {
 	r := New(time.Now)
 	for i := range 3 {
 		e := r.Entry(Of{Kind: "job", Job: "job-1"})
-		e.Entered(fmt.Sprint("node/job-1-", i))
+		e.MarkStarted(fmt.Sprint("node/job-1-", i))
 		if a := one(t, r); a.Restarts != i {
 			t.Errorf("start %d: %+v", i, a)
 		}
-		e.Left()
+		e.MarkStopped()
 	}
 	e := r.Entry(Of{Kind: "worker", Job: "job-1"})
-	e.Entered("node/worker")
+	e.MarkStarted("node/worker")
 	e.MessagePosted(1)
 	r.Panicked("node/nobody", "why")
 	r.Panicked("node/worker", "panic: no")
-	e.Left()
+	e.MarkStopped()
 	if a := one(t, r); a.State != Panicked || a.Trouble.Text != "panic: no" || a.Depth != 0 || a.Restarts != 0 {
 		t.Errorf("%+v", a)
 	}
 	for i := range 2 * mostStarts {
 		e := r.Entry(Of{Kind: "job", Job: fmt.Sprint(i)})
-		e.Entered(fmt.Sprint("node/", i))
+		e.MarkStarted(fmt.Sprint("node/", i))
 		if i%100 == 0 {
 			r.Panicked(fmt.Sprint("node/", i), "panic: again")
 		}
-		e.Left()
+		e.MarkStopped()
 	}
 	if len(r.lost) != mostLost || len(r.live) != 0 || r.start(Of{Kind: "job", Job: "0"}) != 0 || r.start(Of{Kind: "job", Job: "7000"}) != 1 {
 		t.Errorf("%d lost, %d live, or starts are remembered for ever", len(r.lost), len(r.live))
@@ -178,7 +178,7 @@ func TestListing(t *testing.T) {
 		r := New(time.Now)
 		for i := range maxListed + 10 {
 			e := r.Entry(Of{Kind: []string{"job", "worker"}[i%2], Job: fmt.Sprint("job-", i/2)})
-			e.Entered(fmt.Sprintf("node/%04d", i))
+			e.MarkStarted(fmt.Sprintf("node/%04d", i))
 			e.MessagePosted(1)
 			time.Sleep(time.Second)
 		}

@@ -10,10 +10,11 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// The date of retention is stored under dateValue, whenever it differs by keepEvery from
-// the stored date. A starting process continues from there, and until it has caught up
-// it cleans up after no job that ended later. If the date is lateAfter behind the time,
-// a warning is logged.
+// The date of retention decides which data has expired, instead of the clock (see days).
+// It is stored under dateValue whenever it differs from the stored date by keepEvery. A
+// starting process continues from the stored date: until the date has caught up with the
+// clock, no job that ended after the date is cleaned up. If the date is lateAfter behind
+// the clock, a warning is logged.
 const (
 	dateValue = "retention"
 	keepEvery = time.Minute
@@ -25,20 +26,20 @@ type date struct {
 	Time time.Time `json:"time"`
 }
 
-// days is the date of retention. It follows the store's time, but at most CatchUp times
-// as fast as the process runs: otherwise all data would be removed at once after a clock
-// jumps by a hundred days, or when a machine starts with a wrong clock. So operators
-// have days to see the warning, and a service that was suspended for a week catches up
-// within hours.
+// days has the date of retention. The date follows the store's time, but moves at most
+// CatchUp times as fast as the process runs. Otherwise all data would be removed at once
+// after a clock jumps by a hundred days, or when a machine starts with a wrong clock. So
+// operators have days to see the warning, and a service that was suspended for a week
+// catches up within hours.
 type days struct {
 	at      time.Time
-	ran     time.Duration // running time of the process at that moment
+	ran     time.Duration // running time of the process when at was set
 	kept    time.Time     // date in the store
-	version int64
-	late    bool // a warning was logged that at is behind the time
+	version int64         // of the stored date
+	late    bool          // a warning was logged that at is behind the time
 }
 
-// today returns the date.
+// today moves the date of retention forward and returns it.
 func (j *Janitor) today(ctx context.Context, now time.Time) (time.Time, error) {
 	d, ran := &j.days, j.Running()
 	if d.at.IsZero() {
@@ -58,8 +59,8 @@ func (j *Janitor) today(ctx context.Context, now time.Time) (time.Time, error) {
 	behind := now.Sub(today)
 	if late := behind > lateAfter; late != d.late {
 		if d.late = late; late {
-			j.Log.Warn("the clock is far ahead of the date up to which data was removed: the service was suspended, or the clock is wrong. "+
-				"Retention catches up slowly; if the clock is wrong, correct it before then", "ahead", behind.Round(time.Minute).String(), "times_as_fast", j.CatchUp)
+			j.Log.Warn("the clock is far ahead of the date up to which data was removed: the service was suspended, or the clock is wrong; "+
+				"retention catches up slowly; correct a wrong clock before then", "ahead", behind.Round(time.Minute).String(), "times_as_fast", j.CatchUp)
 		} else {
 			j.Log.Info("retention has caught up with the clock")
 		}
@@ -67,7 +68,8 @@ func (j *Janitor) today(ctx context.Context, now time.Time) (time.Time, error) {
 	return today, nil
 }
 
-// passed returns at plus the largest time that may pass while a process runs for ran.
+// passed returns the latest date that may follow at while the process runs for ran: dates
+// pass at most times as fast.
 func passed(at time.Time, ran time.Duration, times int) time.Time {
 	const longest = 100 * 365 * 24 * time.Hour
 	return at.Add(time.Duration(min(float64(ran)*float64(times), float64(longest))))

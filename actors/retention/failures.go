@@ -2,16 +2,16 @@ package retention
 
 import "time"
 
-// A removal that failed is retried after firstBackoff, and after twice the last wait with
-// each further failure, up to maxBackoff. If a key lacks a right or a disk is broken, this
-// lasts for hours, and retries should cost little meanwhile.
+// A removal that failed is retried after firstBackoff. Each further failure doubles the
+// wait, up to maxBackoff. If a key lacks a right or a disk is broken, removals fail for
+// hours, and retries should cost little meanwhile.
 const (
 	firstBackoff = time.Minute
 	maxBackoff   = 6 * time.Hour
 )
 
-// failures has the jobs of accounts whose data could not be removed. Without it, failing
-// jobs, which ended first, would be the only jobs that are ever tried.
+// failures has the jobs with data that could not be removed, by account and job. Without
+// it each round would try only these jobs, because they ended first.
 type failures map[string]map[string]backoff
 
 // A backoff has the last wait after a failed removal, and the time of the next attempt,
@@ -38,8 +38,8 @@ func (a failures) failed(account, job string, now time.Duration) {
 	a[account][job] = backoff{pause: pause, until: now + pause}
 }
 
-// keep forgets the failed jobs of an account that are not in held. held covers all
-// failed jobs that still have data, so the data of the others is gone.
+// keep forgets the failed jobs of an account that are not in held. held has all failed
+// jobs that still have data, so the data of the forgotten jobs is gone.
 func (a failures) keep(account string, held []string) {
 	was := a[account]
 	delete(a, account)

@@ -1,8 +1,8 @@
 // Package retention removes data that need not be kept: data of jobs that ended longer
-// ago than their account keeps it, and objects that crashes have left and no record
+// ago than their account keeps data, and objects that crashes have left and no record
 // names. It removes nothing unless records and bucket belong together, nothing of jobs
-// without a record, and nothing while the clocks are in doubt. The caller decides when
-// and on which node it runs: several at the same time do no harm.
+// without a record, and nothing while the clocks may be wrong. The caller decides when
+// and on which node a Janitor runs: several Janitors at the same time do no harm.
 package retention
 
 import (
@@ -41,9 +41,9 @@ type Config struct {
 	Confirm func(ctx context.Context) error
 	// Tidy removes data that a finished job no longer needs. It may be repeated.
 	Tidy func(ctx context.Context, jobID string) error
-	// Announce announces the end of a job, unless that was done. It may be repeated. It
-	// runs before the job's data is removed, because then Tidy is no longer called for
-	// the job.
+	// Announce announces the end of a job, unless the end was announced before. It may be
+	// repeated. It runs before the job's data is removed, because after the removal Tidy
+	// is no longer called for the job.
 	Announce  func(ctx context.Context, jobID string) error
 	TidyAfter time.Duration        // how long the owner of a finished job may take to clean up itself
 	Clock     func() time.Time     // of this node
@@ -63,7 +63,7 @@ type Janitor struct {
 	sweep    sweep
 	findings Findings
 	stuck    map[string]bool // jobs with failed cleanup; they wait until the other jobs are done
-	skew     time.Duration
+	skew     time.Duration   // see Skew
 }
 
 // New returns a janitor.
@@ -192,7 +192,7 @@ func (j *Janitor) expire(ctx context.Context, now, today time.Time) (more bool, 
 		limit := min(room, perTurn)
 		done, failed, err := j.expireSome(ctx, at, limit, now)
 		if failed > 0 {
-			err = fmt.Errorf("account %s: the data of %d jobs cannot be removed now and will be tried again later, the first: %w", at.account, failed, err)
+			err = fmt.Errorf("account %s: the data of %d jobs could not be removed; the removals will be tried again later; the first error: %w", at.account, failed, err)
 		} else if err != nil {
 			err = fmt.Errorf("account %s: %w", at.account, err)
 		}
@@ -269,6 +269,6 @@ func (j *Janitor) remove(ctx context.Context, id string, now time.Time) error {
 	if err := j.Store.DataGone(ctx, id); err != nil {
 		return err
 	}
-	j.Log.Info("data removed", "job", id)
+	j.Log.Info("the expired data of a job was removed", "job", id)
 	return nil
 }

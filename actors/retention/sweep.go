@@ -14,7 +14,8 @@ import (
 	"github.com/rowmill/rowmill/store/deployment"
 )
 
-// sweep is a pass over the folders of all jobs.
+// sweep is the state of a pass over the folders of all jobs. A pass looks for objects that
+// crashes have left, for jobs without a record, and for damaged data.
 type sweep struct {
 	after string        // the last examined folder
 	next  time.Duration // start of the next pass, as running time of the process
@@ -55,9 +56,9 @@ func (j *Janitor) sweepSome(ctx context.Context, today time.Time) error {
 	return errors.Join(errs...)
 }
 
-// sweepJob removes the objects of a job that its record does not name, unless they are
-// younger than before. A job without a record is set aside. read is how many bytes of
-// the job it has read.
+// sweepJob removes the objects of an ended job that no record names, unless they were
+// written after before. A job without a record is set aside. read is the number of bytes
+// that sweepJob has read of the job.
 func (j *Janitor) sweepJob(ctx context.Context, id string, today, before time.Time) (read int64, err error) {
 	if !rowmill.IsJobID(id) {
 		return 0, nil // not a folder of this deployment: another deployment may use a folder inside this bucket
@@ -92,6 +93,7 @@ func (j *Janitor) scrub(ctx context.Context, rec store.Record) (read int64, err 
 	return read, err
 }
 
+// removeLeftovers removes the objects that a finished job no longer needs.
 func (j *Janitor) removeLeftovers(ctx context.Context, rec store.Record, before time.Time) error {
 	id := rec.Job.ID
 	if !rec.Job.Status.Terminal() || rec.EndedAt().After(before) {
@@ -129,7 +131,7 @@ func (j *Janitor) removeLeftovers(ctx context.Context, rec store.Record, before 
 
 // named returns the objects that a finished job still needs: its artifacts, and its
 // parts if it has not succeeded. The parts of a successful job are in its artifacts. If
-// the owner died before it removed the records of these parts, named removes them.
+// the owner died before it removed the records of these parts, named removes the records.
 func (j *Janitor) named(ctx context.Context, rec store.Record) (map[string]bool, error) {
 	keys := map[string]bool{}
 	for _, a := range rec.Artifacts {
@@ -228,6 +230,8 @@ func (j *Janitor) removeSpooled(ctx context.Context, before time.Time) error {
 	return errors.Join(errs...)
 }
 
+// removeMark removes the mark of a submission that has ended, and the submission's rows
+// if it crashed.
 func (j *Janitor) removeMark(ctx context.Context, id string) error {
 	_, err := j.Store.Get(ctx, id)
 	if errors.Is(err, rowmill.ErrNotFound) {

@@ -11,33 +11,33 @@ import (
 	"github.com/rowmill/rowmill/internal/retry"
 )
 
-// A watchedBucket is a bucket that tells its place whether each call succeeded.
+// A watchedBucket is a bucket that notes in status whether each call succeeded.
 type watchedBucket struct {
 	blob.Bucket
-	place  *place
-	atOnce bool // during an outage calls fail at once
+	status *status
+	atOnce bool // calls fail at once during an outage
 }
 
-// may returns the reason why a call would fail, if calls fail at once. A full bucket can
-// be read.
-func (b *watchedBucket) may(kind string) error {
+// checkOutage returns an error during an outage, if calls fail at once. But a full bucket
+// can be read.
+func (b *watchedBucket) checkOutage(kind string) error {
 	if !b.atOnce {
 		return nil
 	}
-	outage, away := b.place.outage()
+	outage, away := b.status.outage()
 	if !away || outage.Full && kind == reads {
 		return nil
 	}
 	return fmt.Errorf("object storage could not be used for %v: %w", outage.Lasts, outage.Err)
 }
 
-// call makes a call and reports its result.
+// call makes a call and notes the result.
 func call[T any](b *watchedBucket, kind string, do func() (T, error)) (result T, err error) {
-	if err := b.may(kind); err != nil {
+	if err := b.checkOutage(kind); err != nil {
 		return result, err
 	}
 	result, err = do()
-	return result, b.place.met(err, kind)
+	return result, b.status.note(err, kind)
 }
 
 // run is call without a result.
@@ -47,14 +47,14 @@ func (b *watchedBucket) run(kind string, do func() error) error {
 }
 
 func (b *watchedBucket) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
-	if err := b.may(writes); err != nil {
+	if err := b.checkOutage(writes); err != nil {
 		return nil, err
 	}
 	w, err := b.Bucket.Create(ctx, key, contentType)
 	if err != nil {
-		return nil, b.place.met(err, writes)
+		return nil, b.status.note(err, writes)
 	}
-	watched := watchedWriter{w, b.place}
+	watched := watchedWriter{w, b.status}
 	if a, ok := w.(blob.Appender); ok {
 		return &watchedAppender{watched, a}, nil
 	}
@@ -66,7 +66,7 @@ func (b *watchedBucket) Open(ctx context.Context, key string) (blob.Object, erro
 	if err != nil {
 		return nil, err
 	}
-	return &watchedObject{o, b.place}, nil
+	return &watchedObject{o, b.status}, nil
 }
 
 func (b *watchedBucket) Stat(ctx context.Context, key string) (blob.Info, error) {
@@ -90,10 +90,10 @@ func (b *watchedBucket) DeletePrefix(ctx context.Context, prefix string) error {
 	return b.run(reads, func() error { return b.Bucket.DeletePrefix(ctx, prefix) })
 }
 
-// try checks the bucket with a read, and with a write if writes have failed.
-func (b *watchedBucket) try(ctx context.Context, node string) {
+// probe checks the bucket with a read, and with a write if writes have failed.
+func (b *watchedBucket) probe(ctx context.Context, node string) {
 	key := layout.Probe(node)
-	if _, err := b.Stat(ctx, key); err != nil && Passing(err) || !b.place.writes() {
+	if _, err := b.Stat(ctx, key); err != nil && Passing(err) || !b.status.mustWrite() {
 		return
 	}
 	_, err := blob.Write(ctx, b, key, layout.Bytes, func(w io.Writer) error {
@@ -111,20 +111,20 @@ const probeSize = 256 << 10
 
 type watchedWriter struct {
 	blob.Writer
-	place *place
+	status *status
 }
 
 func (w *watchedWriter) Write(p []byte) (int, error) {
 	n, err := w.Writer.Write(p)
 	if err != nil {
-		err = w.place.met(err, writes)
+		err = w.status.note(err, writes)
 	}
 	return n, err
 }
 
 func (w *watchedWriter) Commit() (blob.Info, error) {
 	info, err := w.Writer.Commit()
-	return info, w.place.met(err, writes)
+	return info, w.status.note(err, writes)
 }
 
 type watchedAppender struct {
@@ -135,32 +135,32 @@ type watchedAppender struct {
 func (w *watchedAppender) Expect(size int64) { w.to.Expect(size) }
 
 func (w *watchedAppender) Append(o blob.Object, offset, size int64) error {
-	return w.place.met(w.to.Append(o, offset, size), writes)
+	return w.status.note(w.to.Append(o, offset, size), writes)
 }
 
 type watchedObject struct {
 	blob.Object
-	place *place
+	status *status
 }
 
 func (o *watchedObject) ReadAt(p []byte, off int64) (int, error) {
 	n, err := o.Object.ReadAt(p, off)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = o.place.met(err, reads)
+		err = o.status.note(err, reads)
 	}
 	return n, err
 }
 
-// Patient returns a context under which a single call of the bucket is repeated until it
-// succeeds, for work that cannot start again. The caller must call done.
+// Patient returns a context for work that cannot start again: each call of the bucket with
+// this context is repeated until it succeeds. The caller must call done.
 func (w *Watch) Patient(ctx context.Context) (patient context.Context, done func()) {
 	waiter := new(int)
 	return retry.Unlimited(ctx, func(err error) {
 		if err == nil {
-			w.objects.returns(waiter)
+			w.objects.removeWaiter(waiter)
 		} else {
-			w.objects.waits(waiter, err)
+			w.objects.addWaiter(waiter, err)
 			w.config.Met(ctx, err)
 		}
-	}), func() { w.objects.returns(waiter) }
+	}), func() { w.objects.removeWaiter(waiter) }
 }

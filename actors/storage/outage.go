@@ -35,7 +35,7 @@ func (o Outage) Message() string {
 // again, has room, or is configured as before. The caller should repeat the call until
 // then, with no time limit.
 func Passing(err error) bool {
-	if Lasting(err) || errors.Is(err, store.ErrNewer) { // that error is about a single record
+	if Lasting(err) || errors.Is(err, store.ErrNewer) { // ErrNewer is about a single record
 		return false
 	}
 	if errors.Is(err, rowmill.ErrUnavailable) || errors.Is(err, store.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) {
@@ -45,8 +45,8 @@ func Passing(err error) bool {
 	return blob.IsTransient(err) || errors.As(err, &network)
 }
 
-// Lasting reports whether retries cannot change an error. For some errors neither
-// Passing nor Lasting is true: their nature is unknown.
+// Lasting reports whether retries cannot change an error. For an unknown error neither
+// Passing nor Lasting is true.
 func Lasting(err error) bool {
 	if rowmill.MustStop(err) || errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, rowmill.ErrConflict) || errors.Is(err, store.ErrDamaged) {
 		return true

@@ -1,7 +1,7 @@
 // Package storage knows whether a node can read and write records and objects, since
 // when it cannot, and which operations wait. It learns this from the results of real
-// calls, and retries after temporary errors. It knows no jobs and no actors, and only the
-// contracts of store and bucket.
+// calls, and retries after temporary errors. It uses no jobs and no actors, and of store
+// and bucket only the contracts.
 package storage
 
 import (
@@ -34,8 +34,8 @@ type Config struct {
 	Patience time.Duration
 	Clock    func() time.Time // for times that people read
 	Logger   *slog.Logger
-	// Met is called with each error that an operation waits out, and with the context of
-	// the wait.
+	// Met is called with each temporary error after which an operation waits, and with
+	// the context of the operation.
 	Met        func(ctx context.Context, err error)
 	Registerer prometheus.Registerer
 }
@@ -46,8 +46,8 @@ type Watch struct {
 	config    Config
 	store     *watchedStore
 	bucket    *watchedBucket
-	records   *place
-	objects   *place
+	records   *status
+	objects   *status
 	elsewhere atomic.Bool
 	looking   sync.Mutex
 	changed   chan struct{}
@@ -63,15 +63,15 @@ func NewWatch(config Config) *Watch {
 		Name: "rowmill_storage_away", Help: "1 while storage cannot be used, by storage (records or objects).",
 	}, []string{"storage"})
 	w := &Watch{config: config, changed: make(chan struct{}, 1)}
-	open := func(name, title string) *place {
-		return &place{
+	open := func(name, title string) *status {
+		return &status{
 			name: name, title: title, config: config, changed: w.changed, fails: make(map[any]error),
 			waiting: waiting.WithLabelValues(name), away: away.WithLabelValues(name),
 		}
 	}
 	w.records, w.objects = open("records", "the record store"), open("objects", "object storage")
 	w.store = &watchedStore{config.Store, w.records}
-	w.bucket = &watchedBucket{Bucket: config.Bucket, place: w.objects}
+	w.bucket = &watchedBucket{Bucket: config.Bucket, status: w.objects}
 	return w
 }
 
@@ -81,8 +81,8 @@ func (w *Watch) Store() store.Store { return w.store }
 // Bucket returns the observed bucket.
 func (w *Watch) Bucket() blob.Bucket { return w.bucket }
 
-// Waiting returns a message for clients during an outage of the records, because it
-// cannot be written into the jobs' records; empty if there is no outage.
+// Waiting returns a message for clients during an outage of the records; empty if there
+// is no outage. During this time no message can be written into the jobs' records.
 func (w *Watch) Waiting() string {
 	if outage, away := w.Records(); away {
 		return outage.Message()
@@ -93,7 +93,7 @@ func (w *Watch) Waiting() string {
 // Requests returns the bucket for callers that cannot wait: during an outage their calls
 // fail at once.
 func (w *Watch) Requests() blob.Bucket {
-	return &watchedBucket{Bucket: w.config.Bucket, place: w.objects, atOnce: true}
+	return &watchedBucket{Bucket: w.config.Bucket, status: w.objects, atOnce: true}
 }
 
 // Records returns the outage of the records, if there is one.
@@ -105,8 +105,8 @@ func (w *Watch) Objects() (Outage, bool) { return w.objects.outage() }
 // Changed gets a token after an outage has started or ended.
 func (w *Watch) Changed() <-chan struct{} { return w.changed }
 
-// Leave ends all current and future waits for objects with ErrElsewhere, until it is
-// called with false.
+// Leave makes WaitHere return ErrElsewhere instead of waiting for objects if now is true,
+// also in calls that wait already. Leave(false) makes WaitHere wait again.
 func (w *Watch) Leave(now bool) { w.elsewhere.Store(now) }
 
 // Wait calls do until it succeeds, it returns an error that retries cannot change,
@@ -120,8 +120,8 @@ func (w *Watch) WaitHere(ctx context.Context, do func() error) error { return w.
 func (w *Watch) wait(ctx context.Context, do func() error, leaves bool) error {
 	waiter := new(int)
 	defer func() {
-		w.records.returns(waiter)
-		w.objects.returns(waiter)
+		w.records.removeWaiter(waiter)
+		w.objects.removeWaiter(waiter)
 	}()
 	var odd time.Time // since when there are unknown errors
 	var left bool
@@ -137,7 +137,7 @@ func (w *Watch) wait(ctx context.Context, do func() error, leaves bool) error {
 		return !left
 	}, func(err error) {
 		if Passing(err) {
-			w.of(err).waits(waiter, err)
+			w.of(err).addWaiter(waiter, err)
 			w.config.Met(ctx, err)
 		}
 	})
@@ -147,12 +147,12 @@ func (w *Watch) wait(ctx context.Context, do func() error, leaves bool) error {
 	return err
 }
 
-// of returns the place that an error came from. An error that did not come from an
-// observed call counts as an error of the records.
-func (w *Watch) of(err error) *place {
-	var met *placed
-	if errors.As(err, &met) {
-		return met.place
+// of returns the status of the storage that returned an error. An error that did not come
+// from an observed call counts as an error of the records.
+func (w *Watch) of(err error) *status {
+	var known *storageError
+	if errors.As(err, &known) {
+		return known.status
 	}
 	return w.records
 }
@@ -160,9 +160,9 @@ func (w *Watch) of(err error) *place {
 // probeTimeout limits a probe: it is longer than working storage needs.
 const probeTimeout = 3 * time.Second
 
-// Look probes storage that was not used successfully for the time fresh, and storage in
-// an outage if no operation waits for it: a waiting operation itself retries. While one
-// Look runs, another does nothing.
+// Look probes storage without a successful call within the time fresh. It also probes
+// storage in an outage if no operation waits for it: a waiting operation itself retries.
+// While one Look runs, another Look does nothing.
 func (w *Watch) Look(ctx context.Context, fresh time.Duration) {
 	if !w.looking.TryLock() {
 		return
@@ -174,11 +174,11 @@ func (w *Watch) Look(ctx context.Context, fresh time.Duration) {
 	go func() {
 		defer close(done)
 		if w.records.unsure(fresh) {
-			_ = w.store.Ping(ctx) // the place gets the result
+			_ = w.store.Ping(ctx) // the status gets the result
 		}
 	}()
 	if w.objects.unsure(fresh) {
-		w.bucket.try(ctx, w.config.Node)
+		w.bucket.probe(ctx, w.config.Node)
 	}
 	<-done
 }

@@ -1,17 +1,18 @@
 // Package trial handles jobs that may crash the processes of their owners. It decides
-// which of these jobs a node takes at the same time, and when a job is parked. Package
-// contain handles panics; this package is about ends that no process survives: out of
-// memory, a fatal error of the runtime, a kill.
+// which of these jobs a node takes at the same time, and when a job is parked: no node
+// runs it for some time. Package contain handles panics. This package handles the end of a
+// whole process: out of memory, a fatal error of the runtime, a kill.
 //
-// Most ended processes were not ended by a job: machines fail, and people stop processes.
-// A job whose owner ended before any row was done is therefore only a suspect. The next
-// owner takes up to sixteen suspects together, and each runs its first rows at once,
-// which acquits it. A suspect of a second ended owner runs alone: the node takes no other
-// job until rows of the suspect are done. Only ends during which the job ran alone count
-// against the job. After two of them the job is parked, not failed, because this may
-// still be wrong.
+// Most processes do not end because of a job: machines fail, and people stop processes.
+// If the process of a job's owner ended before any row of the job was done, the job is
+// therefore only a suspect. The next owner takes up to sixteen suspects together. Each
+// runs its first rows at once; when rows are done, the job is no suspect any more. If the
+// process of a second owner has ended too, the suspect runs alone: the node takes no other
+// job until rows of the suspect are done. An ended process counts against a job only if
+// the job ran alone. After two such processes the job is parked, not failed, because the
+// suspicion may still be wrong.
 //
-// The package knows no actors, and of owners only their records.
+// The package uses no actors, and of owners only their records.
 package trial
 
 import (
@@ -26,20 +27,20 @@ const (
 	// twice the longest time between the answer to a row and its part.
 	Time = 10 * time.Second
 
-	// Control is how long a node runs without a job before it takes the job, if a process
-	// ended while it ran only this job. Perhaps the machine was at fault. Then it also
-	// ends this process during that time, without the job.
+	// Control is how long a node waits before it takes a job, if another process ended
+	// while it ran only this job. If the machine was at fault, it probably also ends this
+	// process during the wait, without the job.
 	Control = 10 * time.Second
 
 	// groupSize is the number of suspects of one ended owner that a node takes together.
 	groupSize = 16
 
-	// patience is how long other jobs wait after a suspect was last seen that must run
-	// alone: several scans for jobs without an owner.
+	// patience is how long other jobs wait for a suspect that must run alone, after the
+	// node last saw it: several scans for jobs without an owner.
 	patience = 5 * time.Second
 
-	// parked is the number of processes after which a job is parked, if they ended while
-	// the job ran alone.
+	// parked is the number of ended processes after which a job is parked. Only processes
+	// in which the job ran alone count.
 	parked = 2
 )
 
@@ -64,6 +65,7 @@ func Parks(ended []store.Adopter) bool {
 	return len(processes(alone)) >= parked
 }
 
+// processes returns the processes of owners.
 func processes(owners []store.Adopter) map[string]bool {
 	once := make(map[string]bool)
 	for _, a := range owners {

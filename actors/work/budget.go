@@ -11,10 +11,10 @@ import (
 )
 
 // A Budget limits the bytes of rows in memory on a node, over all jobs, and shares them
-// between accounts. Free bytes go to the first worker that asks, unless a waiting
-// account has less for its weight. Rows may be in flight for minutes, so a quarter of
-// the budget is reserved beyond that: each account may always use its share of this
-// quarter. A Budget is safe for concurrent use.
+// between accounts. Free bytes go to the first worker that asks, unless an account waits
+// that has fewer bytes in proportion to its weight. Rows may be in flight for minutes, so
+// a further quarter of the budget is reserved: each account may always use its share of
+// this quarter. A Budget is safe for concurrent use.
 type Budget struct {
 	limit   int64
 	weights fair.Weights
@@ -22,17 +22,17 @@ type Budget struct {
 	mu       sync.Mutex
 	used     int64
 	accounts map[string]*usage
-	weight   int // of all accounts
-	waiting  []*Memory
+	weight   int       // sum over all accounts
+	waiting  []*Memory // with a refused request
 }
 
 // A usage is the part of a budget that an account uses.
 type usage struct {
 	account  string
 	weight   int
-	memories int
-	bytes    int64
-	waits    [2]int // waiting memories, by purpose
+	memories int    // number of the account's memories
+	bytes    int64  // in use
+	waits    [2]int // number of waiting memories, by purpose
 }
 
 // NewBudget returns a budget of limit bytes for accounts with these weights.
@@ -57,9 +57,9 @@ type Memory struct {
 
 	// The budget's lock guards the fields below.
 	account *usage
-	held    int64
-	waits   purpose
-	asks    bool // wake will be called when there is room
+	held    int64   // bytes in use
+	waits   purpose // purpose of the refused request; nothing if no request waits
+	asks    bool    // wake will be called when there is room
 }
 
 // NewMemory returns memory for a worker of a job. After a refusal, wake is called when
@@ -87,6 +87,7 @@ const (
 	toSend
 )
 
+// share returns the share of the budget that may be in use for a purpose.
 func (p purpose) share() float64 { return [...]float64{toLoad: 0.5, toSend: 1}[p] }
 
 // acquire takes up to n units of size bytes each, and returns how many it got. If it got
@@ -122,8 +123,8 @@ func (b *Budget) room(m *Memory, p purpose) int64 {
 	return int64(room)
 }
 
-// otherFirst reports whether an account with less memory for its weight waits for the same
-// purpose or a more urgent one.
+// otherFirst reports whether another account goes first: it waits to send, or to load if p
+// is toLoad, and it has fewer bytes in proportion to its weight.
 func (b *Budget) otherFirst(asking *usage, p purpose) bool {
 	for _, other := range b.accounts {
 		waits := other.waits[toSend]
@@ -137,6 +138,7 @@ func (b *Budget) otherFirst(asking *usage, p purpose) bool {
 	return false
 }
 
+// wait notes the purpose for which the memory waits.
 func (m *Memory) wait(p purpose) {
 	if m.waits != nothing {
 		m.account.waits[m.waits]--
@@ -172,7 +174,7 @@ func (m *Memory) Again(ask func()) {
 	var woken []*Memory
 	if before != nothing {
 		m.account.waits[before]--
-		if m.waits == nothing { // others may have the rest
+		if m.waits == nothing { // other memories may have the rest
 			woken = b.wakes(m.account)
 		}
 	}
@@ -199,9 +201,9 @@ func (b *Budget) take(m *Memory, n int64) {
 	m.account.bytes += n
 }
 
-// wakes returns the memories that should ask again after an account has freed bytes: by
-// priority, the lowest number first, then accounts with the least memory for their
-// weight.
+// wakes returns the memories that should ask again after an account has freed bytes. They
+// are sorted by priority, the lowest number first, and then by the account's bytes in
+// proportion to its weight, the fewest first.
 func (b *Budget) wakes(freed *usage) (woken []*Memory) {
 	b.waiting = slices.DeleteFunc(b.waiting, func(m *Memory) bool {
 		if b.used >= b.room(m, m.waits) && (m.account != freed || m.account.bytes >= m.guaranteed(toSend)) {

@@ -26,12 +26,12 @@ type Flusher struct {
 	grace time.Duration // the longest time between the end of a row and the record of its part
 	runs  bool          // rows finish approximately in the order of the input
 
-	gathering map[int]*Batch // by shard
-	gathered  int64          // bytes in gathering
-	cut       []*Batch       // not acknowledged yet
-	unacked   int64          // bytes in cut
-	writing   int            // number of batches in cut that are not durable
-	durable   map[string]*Batch
+	gathering map[int]*Batch    // by shard
+	gathered  int64             // bytes in gathering
+	cut       []*Batch          // batches with parts that are not acknowledged yet
+	unacked   int64             // bytes in cut
+	writing   int               // number of batches in cut that are not durable
+	durable   map[string]*Batch // by key of the part
 }
 
 // NewFlusher returns a Flusher for parts of size bytes. A finished row should be
@@ -145,8 +145,8 @@ func (f *Flusher) All() (batches []*Batch) {
 }
 
 // Due returns batches of the shards with a first row that finished at the given time or
-// before. Each shard has its own time. If all its rows finish within the maximum age,
-// they become one part, which is then complete.
+// before. Each shard has its own time: if all rows of a shard finish within the maximum
+// age, they become one complete part.
 func (f *Flusher) Due(finished time.Time) (batches []*Batch) {
 	for _, n := range f.shards() {
 		if !f.gathering[n].since.After(finished) {
@@ -180,8 +180,8 @@ func (f *Flusher) Acked(key string) {
 	f.cut = slices.DeleteFunc(f.cut, func(have *Batch) bool { return have == b })
 }
 
-// Behind reports whether a part waits to be recorded while the next one has gathered: no
-// new rows should start.
+// Behind reports whether a part waits for its record while the rows of the next part have
+// gathered. Then no new rows should start.
 func (f *Flusher) Behind() bool { return f.unacked > 0 && f.gathered+f.unacked >= f.size }
 
 // AtRisk reports whether finished rows have waited too long for their record, because

@@ -23,14 +23,14 @@ type Loader struct {
 	open   func(ctx context.Context, s assign.Span) (*shard.Reader, error)
 	trail  *Trail
 
-	todo      []assign.Span
-	inputs    map[int]input
-	latest    int // shard of the newest span
-	block     int // Block and Share of the span that was loaded last
+	todo      []assign.Span // spans to load; while a load runs, the first is being loaded
+	inputs    map[int]input // by shard
+	latest    int           // shard of the newest span
+	block     int           // Block and Share of the span that was loaded last
 	share     int
 	shares    int  // number of shares begun
 	exhausted bool // no more spans are expected now
-	loading   bool
+	loading   bool // a Load runs
 	full      bool // the budget refused the last request
 }
 
@@ -44,8 +44,8 @@ type input struct {
 type Load struct {
 	open  func(ctx context.Context, s assign.Span) (*shard.Reader, error)
 	span  assign.Span
-	bytes int64 // taken from the budget for the block
-	rows  *tracing.Span
+	bytes int64         // taken from the budget for the block
+	rows  *tracing.Span // trace span of the rows; nil for none
 	input
 }
 
@@ -84,13 +84,14 @@ func (l *Loader) Loading() bool { return l.loading }
 
 // Waiting returns the number of rows in spans that are not being loaded.
 func (l *Loader) Waiting() (rows int) {
-	for _, s := range l.idle() {
+	for _, s := range l.queued() {
 		rows += s.Count()
 	}
 	return rows
 }
 
-func (l *Loader) idle() []assign.Span {
+// queued returns the spans that are not being loaded.
+func (l *Loader) queued() []assign.Span {
 	if l.loading {
 		return l.todo[1:]
 	}
@@ -98,7 +99,7 @@ func (l *Loader) idle() []assign.Span {
 }
 
 // Next returns the next block to load, if there is a span and the budget has room.
-// nothing says that the worker has no rows in memory: it then gets room always, so that
+// nothing says that the worker has no rows in memory: then it always gets room, so that
 // each job makes progress.
 func (l *Loader) Next(nothing bool) (load Load, ok bool) {
 	if l.loading || l.full || len(l.todo) == 0 {
@@ -131,7 +132,7 @@ func (l *Load) Run(ctx context.Context) (err error) {
 		}
 	}
 	if s.To > l.reader.Rows() {
-		return fmt.Errorf("shard %d has %d rows, not %d", s.Shard, l.reader.Rows(), s.To)
+		return fmt.Errorf("shard %d has only %d rows, and a span ends at row %d", s.Shard, l.reader.Rows(), s.To)
 	}
 	if b := l.block; b != nil && b.First <= s.From && s.From < b.First+b.Rows() {
 		return nil
@@ -199,7 +200,7 @@ func (l *Loader) Resume() { l.full = false }
 
 // Revoke removes up to n rows that are not being loaded, the last ones first.
 func (l *Loader) Revoke(n int) (spans []assign.Span) {
-	for n > 0 && len(l.idle()) > 0 {
+	for n > 0 && len(l.queued()) > 0 {
 		end := len(l.todo) - 1
 		last := l.todo[end]
 		if last.Count() > n {

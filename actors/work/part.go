@@ -16,8 +16,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// WritePart writes the rows of a batch, in order, as a part under a key of layout. It
-// may be repeated under another key.
+// WritePart writes the rows of a batch, in order, as a part. key is the part's key, made by
+// package layout. WritePart may be repeated with another key.
 func WritePart(ctx context.Context, bucket blob.Bucket, schema results.Schema, key string, b *Batch) (assign.Part, error) {
 	slices.SortFunc(b.Tasks, byRow)
 	part := assign.Part{Key: key, Shard: b.Shard}

@@ -34,11 +34,12 @@ type Queue interface {
 	Withdraw() []*dispatch.Task
 }
 
+// A port is a server to which rows are sent.
 type port struct {
 	id    order.Port
 	queue Queue
-	sent  int
-	left  int // during Fill: rows that it has room for
+	sent  int // number of tasks at the server
+	left  int // during Fill: number of rows that the server has room for
 }
 
 // firstAnswer is the assumed size of an answer in bytes before the first answer arrives.
@@ -123,7 +124,7 @@ func (s *Sender) withdraw(p *port) {
 	s.Rows.Return(back)
 }
 
-// Resume makes Fill ask the budget again.
+// Resume makes the next Fill ask the budget again after a refusal.
 func (s *Sender) Resume() { s.full = false }
 
 // Room returns the number of rows that the servers have room for.
@@ -204,7 +205,8 @@ func (s *Sender) Back(t *dispatch.Task) {
 	}
 }
 
-// Answered accounts for the memory of a final answer.
+// Answered replaces the memory that was reserved for an answer by the memory of the final
+// answer.
 func (s *Sender) Answered(t *dispatch.Task) {
 	n := t.OutputBytes()
 	s.answer += (n - s.answer) / 64
@@ -214,14 +216,14 @@ func (s *Sender) Answered(t *dispatch.Task) {
 	s.memory.take(n - t.Reserved)
 }
 
-// unreserve gives back the room for the answer of a task without one.
+// unreserve gives back the memory that was reserved for the answer to a task.
 func (s *Sender) unreserve(t *dispatch.Task) {
 	s.memory.take(-t.Reserved)
 	t.Reserved = 0
 }
 
 // The Sender asks for more rows than servers have room for, so that the longest rows can
-// go first: up to aheadRows, and only while less than aheadShare of the node's memory is
+// go first: up to aheadRows, and only while less than aheadShare of the node's budget is
 // in use.
 const (
 	aheadRows  = 16_384

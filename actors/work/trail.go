@@ -19,9 +19,9 @@ type Trail struct {
 // A visit is the time that the worker spends on a shard.
 type visit struct {
 	span   *tracing.Span
-	below  map[*tracing.Span]struct{} // that have not ended
-	rows   int
-	closed bool
+	below  map[*tracing.Span]struct{} // spans below span that have not ended
+	rows   int                        // number of loaded rows
+	closed bool                       // no more rows are expected
 }
 
 // NewTrail returns the Trail of a worker; it is nil if job is nil.
@@ -58,8 +58,8 @@ func (t *Trail) begin(shard int, name string) *tracing.Span {
 	return span
 }
 
-// loaded puts the spans of requests below the span that load began. That span ends when
-// the last of the rows is freed.
+// loaded puts the spans of requests for these tasks below the span that load began. The
+// span of load ends when the last of the tasks is freed.
 func (t *Trail) loaded(shard int, span *tracing.Span, tasks []*dispatch.Task) {
 	if t == nil {
 		return
@@ -96,6 +96,7 @@ func (t *Trail) closed(shard int) {
 	}
 }
 
+// settle ends the span of a shard if no more rows are expected and no span below is open.
 func (t *Trail) settle(shard int, v *visit) {
 	if v.closed && len(v.below) == 0 {
 		v.span.Set(slog.Int("rowmill.rows", v.rows))

@@ -130,6 +130,7 @@ func (c *Client) limited(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
+// ask sends a call when the queue of its address has room.
 func (c *Client) ask(ctx context.Context, call *call, r connect.AnyRequest, next connect.UnaryFunc) (connect.AnyResponse, error) {
 	leave, err := c.enter(ctx, call.address)
 	if err != nil {
@@ -232,13 +233,14 @@ func (s sender) Do(r *http.Request) (*http.Response, error) {
 	return res, call.failure
 }
 
+// exchange sends one HTTP request, and refuses an answer from a foreign server.
 func (c *Client) exchange(r *http.Request) (*http.Response, error) {
 	// Remove headers that no node reads.
 	r.Header["User-Agent"] = nil
 	delete(r.Header, "Accept-Encoding")
 	if r.ContentLength > 0 {
-		// net/http sends a body that it does not know to be in memory in a separate
-		// packet after the header.
+		// net/http would send the header and the body in separate packets if it did not
+		// know that the body is in memory.
 		text := make([]byte, r.ContentLength)
 		if _, err := io.ReadFull(r.Body, text); err != nil {
 			return nil, err
@@ -274,9 +276,9 @@ func (b *countingBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// dial opens a connection, with TLS if configured, within the time of the caller.
-// net/http passes a context that outlives the request, but a connection that no caller
-// waits for any more is not needed.
+// dial opens a connection, with TLS if configured, within the time of the caller. The
+// context of the call can end dial too: net/http passes a context that outlives the
+// request, but nobody needs a connection after the caller has stopped waiting.
 func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.DialTimeout)
 	defer cancel()

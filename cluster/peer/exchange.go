@@ -11,8 +11,8 @@ type exchange struct {
 	body io.ReadCloser
 	kind string // empty when this node does not know the request
 
-	read, written int64
-	status        int
+	read, written int64    // bytes
+	status        int      // of the reply
 	refusal       *Refusal // why the request was refused; nil when it succeeded
 	failed        error    // why the reply was not sent
 }
@@ -22,7 +22,8 @@ type exchangeKey struct{}
 // framing is the length in bytes of the prefix that gRPC may put before a message.
 const framing = 5
 
-// unread is the refusal of a request that does not reach its handler.
+// unread is the refusal of each new exchange. It stays if the request does not reach its
+// handler.
 var unread = &Refusal{Code: CodeInvalid, Message: "the request could not be read"}
 
 func newExchange(w http.ResponseWriter, r *http.Request, kind string, maxBody int64) *exchange {

@@ -24,7 +24,7 @@ const Protocol = 1
 const version = "v1"
 
 // Refusal is a negative answer. The peer is alive and has done nothing. Only with
-// CodeInternal its progress is unknown.
+// CodeInternal it is unknown what the peer has done.
 type Refusal struct {
 	Code    string // machine-readable
 	Message string // for people
@@ -73,8 +73,8 @@ type Config struct {
 	// further requests with CodeBusy. Default 256.
 	MaxInFlight int
 
-	// HandleTimeout limits one request, at the client and at the server. Default 30 s:
-	// it frees the resources of a handler when its caller disappears without notice.
+	// HandleTimeout limits one request, at the client and at the server. Default 30 s.
+	// The limit frees the resources of a handler if its caller disappears without notice.
 	HandleTimeout time.Duration
 
 	// ReadTimeout limits the arrival of one request, with its TLS handshake, from the
@@ -87,8 +87,8 @@ type Config struct {
 
 	// MaxWaiting is how many further requests wait at a client for one address. Default
 	// 4096: many times the simultaneous requests of a node's jobs, and a healthy peer
-	// answers so many within a second. Beyond it a request fails at once with ErrBusy,
-	// because a peer with such a backlog will not answer in time.
+	// answers 4096 requests within a second. Beyond this number a request fails at once
+	// with ErrBusy, because a peer with such a backlog will not answer in time.
 	MaxWaiting int
 
 	// DialTimeout limits the opening of a connection, with its TLS handshake, within
@@ -117,8 +117,8 @@ type Config struct {
 	Metrics prometheus.Registerer
 }
 
-// How long an idle connection stays open. The client closes first, so that it never
-// sends on a connection that the server is closing.
+// How long an idle connection stays open. The client closes the connection first, so that
+// it never sends on a connection that the server is closing.
 const (
 	clientIdle = 30 * time.Second
 	serverIdle = 90 * time.Second

@@ -34,6 +34,7 @@ func codeOf(reason peerv1.RefusalReason) string {
 	return fmt.Sprintf("reason_%d", reason)
 }
 
+// reasonOf returns the reason of a code.
 func reasonOf(code string) peerv1.RefusalReason {
 	return peerv1.RefusalReason(peerv1.RefusalReason_value[reasonPrefix+strings.ToUpper(code)])
 }
@@ -67,8 +68,8 @@ func (r *Refusal) wire() *connect.Error {
 	return err
 }
 
-// fromWire translates an error from the wire: to a *Refusal, or to ErrUnreachable when the
-// peer gave up.
+// fromWire translates an error from the wire: to ErrUnreachable when the peer gave up, and
+// to a *Refusal otherwise.
 func fromWire(err error) error {
 	var wire *connect.Error
 	if !errors.As(err, &wire) {

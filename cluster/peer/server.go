@@ -49,8 +49,8 @@ func NewResponder(cfg Config) *Responder {
 // caller's deadline passes, and after Config.HandleTimeout. When a method returns the
 // error of its ended context, the caller gets no Refusal.
 //
-// A caller that gives up does not undo a request: a stopped process may read the
-// request later. The epoch prevents late effects.
+// A caller that gives up does not undo a request: the process may have been suspended and
+// may read the request later. The epoch in the request prevents late effects.
 func (s *Responder) Serve(h peerv1connect.NodeServiceHandler) {
 	interceptors := slices.Concat([]connect.Interceptor{connect.UnaryInterceptorFunc(traced)}, s.cfg.Interceptors, []connect.Interceptor{connect.UnaryInterceptorFunc(s.guarded)})
 	_, handler := peerv1connect.NewNodeServiceHandler(h, s.options(connect.WithInterceptors(interceptors...))...)
@@ -194,7 +194,7 @@ func (s *Responder) hasOwnDeadline(r *http.Request) bool {
 	return err == nil && r.Header.Get("Content-Type") == typeMessage && ms >= 0 && ms <= s.cfg.HandleTimeout.Milliseconds()
 }
 
-// note counts a request after its end.
+// note counts a request that has ended in the metrics.
 func (s *Responder) note(e *exchange, began time.Time) {
 	kind, outcome := cmp.Or(e.kind, unknown), "ok"
 	switch {

@@ -1,0 +1,160 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// A status says whether one of the two storages of a node can be used: the store of
+// records or the bucket of objects.
+type status struct {
+	name, title   string // of the storage: in logs, and for clients
+	config        Config
+	changed       chan<- struct{}
+	waiting, away prometheus.Gauge
+
+	mu      sync.Mutex
+	now     *Outage       // the current outage; nil if there is none
+	began   time.Time     // start of now, on the monotonic clock
+	fails   map[any]error // by source: the last error of a waiter, or of reads or writes in general
+	success time.Time     // time of the last success
+}
+
+// Sources of failures other than waiters.
+const (
+	reads  = "reads"
+	writes = "writes"
+)
+
+// A storageError is the error of a call, and names the storage that returned it.
+type storageError struct {
+	status *status
+	error
+}
+
+func (e *storageError) Unwrap() error { return e.error }
+
+// note notes the result of a call, and returns the call's error. A successful write
+// proves more than a successful read: a full disk can be read.
+func (s *status) note(err error, kind string) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	switch {
+	case err != nil && Passing(err):
+		s.change(func() { s.fails[kind] = err })
+	case err == nil, Lasting(err): // the storage has answered
+		s.change(func() {
+			s.success = time.Now()
+			delete(s.fails, reads)
+			if kind == writes && err == nil {
+				delete(s.fails, writes)
+			}
+		})
+	}
+	if err != nil {
+		err = &storageError{s, err}
+	}
+	return err
+}
+
+// addWaiter notes that an operation has met an error and waits.
+func (s *status) addWaiter(who any, err error) { s.change(func() { s.fails[who] = err }) }
+
+// removeWaiter notes that an operation no longer waits.
+func (s *status) removeWaiter(who any) { s.change(func() { delete(s.fails, who) }) }
+
+// change changes the failures, and reports the start or end of an outage.
+func (s *status) change(how func()) {
+	s.mu.Lock()
+	how()
+	s.waiting.Set(float64(s.waiters()))
+	before, after := s.now, s.now
+	switch {
+	case len(s.fails) == 0:
+		after = nil
+	case before == nil:
+		after = &Outage{Of: s.title, Since: s.config.Clock().UTC()}
+		s.began = time.Now()
+	}
+	if after != nil {
+		next := *after
+		next.Err = s.worst()
+		next.Full = isFull(next.Err)
+		after = &next
+	}
+	took := time.Since(s.began)
+	s.now = after
+	s.away.Set(0)
+	if after != nil {
+		s.away.Set(1)
+	}
+	s.mu.Unlock()
+	switch {
+	case before == nil && after != nil:
+		s.config.Logger.Warn("storage cannot be used; operations wait for it", "storage", s.name, "err", after.Err)
+	case before != nil && after == nil:
+		s.config.Logger.Info("storage can be used again", "storage", s.name, "after", took)
+	case before == nil || before.Full == after.Full:
+		return
+	}
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// worst returns one of the current errors: an error about missing room before any other
+// error.
+func (s *status) worst() (err error) {
+	for _, err = range s.fails {
+		if isFull(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// waiters returns the number of operations that wait.
+func (s *status) waiters() int {
+	n := len(s.fails)
+	for _, kind := range []string{reads, writes} {
+		if _, met := s.fails[kind]; met {
+			n--
+		}
+	}
+	return n
+}
+
+func (s *status) outage() (Outage, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now == nil {
+		return Outage{}, false
+	}
+	now := *s.now
+	now.Lasts = time.Since(s.began)
+	return now, true
+}
+
+// unsure reports whether a probe would give new information.
+func (s *status) unsure(fresh time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now != nil {
+		return s.waiters() == 0
+	}
+	return time.Since(s.success) > fresh
+}
+
+// mustWrite reports whether a probe must write.
+func (s *status) mustWrite() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, met := s.fails[writes]
+	return met
+}
