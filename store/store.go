@@ -396,9 +396,9 @@ func (t Totals) Minus(u Totals) Totals {
 
 // Parts holds the part records of jobs.
 type Parts interface {
-	// CommitParts stores parts, adds the totals of new parts to the job's progress
-	// fields, and adds those of parts that are not carried to the ledger, all in one
-	// transaction. The rows are done from then on. A part with a known key is skipped.
+	// CommitParts stores parts, and adds the totals of new parts to the progress fields
+	// of the job and, except for carried parts, to the ledger, all in one transaction.
+	// The rows are done from then on. A part with a known key is skipped.
 	// New rows that no other job has run empty the list of Adopters.
 	// rowmill.ErrTerminal when the job has ended.
 	CommitParts(ctx context.Context, f Fence, parts []Part) error
