@@ -14,23 +14,22 @@ type Attempt struct {
 	Message string        `json:"message,omitempty"` // the failure in words, short
 }
 
-// Tries holds the attempts that one node made at a row, also attempts that do not
-// count, such as at a server that went down. A row whose first attempt was accepted has
-// no Tries.
+// Tries holds the attempts that one node made to run a row. It includes attempts that do
+// not count toward jobs.max_attempts, such as a request to a server that went down. A row
+// whose first attempt was accepted has no Tries.
 type Tries struct {
 	Attempts []Attempt `json:"attempts"`          // the first and the last attempts, in order
 	Omitted  int       `json:"omitted,omitempty"` // number of attempts left out between them
 }
 
 const (
-	// firstTries and lastTries limit the kept attempts of a row: the first ones, and as
-	// many of the last as the default of jobs.max_attempts, because the last ones say
-	// why the row failed.
+	// Tries keeps the first 3 and the last 5 attempts at a row. The last attempts say why
+	// the row failed; 5 is the default of jobs.max_attempts.
 	firstTries = 3
 	lastTries  = 5
 
-	// attemptBytes is the approximate size of an Attempt without its message. Names are
-	// shared strings.
+	// attemptBytes is the approximate size of an Attempt without its message. The names
+	// in it need no memory of their own: all attempts share these strings.
 	attemptBytes = 120
 )
 

@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// Errors that cross package borders. Adapters wrap their own errors in these, so that
-// callers use errors.Is and never see an error of a driver.
+// Errors that cross package borders. A package that uses a driver, such as a store or a
+// bucket, wraps the driver's errors in these, so that callers need only errors.Is.
 var (
 	// ErrNotFound means that the requested thing does not exist, or belongs to another
 	// account.
 	ErrNotFound = errors.New("not found")
 
-	// ErrConflict means that the thing exists already in another form: a
-	// compare-and-set failed, or an idempotency key was used with another body.
+	// ErrConflict means that the thing already exists with a different content: a
+	// compare-and-set failed, or an idempotency key was used with a different body.
 	ErrConflict = errors.New("conflict")
 
 	// ErrLeaseLost means that the caller's session or epoch no longer owns the job. The
@@ -22,7 +22,7 @@ var (
 
 	// ErrTerminal means that the job has succeeded, failed or been cancelled, and can
 	// never change again.
-	ErrTerminal = errors.New("job is over")
+	ErrTerminal = errors.New("the job has ended")
 
 	// ErrUnavailable means that records or objects cannot be read or written now: their
 	// storage is down, starting, full or too slow. A retry may succeed later.
@@ -30,14 +30,14 @@ var (
 
 	// ErrFull is ErrUnavailable for storage without free space. A retry succeeds once
 	// there is space.
-	ErrFull = fmt.Errorf("%w: it has no room", ErrUnavailable)
+	ErrFull = fmt.Errorf("%w: it has no free space", ErrUnavailable)
 
 	// ErrExpired means that retention has removed the requested data.
 	ErrExpired = errors.New("expired")
 )
 
 // MustStop reports whether err means that the caller must stop work on a job: the job
-// is over, or another node owns it.
+// has ended, or another node owns the job.
 func MustStop(err error) bool { return errors.Is(err, ErrTerminal) || errors.Is(err, ErrLeaseLost) }
 
 // FieldError describes a rule that a field of a request violates.
@@ -84,7 +84,7 @@ const (
 	CodeModelUnavailable  = "model_unavailable"
 	CodeTooManyFailedRows = "too_many_failed_rows"
 	CodeEngineError       = "engine_error"
-	CodeWindowExpired     = "window_expired" // a Raw job reached its Deadline
+	CodeWindowExpired     = "window_expired" // a batch reached its Raw.Deadline
 	CodeInternalError     = "internal_error"
 )
 

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Function is a revision of a Function: a prompt with fields, and its model, schema and
-// parameters. A revision never changes; another revision may be published.
+// Function is one revision of a named prompt template: the prompt with its fields, the
+// model, the schema and the sampling parameters. A revision never changes; a new revision
+// is stored and published instead.
 type Function struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`

@@ -50,17 +50,18 @@ type Job struct {
 	JobUsage
 	FailureReason *Failure `json:"failure_reason"`
 
-	// Fields beyond the interface.
+	// The fields from here on are additions of Rowmill: existing clients of the
+	// interface do not know them.
 	RowCounts
 	Warnings []string `json:"warnings"` // ignored or changed settings, in words
 	Message  string   `json:"message"`  // current activity or reason to wait
 
-	// ParkedUntil is set while the job is parked, because it may crash the nodes that
-	// run it: no node runs it before this time.
+	// ParkedUntil is set while the job is parked: no node runs the job before this time,
+	// because the job may crash the nodes that run it.
 	ParkedUntil *time.Time `json:"parked_until,omitempty"`
 
-	Continues   *string `json:"continues"`    // the job whose committed rows this one took over
-	ContinuedBy *string `json:"continued_by"` // the last job that took over rows of this one
+	Continues   *string `json:"continues"`    // the ended job from which this job takes over committed rows
+	ContinuedBy *string `json:"continued_by"` // the newest job that takes over rows from this job
 
 	KeyID    *string      `json:"key_id"`   // API key of the submission; null for the configuration's key and in older records
 	Estimate *Estimate    `json:"estimate"` // basis of CostEstimate; estimate jobs only
@@ -264,8 +265,8 @@ func (s *Spec) AnswerReserve(context int) int {
 
 const maxReserve = 4096
 
-// number converts a sampling parameter: an int64 or float64 before it is stored, a
-// json.Number after.
+// number converts a sampling parameter to a float64. Before the Spec is stored, the
+// parameter is an int64 or a float64; after that, it is a json.Number.
 func number(v any) (float64, bool) {
 	switch n := v.(type) {
 	case int64:

@@ -6,12 +6,12 @@ import (
 	"strconv"
 )
 
-// Money is an amount of US dollars in trillionths. Being an integer, amounts have the
-// same sum in any order and split. The range ends at about 9.2 million dollars: larger
-// sums and products are cut to it.
+// Money is an amount of US dollars in trillionths. It is an integer, so that a sum does
+// not depend on the order of the amounts or on how they are split. The largest amount is
+// about 9.2 million dollars: larger sums and products become this amount.
 type Money int64
 
-// dollar is one US dollar.
+// dollar is one US dollar in units of Money.
 const dollar = 1e12
 
 // MoneyOf returns the amount nearest to usd. NaN becomes zero.
@@ -44,8 +44,8 @@ func (m Money) String() string {
 	return strconv.FormatFloat(m.USD(), 'f', -1, 64) + " USD"
 }
 
-// tokenCost returns the cost of n tokens at a price in USD per million tokens. A price
-// counts to a millionth of a dollar.
+// tokenCost returns the cost of n tokens at a price in USD per million tokens. It rounds
+// the price to a millionth of a dollar.
 func tokenCost(n int64, price float64) Money {
 	each := MoneyOf(price / 1e6)
 	high, low := bits.Mul64(uint64(max(n, 0)), uint64(max(each, 0)))
@@ -74,7 +74,7 @@ func (m Model) Cost(j *Job) *float64 {
 	return &usd
 }
 
-// valueOrZero returns a count, 0 if it is not known yet.
+// valueOrZero returns the count at n, or 0 if the count is not known yet (nil).
 func valueOrZero(n *int64) int64 {
 	if n == nil {
 		return 0

@@ -9,7 +9,7 @@ type Priority int
 // The priorities.
 const (
 	Prototyping Priority = 0 // somebody waits for a few rows
-	Production  Priority = 1 // many rows, which take what Prototyping leaves
+	Production  Priority = 1 // many rows; they use the capacity that Prototyping does not use
 )
 
 // Lowest is the priority that goes last. There are Lowest+1 priorities.
@@ -18,8 +18,8 @@ const Lowest = Production
 // PriorityValues names the priorities for help and error messages.
 const PriorityValues = "0 (prototyping: a few rows, soon) or 1 (production: many rows)"
 
-// DefaultQuotas returns how many rows and input tokens a job may have where neither the
-// configuration nor the account says it. The numbers are those of the interface.
+// DefaultQuotas returns how many rows and input tokens a job may have if neither the
+// configuration nor the account sets a quota. The interface defines these numbers.
 func (p Priority) DefaultQuotas() (rows, tokens int64) {
 	if p == Prototyping {
 		return 1_000, 1_000_000
@@ -44,10 +44,10 @@ func (p Priority) Validate() error {
 	return nil
 }
 
-// Nearest returns the priority that this version knows and that is nearest to p, which a
-// newer version may have written.
+// Nearest returns the known priority that is nearest to p. A newer version of Rowmill
+// may have stored a p that this version does not know.
 func (p Priority) Nearest() Priority { return min(max(p, Prototyping), Lowest) }
 
-// Urgent reports whether somebody waits for the job. Its rows go before all others, and
-// may use what is reserved for them.
+// Urgent reports whether somebody waits for a job of priority p. Rows of urgent jobs go
+// before all other rows, and may use the capacity that is reserved for urgent rows.
 func (p Priority) Urgent() bool { return p == Prototyping }

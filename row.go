@@ -30,8 +30,8 @@ const (
 	IDLeafValue // any other Parquet type except text; IDLeaf has the type
 )
 
-// IDLeaf describes a Parquet type: a date, a decimal, a UUID, an 8-bit integer. Only
-// package columnar writes and reads it.
+// IDLeaf describes a Parquet type, such as a date, a decimal, a UUID or an 8-bit integer.
+// Only package columnar knows the format of the text.
 type IDLeaf string
 
 // Row is one input row.
@@ -59,8 +59,8 @@ const (
 type Output struct {
 	Text      string    // the output cell: plain text, or the reasoning object as JSON
 	Embedding []float32 // embedding models: the vector; Text is empty
-	Score     float64   // cumulative_logprobs: 0 to 100, see Score
-	HasScore  bool
+	Score     float64   // the column cumulative_logprobs: 0 to 100
+	HasScore  bool      // Score is set
 
 	Finish       FinishReason
 	InputTokens  int64
@@ -96,7 +96,8 @@ const (
 	RowLost            = "lost"             // object storage lost the answer; only in partial results
 	RowNotRun          = "not_run"          // the job ended first; only in partial results
 
-	// RowRepaired is the code of an accepted attempt whose JSON had text around it.
+	// RowRepaired is the code of an accepted attempt: its answer was JSON with other text
+	// around the JSON, which was removed.
 	RowRepaired = "repaired"
 
 	// RowHTTP starts the code of a row of a Raw job that a server refused, such as

@@ -1,7 +1,7 @@
 // Package blob stores objects: inputs, shards, parts and results. It defines
 // the contract (Bucket) and its conformance suite (blobtest). blob/dir stores
-// objects in a directory, blob/s3 on an S3 server. It does not know the content
-// of objects.
+// objects in a directory, blob/s3 on an S3 server. No package of blob knows the
+// content of objects, except blob/layout, which knows their keys.
 //
 // Keys are slash-separated paths of the characters A-Z a-z 0-9 . _ ~ = and -,
 // without empty, "." or ".." elements, at most 512 bytes long.
@@ -42,8 +42,8 @@ type Bucket interface {
 
 	// Folders returns the names of folders in the folder prefix, which must end
 	// in a slash or be empty. For the prefix "a/" and the key "a/b/c" it returns
-	// "b". It returns at most limit names (> 0), in the order of their keys, and
-	// only names after the name after. A folder may be empty.
+	// "b". It returns at most limit names (> 0), in the order of their keys. If
+	// after is not empty, the names start after this name. A folder may be empty.
 	Folders(ctx context.Context, prefix, after string, limit int) ([]string, error)
 
 	// Copy copies the object at from to the key to. The copy appears
@@ -56,8 +56,8 @@ type Bucket interface {
 	Delete(ctx context.Context, key string) error
 
 	// DeletePrefix removes every object whose key starts with prefix, which
-	// must end in a slash, and the unfinished data of writers under it. Writers
-	// of this process cannot commit there afterwards.
+	// must end in a slash, and the unfinished data of writers under prefix.
+	// Writers of this process that are open now cannot commit there afterwards.
 	DeletePrefix(ctx context.Context, prefix string) error
 
 	// SignURL returns a URL that permits GET or HEAD of the object (not both)
@@ -65,10 +65,10 @@ type Bucket interface {
 	// Content-Disposition of the download.
 	SignURL(ctx context.Context, method, key, filename string, expires time.Duration) (string, error)
 
-	// AppendsFrom returns how long a range must be, in bytes, so that an
-	// Appender of this bucket can append a part of the range without passing
-	// these bytes through this process. It returns 0 if the length does not
-	// matter.
+	// AppendsFrom returns the smallest length in bytes from which an Appender of
+	// this bucket can append a range of an object inside the storage, at least in
+	// part. The bytes of a shorter range always pass through this process. 0
+	// means that the length does not matter.
 	AppendsFrom() int64
 
 	// Name returns the bucket's name for results-url.

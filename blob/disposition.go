@@ -16,36 +16,36 @@ func Disposition(filename string) string {
 	if filename == "" {
 		return "attachment"
 	}
-	name := strings.Map(harmless, strings.ToValidUTF8(filename, "_"))
+	name := strings.Map(replaceUnsafe, strings.ToValidUTF8(filename, "_"))
 	if strings.Trim(name, ".") == "" { // "." and ".." are folders
 		name = strings.ReplaceAll(name, ".", "_")
 	}
-	plain := strings.Map(ascii, name)
+	plain := strings.Map(replaceNonASCII, name)
 	if plain == name {
 		return `attachment; filename="` + name + `"`
 	}
-	return `attachment; filename="` + plain + `"; filename*=UTF-8''` + percent(name)
+	return `attachment; filename="` + plain + `"; filename*=UTF-8''` + percentEncode(name)
 }
 
-// harmless replaces a character that is not allowed in the name of a download.
-func harmless(r rune) rune {
+// replaceUnsafe replaces a character that is not allowed in the name of a download.
+func replaceUnsafe(r rune) rune {
 	if r == '/' || r == '\\' || r == ':' || !unicode.IsGraphic(r) {
 		return '_'
 	}
 	return r
 }
 
-// ascii replaces a character that clients interpret differently in a quoted
-// filename.
-func ascii(r rune) rune {
+// replaceNonASCII replaces a character that is not ASCII, and the ASCII characters
+// that not all clients read in the same way in a quoted filename.
+func replaceNonASCII(r rune) rune {
 	if r > unicode.MaxASCII || r == '"' || r == '%' {
 		return '_'
 	}
 	return r
 }
 
-// percent escapes all characters except attr-char of RFC 8187.
-func percent(name string) string {
+// percentEncode escapes all characters except attr-char of RFC 8187.
+func percentEncode(name string) string {
 	var b strings.Builder
 	for _, c := range []byte(name) {
 		switch {

@@ -10,8 +10,8 @@ import (
 // maxKey is the longest key, in bytes.
 const maxKey = 512
 
-// Wrap adds an action and the key or prefix of its objects to an error. It
-// returns nil for nil.
+// Wrap puts the action that failed, and the key or prefix of its objects, before the
+// text of err. It returns nil if err is nil.
 func Wrap(err error, action, key string) error {
 	if err == nil {
 		return nil
@@ -25,7 +25,7 @@ func CheckCall(ctx context.Context, key string) error {
 	return cmp.Or(ctx.Err(), CheckKey(key))
 }
 
-// CheckPrefixCall is CheckCall for a prefix, which may be empty.
+// CheckPrefixCall is like CheckCall, for a prefix, which may be empty.
 func CheckPrefixCall(ctx context.Context, prefix string) error {
 	if prefix == "" {
 		return ctx.Err()
@@ -44,7 +44,7 @@ func CheckKey(key string) error {
 			return fmt.Errorf("key %.80q: the element %q is not allowed", key, element)
 		}
 		for i := range len(element) {
-			if !keyByte(element[i]) {
+			if !isKeyByte(element[i]) {
 				return fmt.Errorf("key %.80q: the byte %q is not allowed, only A-Z a-z 0-9 . _ ~ = - and /", key, element[i])
 			}
 		}
@@ -61,7 +61,7 @@ func CheckPrefix(prefix string) error {
 	return CheckKey(strings.TrimSuffix(prefix, "/"))
 }
 
-func keyByte(c byte) bool {
+func isKeyByte(c byte) bool {
 	switch {
 	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
 		return true

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// LazyObjects is a list of objects of a bucket. An object is opened when it is
-// first read, and only a limited number is open at a time. It is safe for
-// concurrent use.
+// LazyObjects limits how many objects of a bucket are open at a time. An object is
+// opened when it is first read; if too many are open, the one that was opened first
+// is closed. LazyObjects is safe for concurrent use.
 type LazyObjects struct {
 	ctx    context.Context
 	bucket Bucket
@@ -17,20 +17,20 @@ type LazyObjects struct {
 	open []*LazyObject // oldest first; some may be closed already
 }
 
-// NewLazyObjects returns a list with at most limit (> 0) open objects. Objects
-// are opened with ctx.
+// NewLazyObjects returns a LazyObjects that keeps at most limit (> 0) objects open.
+// Objects are opened with ctx.
 func NewLazyObjects(ctx context.Context, bucket Bucket, limit int) *LazyObjects {
 	return &LazyObjects{ctx: ctx, bucket: bucket, limit: limit}
 }
 
-// Object returns the object of a key. The caller knows its size.
+// Object returns the object with this key and size. It does not open the object.
 func (s *LazyObjects) Object(key string, size int64) *LazyObject {
-	return &LazyObject{among: s, key: key, size: size}
+	return &LazyObject{all: s, key: key, size: size}
 }
 
-// opened adds an object that was opened, and returns the object to close
-// instead.
-func (s *LazyObjects) opened(l *LazyObject) (oldest *LazyObject) {
+// addOpen adds an object that was just opened. If too many are open now, it returns
+// the oldest, which the caller must close.
+func (s *LazyObjects) addOpen(l *LazyObject) (oldest *LazyObject) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open = append(s.open, l); len(s.open) > s.limit {
@@ -39,11 +39,11 @@ func (s *LazyObjects) opened(l *LazyObject) (oldest *LazyObject) {
 	return oldest
 }
 
-// LazyObject is an object of LazyObjects.
+// LazyObject is one object of a LazyObjects. Reading opens it.
 type LazyObject struct {
-	among *LazyObjects
-	key   string
-	size  int64
+	all  *LazyObjects
+	key  string
+	size int64
 
 	mu   sync.RWMutex // held for reading during a read
 	open Object
@@ -61,7 +61,7 @@ func (l *LazyObject) ReadAt(p []byte, off int64) (int, error) {
 			return l.open.ReadAt(p, off)
 		}
 		l.mu.RUnlock()
-		if err := l.begin(); err != nil {
+		if err := l.ensureOpen(); err != nil {
 			return 0, err
 		}
 	}
@@ -76,20 +76,21 @@ func (l *LazyObject) AppendTo(w Appender, off, size int64) error {
 			return w.Append(l.open, off, size)
 		}
 		l.mu.RUnlock()
-		if err := l.begin(); err != nil {
+		if err := l.ensureOpen(); err != nil {
 			return err
 		}
 	}
 }
 
-// begin opens the object, and closes another one if too many are open.
-func (l *LazyObject) begin() error {
+// ensureOpen opens the object if it is closed, and closes another object if too many
+// are open.
+func (l *LazyObject) ensureOpen() error {
 	l.mu.Lock()
 	if l.open != nil {
 		l.mu.Unlock()
 		return nil
 	}
-	o, err := l.among.bucket.Open(l.among.ctx, l.key)
+	o, err := l.all.bucket.Open(l.all.ctx, l.key)
 	if err == nil {
 		l.open = o
 	}
@@ -97,7 +98,7 @@ func (l *LazyObject) begin() error {
 	if err != nil {
 		return err
 	}
-	if oldest := l.among.opened(l); oldest != nil && oldest != l {
+	if oldest := l.all.addOpen(l); oldest != nil && oldest != l {
 		oldest.Close()
 	}
 	return nil
@@ -108,7 +109,7 @@ func (l *LazyObject) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open != nil {
-		_ = l.open.Close() // it was open only for reading
+		_ = l.open.Close() // only read, so an error loses nothing
 		l.open = nil
 	}
 }

@@ -21,8 +21,8 @@ const (
 // systems.
 const maxFilename = 255
 
-// CheckSigned returns an error if SignURL cannot sign the arguments. If expires
-// is out of range, the error is a *rowmill.InvalidError on the field
+// CheckSigned returns an error if SignURL must refuse these arguments. If expires
+// is out of range, the error is a *rowmill.InvalidError for the field
 // "expires_in_seconds".
 func CheckSigned(method, filename string, expires time.Duration) error {
 	control := func(r rune) bool { return r < ' ' || r == 0x7f }

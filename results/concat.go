@@ -22,8 +22,8 @@ type Variant struct {
 // exports are made from it.
 var Full = Variant{Inputs: true, Logprobs: true}
 
-// Name returns the part of keys and file names that differs between variants,
-// such as "inputs=1~logprobs=0".
+// Name returns the name of the variant in keys and file names, such as
+// "inputs=1~logprobs=0".
 func (v Variant) Name() string {
 	digit := func(b bool) byte {
 		if b {
@@ -40,9 +40,9 @@ func Filename(jobID string, v Variant, ext string) string {
 	return fmt.Sprintf("service-results~%s~%s.%s", jobID, v.Name(), ext)
 }
 
-// Concat writes variant v of a job by copying column chunks. parts are the
-// complete parts of all shards, in order, from row 0 on. A missing row or a row
-// in the wrong position is an error. Concat returns the number of rows.
+// Concat writes variant v of a job's results by copying column chunks. parts are the
+// complete parts of all shards, in order, from row 0 on. A missing row or a row in
+// the wrong position is an error. Concat returns the number of rows.
 func Concat(ctx context.Context, w io.Writer, s Schema, parts []Source, v Variant) (int64, error) {
 	return concat(ctx, w, s, parts, s.variantColumns(v), false)
 }
@@ -76,7 +76,7 @@ func Join(ctx context.Context, w io.Writer, s Schema, first int64, parts []Sourc
 	return next - first, nil
 }
 
-// splice writes a file with the given columns. add adds its parts.
+// splice writes a file with the given columns. add adds the parts of the file.
 func splice(w io.Writer, s Schema, columns []columnar.TableColumn, add func(*columnar.Splicer) error) error {
 	if err := s.Validate(); err != nil {
 		return err
@@ -144,9 +144,9 @@ func concat(ctx context.Context, w io.Writer, s Schema, parts []Source, columns 
 	return rows, nil
 }
 
-// openAll opens parts in parallel. number is the number of the first part. A
-// job of a thousand million rows has sixty thousand parts, and each costs one
-// or two requests.
+// openAll opens parts. number is the number of the first part. Parts are opened in
+// parallel, because a job of a thousand million rows has sixty thousand parts, and
+// opening a part costs one or two requests.
 func openAll(ctx context.Context, parts []Source, number int) ([]*columnar.Table, error) {
 	tables := make([]*columnar.Table, len(parts))
 	var g errgroup.Group
@@ -172,8 +172,8 @@ func openOne(ctx context.Context, g *errgroup.Group, number int, open func() err
 	})
 }
 
-// denseRange returns the first and the last row of a part. ok is true if the
-// part has every row between, in order of its row groups.
+// denseRange returns the first and the last row of a part. ok is true if the part has
+// every row between these two, in the order of the part's row groups.
 func denseRange(t *columnar.Table) (low, high int64, ok bool) {
 	c := t.Column(columnRow)
 	if c < 0 {

@@ -13,8 +13,9 @@ import (
 // Visit gets a row and its outcome. It must not keep either.
 type Visit func(row *rowmill.Row, out *rowmill.Output) error
 
-// EachOfParts visits the accepted rows of a shard's parts, each row once, in
-// order. Rows may be missing. It needs no more memory than Merge.
+// EachOfParts visits the accepted rows of a shard's parts, each row once, in order.
+// The parts need not have all rows of the shard. EachOfParts needs no more memory than
+// Merge.
 func EachOfParts(ctx context.Context, s Schema, parts []PartSource, visit Visit) error {
 	var waiting []*mergePart
 	for i, p := range parts {
@@ -32,7 +33,7 @@ func EachOfParts(ctx context.Context, s Schema, parts []PartSource, visit Visit)
 	err = walk(ctx, open, func(c *cursor) (err error) {
 		read.readClientColumns(c.block, c.at)
 		read.readReservedColumns(c.block, c.at)
-		if read.out.Tries, err = c.tries.of(c.row); err != nil {
+		if read.out.Tries, err = c.tries.attempts(c.row); err != nil {
 			return fmt.Errorf("part %d: %w", c.number, err)
 		}
 		return visit(&read.row, &read.out)
@@ -55,7 +56,7 @@ func OpenResult(s Schema, full, rows Source) (*Result, error) {
 	r := &Result{schema: s}
 	var err error
 	if r.content, r.rows, err = openBoth(full, rows); err == nil {
-		_, err = r.reader() // returns an error if a column is missing
+		_, err = r.reader() // only to get an error if a column is missing
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read results: %w", err)
@@ -63,7 +64,7 @@ func OpenResult(s Schema, full, rows Source) (*Result, error) {
 	return r, nil
 }
 
-// reader returns a reader of all rows.
+// reader returns a new reader of all rows.
 func (r *Result) reader() (*rowReader, error) {
 	first, err := newRowScan(r.content, namesOf(r.schema.variantColumns(Full))...)
 	if err != nil {
@@ -108,11 +109,11 @@ func (r *Result) Each(ctx context.Context, from, to int64, visit Visit) error {
 	return nil
 }
 
-// rowReader converts the rows of blocks to rows and outcomes. It leaves out
-// columns that are not scanned.
+// rowReader reads rows and their outcomes from the columns of files. Columns that are
+// not scanned stay zero.
 type rowReader struct {
 	Schema
-	client, reserved *rowScan     // may be the same file
+	client, reserved *rowScan     // the columns of clients' files and the reserved columns, of one file or two
 	tries            *triesReader // nil if there are no attempts
 
 	id, input, answer, score int // positions in client, or -1
@@ -159,7 +160,7 @@ func (r *rowReader) read(position int64) error {
 		return err
 	}
 	r.readReservedColumns(b, i)
-	r.out.Tries, err = r.tries.of(r.row.Index)
+	r.out.Tries, err = r.tries.attempts(r.row.Index)
 	return err
 }
 
@@ -208,7 +209,7 @@ func (r *rowReader) readFields(b *columnar.Block, i int) string {
 	return FieldsOf(r.values)
 }
 
-// FieldsOf encodes values for rowmill.Row.Fields.
+// FieldsOf encodes the values of fields as rowmill.Row.Fields holds them.
 func FieldsOf(values []string) string {
 	text, _ := json.Marshal(values) // strings can always be encoded
 	return string(text)

@@ -30,7 +30,7 @@ type exporter struct {
 	leaf    *columnar.Leaf // the type of the IDs if their kind is IDLeafValue
 	floats  []float32
 	row     []byte
-	err     error // from writing a value
+	err     error // of appendValue
 }
 
 func newExporter(ctx context.Context, w io.Writer, full Source, s Schema, v Variant) (*exporter, error) {
@@ -57,7 +57,7 @@ func newExporter(ctx context.Context, w io.Writer, full Source, s Schema, v Vari
 	return e, nil
 }
 
-// each calls row for every row of the given columns of the table.
+// each reads the given columns of the table and calls row for every row.
 func (e *exporter) each(columns []int, row func(b *columnar.Block, i int)) error {
 	scan := e.t.Scan(columns...)
 	for {
@@ -90,12 +90,13 @@ func (e *exporter) flush() error {
 	return err
 }
 
-// appendValue appends a value that is not null, as JSON or as a CSV cell. c is
-// the column's position in the variant, at its position in the block.
+// appendValue appends a value that is not null, as JSON or as a CSV cell. c is the
+// column's position in the variant. at is the column's position in the block, and i is
+// the row's.
 func (e *exporter) appendValue(b *columnar.Block, c, at, i int, json bool) {
 	switch e.columns[c].Kind {
 	case columnar.TableText:
-		if cell := e.text(c, b.Text(at, i)); json {
+		if cell := e.exportedText(c, b.Text(at, i)); json {
 			e.buf = spelling.AppendString(e.buf, cell)
 		} else {
 			e.buf = appendCell(e.buf, cell)

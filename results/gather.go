@@ -11,10 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// reduceParts opens the parts. If there are too many to read together, it
-// merges batches of them into temporary files, and repeats this until the rest
-// can be read together. The caller must call closeParts on the result, even
-// after an error.
+// reduceParts opens the parts. If there are too many parts to read together, it merges
+// batches of parts into temporary files, and repeats this until the remaining parts can
+// be read together. The caller must call closeParts on the result, even after an error.
 func reduceParts(ctx context.Context, s Schema, waiting []*mergePart) (open []*mergePart, err error) {
 	for level := 0; ; level++ {
 		slices.SortStableFunc(waiting, func(a, b *mergePart) int { return cmp.Compare(a.from, b.from) })
@@ -44,8 +43,8 @@ func reduceParts(ctx context.Context, s Schema, waiting []*mergePart) (open []*m
 	}
 }
 
-// openBatch opens the first of the parts: at least two, and as many as can be
-// read together. It closes parts without rows and leaves them out.
+// openBatch opens the first parts of waiting: at least two, and as many as can be read
+// together. It closes parts without rows and leaves them out.
 func openBatch(ctx context.Context, s Schema, waiting []*mergePart) (batch, rest []*mergePart, err error) {
 	var held blockMemory
 	for at, opened := 0, 0; at < len(waiting); at++ {
@@ -71,9 +70,8 @@ func openBatch(ctx context.Context, s Schema, waiting []*mergePart) (batch, rest
 	return batch, nil, nil
 }
 
-// blockMemory counts the bytes of blocks that a merge of some parts holds at a
-// time. A merge holds a block of a part from the part's first row to its last
-// row.
+// blockMemory counts the bytes of the blocks that a merge holds at a time. A merge holds
+// one block of a part from the part's first row to its last row.
 type blockMemory struct {
 	parts []*mergePart // parts that are still being read when the last part begins
 	bytes int64

@@ -9,8 +9,8 @@ import (
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
-// interleave merges parts row by row. If next is 0 or more, the rows must be
-// all rows from next on. Otherwise they must only ascend.
+// interleave merges parts row by row. If next is 0 or more, the parts must have all rows
+// from next on. If next is negative, rows may be missing.
 func interleave(ctx context.Context, w io.Writer, s Schema, parts []*mergePart, next int64) (int64, error) {
 	table, err := columnar.NewTableWriter(w, s.columns(), s.meta(), columnar.TableConfig{})
 	if err != nil {
@@ -25,7 +25,7 @@ func interleave(ctx context.Context, w io.Writer, s Schema, parts []*mergePart, 
 		if err := table.CopyRow(c.block, c.at); err != nil || c.tries == nil {
 			return err
 		}
-		tried, err := c.tries.of(c.row)
+		tried, err := c.tries.attempts(c.row)
 		if err != nil {
 			return fmt.Errorf("part %d: %w", c.number, err)
 		}
@@ -42,7 +42,7 @@ func walk(ctx context.Context, parts []*mergePart, visit func(c *cursor) error) 
 	queue := newQueue(parts)
 	for last := int64(-1); len(queue) > 0; {
 		top := queue[0]
-		if top.block == nil { // not loaded yet: its first row is low or later
+		if top.block == nil { // not loaded yet: the first accepted row is low or a later row
 			if err := top.load(); err != nil {
 				return err
 			}
@@ -73,7 +73,7 @@ type cursor struct {
 	rowAt int // position of the row index column
 	block *columnar.Block
 	at    int    // position in block
-	row   int64  // the row at that position, or low if block is nil
+	row   int64  // index of the row at that position, or low if block is nil
 	found uint64 // accepted rows so far
 	done  bool
 }
@@ -113,7 +113,7 @@ func (c *cursor) finish() error {
 	c.done = true
 	c.block, c.scan, c.tries = nil, nil, nil // free the buffers, which are large
 	if c.Accept != nil && c.found != c.Accept.GetCardinality() {
-		return c.missingRows(c.found)
+		return c.errMissingRows(c.found)
 	}
 	return nil
 }

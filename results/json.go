@@ -13,9 +13,9 @@ import (
 // WriteJSON streams variant v of the full file as a JSON object of arrays:
 // outputs, inputs and cumulative_logprobs if v has them, the ID column, and
 // with the inputs the fields of a Function under their own names. It reads each
-// column in a separate pass. Embeddings are arrays of numbers. Failed rows,
-// null IDs, and IDs that JSON has no number for are null. Other IDs are
-// numbers, booleans or strings as in the file.
+// column in a separate pass. Embeddings are arrays of numbers. Failed rows, null IDs
+// and NaN are null. An infinite ID is the string "Infinity" or "-Infinity". Other IDs
+// are numbers, booleans or strings as in the file.
 func WriteJSON(ctx context.Context, w io.Writer, full Source, s Schema, v Variant) error {
 	e, err := newExporter(ctx, w, full, s, v)
 	if err != nil {

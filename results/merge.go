@@ -95,13 +95,13 @@ func merge(ctx context.Context, w io.Writer, s Schema, parts []PartSource) (int6
 	return interleave(ctx, w, s, open, first)
 }
 
-// mergePart is a part, open or not.
+// mergePart is a part that Merge or EachOfParts reads. It is opened when it is needed.
 type mergePart struct {
 	PartSource
 	number    int             // position in the caller's list; -1 for a temporary file
 	table     *columnar.Table // nil until the part is open
 	tries     *triesReader
-	from      int64 // no accepted row is before it; known before the part is open
+	from      int64 // the first accepted row or an earlier row; known before the part is open
 	low, high int64 // the first and the last accepted row; set when the part is open
 	dense     bool  // the part has all rows from low to high, and all are accepted
 	temporary *os.File
@@ -132,7 +132,7 @@ func (p *mergePart) open(s Schema) error {
 	p.low, p.high, p.dense = denseRange(t)
 	switch {
 	case t.Rows() == 0 && p.Accept != nil:
-		return p.missingRows(0)
+		return p.errMissingRows(0)
 	case t.Rows() > 0 && (p.low < p.First || p.high-p.First > math.MaxUint32):
 		return fmt.Errorf("its rows %d to %d are outside the shard that starts at row %d", p.low, p.high, p.First)
 	case t.Rows() > 0 && p.Accept != nil:
@@ -147,7 +147,7 @@ func (p *mergePart) open(s Schema) error {
 // close frees the part's resources.
 func (p *mergePart) close() {
 	if p.temporary != nil {
-		_ = p.temporary.Close() // it was open only for reading
+		_ = p.temporary.Close() // only read, so an error loses nothing
 	}
 	if p.Release != nil {
 		p.Release()
@@ -161,9 +161,9 @@ func closeParts(parts []*mergePart) {
 	}
 }
 
-// missingRows returns the error for a part that has only found rows of its
-// accepted rows.
-func (p *mergePart) missingRows(found uint64) error {
+// errMissingRows returns the error for a part in which only some of the accepted rows
+// were found.
+func (p *mergePart) errMissingRows(found uint64) error {
 	return fmt.Errorf("part %d has only %d of its %d accepted rows", p.number, found, p.Accept.GetCardinality())
 }
 

@@ -21,8 +21,8 @@ type PartWriter struct {
 	id           int            // index of the ID column, or -1
 	leaf         *columnar.Leaf // the type of the IDs if their kind is IDLeafValue
 	values       []string       // buffer for a row's fields
-	last         int64
-	inputRemoved bool // the input of the next row was removed
+	last         int64          // index of the row that was added last, or -1
+	inputRemoved bool           // the input of the next row was removed
 	tries        triesWriter
 }
 
@@ -47,10 +47,10 @@ func NewPartWriter(w io.Writer, s Schema) (*PartWriter, error) {
 	return p, nil
 }
 
-// Add writes a row and its outcome, and keeps neither. The index of each row
-// must be greater than the one before. The row's text and ID must be UTF-8, as
-// the input reader makes them. Other bytes in an answer or an error text become
-// U+FFFD, as in Go's JSON. After an error the part cannot be used.
+// Add writes a row and its outcome, and keeps neither. The index of each row must be
+// greater than the index of the row before. The row's text and ID must be UTF-8, as the
+// input reader makes them. Invalid bytes in an answer or an error text become U+FFFD, as
+// in Go's JSON. After an error the part cannot be used.
 func (p *PartWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	if row.Index <= p.last {
 		return fmt.Errorf("add row %d to part: rows must ascend, and row %d was added before", row.Index, p.last)
@@ -160,7 +160,7 @@ func (p *PartWriter) addFields(c int, fields string) error {
 	}
 	p.values = p.values[:0]
 	if err := json.Unmarshal([]byte(fields), &p.values); err != nil || len(p.values) != len(p.schema.Fields) {
-		return errors.Join(fmt.Errorf("it has fields for %d columns, and the job has %d", len(p.values), len(p.schema.Fields)), err)
+		return errors.Join(fmt.Errorf("it has values for %d fields, and the job has %d fields", len(p.values), len(p.schema.Fields)), err)
 	}
 	for i, value := range p.values {
 		p.table.Text(c+i, validText(value))

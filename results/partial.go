@@ -15,9 +15,9 @@ var ErrInputRemoved = errors.New("the input of the row was removed")
 // order. If the error is ErrInputRemoved, the row has no input and no ID.
 type ReadInput func(index int64) (rowmill.Row, error)
 
-// PartialWriter writes all rows of a job as one part, so that every variant and
-// export can be made from it. Rows that ran are added by the caller. For each
-// other row it writes a failure that says why the row did not run.
+// PartialWriter writes all rows of a job as one part, so that every variant and export
+// can be made from this part. The caller adds the rows that ran. For each other row,
+// PartialWriter writes a failure that says why the row has no outcome.
 type PartialWriter struct {
 	part   *PartWriter
 	input  ReadInput
@@ -46,8 +46,8 @@ func (p *PartialWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	return p.part.Add(row, out)
 }
 
-// Close completes the file to this number of rows. It does not close the
-// underlying writer.
+// Close writes failures for the rows after the last added row, up to this number of
+// rows, and ends the file. It does not close the underlying writer.
 func (p *PartialWriter) Close(rows int64) error {
 	if p.next > rows {
 		return fmt.Errorf("close partial results: it has row %d, but the job has %d rows", p.next-1, rows)
@@ -58,6 +58,7 @@ func (p *PartialWriter) Close(rows int64) error {
 	return p.part.Close()
 }
 
+// fill writes failures for the rows from p.next (included) to to (excluded).
 func (p *PartialWriter) fill(to int64) error {
 	for ; p.next < to; p.next++ {
 		out := rowmill.Output{Err: p.reason(p.next)}

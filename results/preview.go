@@ -63,7 +63,7 @@ func previewPart(ctx context.Context, t *columnar.Table, wanted []int64) (found 
 		from, to := t.GroupRows(g)
 		err := r.reserved.each(ctx, from, to, func(b *columnar.Block, i int) (bool, error) {
 			row := b.Int(0, i)
-			if _, is := slices.BinarySearch(wanted, row); !is {
+			if _, isWanted := slices.BinarySearch(wanted, row); !isWanted {
 				return true, nil
 			}
 			err := r.read(b.First + int64(i))
@@ -122,7 +122,7 @@ func newPreviewReader(content, reserved *columnar.Table, names ...string) (*rowR
 	return newRowReader(s, first, second), nil
 }
 
-// preview returns the row that was read last.
+// preview returns the row that was read last. row is its index.
 func (r *rowReader) preview(row int64) PreviewRow {
 	p := PreviewRow{Row: row, Output: r.output()}
 	p.Input = p.cut(r.row.Text)
@@ -135,15 +135,15 @@ func (r *rowReader) preview(row int64) PreviewRow {
 	return p
 }
 
-// cut returns all, cut to at most PreviewText bytes of whole characters.
-func (r *PreviewRow) cut(all string) string {
-	if len(all) <= PreviewText {
-		return all
+// cut returns text, cut to at most PreviewText bytes of whole characters.
+func (r *PreviewRow) cut(text string) string {
+	if len(text) <= PreviewText {
+		return text
 	}
 	r.Cut = true
 	end := PreviewText
-	for end > 0 && !utf8.RuneStart(all[end]) {
+	for end > 0 && !utf8.RuneStart(text[end]) {
 		end--
 	}
-	return strings.Clone(all[:end]) // frees the rest
+	return strings.Clone(text[:end]) // a clone, so that the memory of the whole text becomes free
 }

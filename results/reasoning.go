@@ -7,7 +7,7 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// Reasoning splits the output of a row that has reasoning. ok is false if the
+// Reasoning splits an output into the reasoning and the content. ok is false if the
 // output has no reasoning or its content is not JSON.
 func Reasoning(output []byte) (reasoning string, content json.RawMessage, ok bool) {
 	var row struct {
@@ -21,8 +21,8 @@ func Reasoning(output []byte) (reasoning string, content json.RawMessage, ok boo
 	return *row.Reasoning, content, json.Valid(content)
 }
 
-// text returns a cell in the form that the schema asks for in exports.
-func (e *exporter) text(c int, text []byte) []byte {
+// exportedText returns the text of a cell as exports show it, see Schema.ContentAsJSON.
+func (e *exporter) exportedText(c int, text []byte) []byte {
 	if !e.schema.ContentAsJSON || e.columns[c].Name != e.schema.JobID {
 		return text
 	}

@@ -19,10 +19,9 @@ const (
 	columnErrorMessage = "error_message"
 )
 
-// RequestWriter writes the Parquet file of a rowmill.Raw job. For each request
-// it writes the custom_id, the request if inputs is true, the server's reply
-// (also a refusal) with status code and tokens, or the reason why there is no
-// reply.
+// RequestWriter writes the Parquet file of a batch (rowmill.Raw). For each request it
+// writes the custom_id, the request if inputs is true, and the server's reply (also a
+// refusal) with status code and tokens, or the reason why there is no reply.
 type RequestWriter struct {
 	table  *columnar.TableWriter
 	inputs bool
@@ -49,8 +48,8 @@ func NewRequestWriter(w io.Writer, jobID, model, idColumn string, inputs bool) (
 // Add writes a request. It is a Visit.
 func (r *RequestWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	t, c := r.table, 0
-	text := func(s string, there bool) {
-		if there {
+	text := func(s string, exists bool) {
+		if exists {
 			t.Text(c, validText(s))
 		} else {
 			t.Null(c)

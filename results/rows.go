@@ -43,9 +43,9 @@ type AttemptView struct {
 	Message *string   `json:"message"` // nil for the accepted attempt
 }
 
-// Failures lists at most limit failed rows after row after (-1 for all), in
-// order, from the "rows" file or a part. To continue, pass next as after. next
-// is -1 at the end.
+// Failures lists at most limit failed rows of the "rows" file or a part, in order. It
+// starts after the row with the index after; -1 starts at the beginning. To continue,
+// pass next as after. next is -1 at the end.
 func Failures(ctx context.Context, rows Source, after int64, limit int) (failures []Failure, next int64, err error) {
 	if limit < 1 {
 		return nil, -1, fmt.Errorf("list failures: the limit is %d, and must be at least 1", limit)
@@ -98,8 +98,8 @@ func findFailures(ctx context.Context, t *columnar.Table, after int64, limit int
 	return found, nil
 }
 
-// ReadRow reads row n of a finished job from its full file and its "rows" file.
-// For a row beyond the last the error is rowmill.ErrNotFound.
+// ReadRow reads row n of a job that succeeded from its full file and its "rows" file. If
+// the job has fewer rows, the error is rowmill.ErrNotFound.
 func ReadRow(full, rows Source, n int64) (view RowView, err error) {
 	content, reserved, err := openBoth(full, rows)
 	switch {
@@ -167,7 +167,7 @@ func findRow(t *columnar.Table, n int64) (position int64, err error) {
 	return 0, rowmill.ErrNotFound
 }
 
-// readView reads the row at a position. It must be row n.
+// readView reads the row at a position of the files. This row must be row n.
 func readView(content, reserved *columnar.Table, position, n int64) (RowView, error) {
 	s, err := schemaOf(content)
 	if err != nil {

@@ -158,7 +158,7 @@ func ReadSchema(src Source) (Schema, error) {
 	return schemaOf(t)
 }
 
-// schemaOf is ReadSchema for an open file.
+// schemaOf is like ReadSchema, for an open file.
 func schemaOf(t *columnar.Table) (Schema, error) {
 	s := Schema{JobID: t.Meta(metaJob), Model: t.Meta(metaModel)}
 	inputs := false // the columns between inputs and the output are fields

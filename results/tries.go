@@ -16,22 +16,22 @@ import (
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
-// The attempts at rows are stored as attachments beside the columns, because
-// few rows have a log of attempts. Readers of the columns
-// do not see attachments. An attachment covers a range of rows; its
-// key has the first and the last row. It is a checksum (CRC-32C, four bytes,
-// little endian) followed by Snappy-compressed JSON Lines, one line per row, in
-// ascending order. The rows of an attachment come before the rows of the next
-// one.
+// The attempts at rows are stored as attachments beside the columns, because few rows
+// have a log of attempts. Readers of the columns do not see attachments. An attachment
+// covers a range of rows; its key has the first and the last row. Its content is a
+// checksum (CRC-32C, four bytes, little endian) followed by Snappy-compressed JSON Lines,
+// one line per row, in ascending order. The rows of an attachment come before the rows of
+// the next attachment.
 const (
 	triesKey = reservedPrefix + "tries:%d-%d"
 
-	// triesBytes is the size before compression at which an attachment is
-	// written. A reader decodes that much for one row, and a writer holds that
-	// much besides a row group.
+	// triesBytes is the size before compression at which an attachment is written.
+	// To read the attempts at one row, a reader decodes this many bytes. A writer holds
+	// this many bytes besides a row group.
 	triesBytes = 256 << 10
 
-	// maxTriesRaw limits the size after decompression. A row has a few KiB.
+	// maxTriesRaw limits the size of an attachment after decompression. It leaves room
+	// for the last row, which has a few KiB.
 	maxTriesRaw = 2 * triesBytes
 )
 
@@ -109,7 +109,7 @@ func copyTries(to attacher, t *columnar.Table) error {
 type triesReader struct {
 	t    *columnar.Table
 	all  []triesRange
-	read int // index in all of the attachment in rows; -1 for none
+	read int // rows is decoded from the attachment all[read]; -1 for none
 	rows []triedRow
 }
 
@@ -137,8 +137,8 @@ func newTriesReader(t *columnar.Table) (*triesReader, error) {
 	return r, nil
 }
 
-// of returns the attempts at a row, or nil if there are none.
-func (r *triesReader) of(row int64) (*rowmill.Tries, error) {
+// attempts returns the attempts at a row, or nil if there are none.
+func (r *triesReader) attempts(row int64) (*rowmill.Tries, error) {
 	if r == nil {
 		return nil, nil
 	}

@@ -41,8 +41,8 @@ type Harness struct {
 	Leftovers func(t testing.TB) int
 	// BigObject is the size of the big object in bytes. Zero means 64 MiB.
 	BigObject int64
-	// Small leaves out tests that write hundreds of megabytes. It is for a
-	// bucket that differs from other tested buckets in something else.
+	// Small leaves out tests that write hundreds of megabytes. Set it for a
+	// variant of a bucket if other variants of the bucket run these tests.
 	Small bool
 }
 
@@ -169,7 +169,7 @@ func (s *suite) open(key string) blob.Object {
 	return o
 }
 
-// stat describes an object. It must succeed.
+// stat describes an object. Stat must succeed.
 func (s *suite) stat(key string) blob.Info {
 	s.Helper()
 	info, err := s.Stat(s.Context(), key)
@@ -204,16 +204,16 @@ func get(s *suite, b blob.Bucket, key string) ([]byte, error) {
 	return content, errors.Join(err, o.Close())
 }
 
-// holds compares an object's content.
-func (s *suite) holds(key string, want []byte) {
+// wantContent compares an object's content.
+func (s *suite) wantContent(key string, want []byte) {
 	s.Helper()
 	if got := s.get(key); !bytes.Equal(got, want) {
 		s.Errorf("%s holds %d bytes %.40q, want %d bytes %.40q", key, len(got), got, len(want), want)
 	}
 }
 
-// missing checks that nothing is visible under a key.
-func (s *suite) missing(key string) {
+// wantMissing checks that nothing is visible under a key.
+func (s *suite) wantMissing(key string) {
 	s.Helper()
 	if _, err := s.Stat(s.Context(), key); !errors.Is(err, rowmill.ErrNotFound) {
 		s.Errorf("stat of %s: %v, want ErrNotFound", key, err)
@@ -239,16 +239,16 @@ func (s *suite) keys(prefix string) []string {
 	return keys
 }
 
-// lists compares the keys under a prefix.
-func (s *suite) lists(prefix string, want ...string) {
+// wantKeys compares the keys under a prefix.
+func (s *suite) wantKeys(prefix string, want ...string) {
 	s.Helper()
 	if diff := cmp.Diff(want, s.keys(prefix), cmpopts.EquateEmpty()); diff != "" {
 		s.Errorf("prefix %q (-want +got):\n%s", prefix, diff)
 	}
 }
 
-// clean checks that no writer left data behind.
-func (s *suite) clean() {
+// wantNoLeftovers checks that no writer left data behind.
+func (s *suite) wantNoLeftovers() {
 	s.Helper()
 	if n := s.Leftovers(s); n != 0 {
 		s.Errorf("%d unfinished objects are left, want none", n)

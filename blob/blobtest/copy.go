@@ -10,9 +10,9 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// Copy copies all objects from one bucket to another, as rclone copy does. It
-// skips objects that are deleted or replaced meanwhile, and objects that the
-// other bucket already has with the same size.
+// Copy copies all objects from a bucket to another bucket, as rclone copy does.
+// It skips objects that are deleted or replaced meanwhile, and objects that the
+// bucket to already has with the same size.
 func Copy(ctx context.Context, from, to blob.Bucket) error {
 	there, err := from.List(ctx, "")
 	if err != nil {
@@ -27,7 +27,7 @@ func Copy(ctx context.Context, from, to blob.Bucket) error {
 		sizes[info.Key] = info.Size
 	}
 	for _, info := range there {
-		if size, is := sizes[info.Key]; is && size == info.Size {
+		if size, exists := sizes[info.Key]; exists && size == info.Size {
 			continue
 		}
 		err := copyOne(ctx, from, to, info.Key)
@@ -43,7 +43,7 @@ func copyOne(ctx context.Context, from, to blob.Bucket, key string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = object.Close() }() // it was open only for reading
+	defer func() { _ = object.Close() }() // only read, so an error loses nothing
 	w, err := to.Create(ctx, key, "")
 	if err != nil {
 		return err
@@ -56,19 +56,19 @@ func copyOne(ctx context.Context, from, to blob.Bucket, key string) error {
 	return err
 }
 
-// Prune removes objects from a copy that are no longer in the source.
+// Prune removes from the bucket copied the objects that no longer exist in from.
 func Prune(ctx context.Context, from, copied blob.Bucket) error {
 	there, err := from.List(ctx, "")
 	if err != nil {
 		return err
 	}
-	is := make(map[string]bool, len(there))
+	exists := make(map[string]bool, len(there))
 	for _, info := range there {
-		is[info.Key] = true
+		exists[info.Key] = true
 	}
 	all, err := copied.List(ctx, "")
 	for _, info := range all {
-		if err == nil && !is[info.Key] {
+		if err == nil && !exists[info.Key] {
 			err = copied.Delete(ctx, info.Key)
 		}
 	}

@@ -21,7 +21,7 @@ func testKeys(s *suite) {
 		s.put("k/"+key, []byte(key))
 	}
 	for _, key := range keys {
-		s.holds("k/"+key, []byte(key))
+		s.wantContent("k/"+key, []byte(key))
 	}
 	if got := s.keys("k/"); len(got) != len(keys) {
 		s.Errorf("%d keys are listed, want %d", len(got), len(keys))
@@ -65,7 +65,7 @@ func testBadKeys(s *suite) {
 	if err := s.DeletePrefix(s.Context(), ""); err == nil {
 		s.Error("DeletePrefix accepts the empty prefix, want an error")
 	}
-	s.holds("a/b", nil)
+	s.wantContent("a/b", nil)
 }
 
 // testConcurrentWriters writes and reads a single key concurrently: each reader
@@ -103,7 +103,7 @@ func testConcurrentWriters(s *suite) {
 	writers.Wait()
 	close(done)
 	readers.Wait()
-	s.clean()
+	s.wantNoLeftovers()
 }
 
 // testConcurrentKeys makes objects in new folders concurrently.
@@ -125,7 +125,7 @@ func testConcurrentKeys(s *suite) {
 		s.Errorf("%d objects, want 80", len(keys))
 	}
 	for _, key := range keys {
-		s.holds(key, []byte(key))
+		s.wantContent(key, []byte(key))
 	}
 }
 
@@ -147,5 +147,5 @@ func testContext(s *suite) {
 			s.Errorf("%s: %v, want context.Canceled", call, err)
 		}
 	}
-	s.holds("a/k", []byte("x"))
+	s.wantContent("a/k", []byte("x"))
 }

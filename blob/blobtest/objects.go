@@ -17,9 +17,9 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// soon tolerates a difference between the time of Commit's return and the time
-// that the bucket stored.
-var soon = cmpopts.EquateApproxTime(time.Minute)
+// aboutSameTime compares times with a tolerance: the time that Commit returns can
+// differ from the time that the bucket stored.
+var aboutSameTime = cmpopts.EquateApproxTime(time.Minute)
 
 func testPutAndGet(s *suite) {
 	if s.Bucket.Name() == "" {
@@ -29,7 +29,7 @@ func testPutAndGet(s *suite) {
 		key, content := fmt.Sprintf("size/%d", size), random(size)
 		before := time.Now()
 		info := s.put(key, content)
-		s.holds(key, content)
+		s.wantContent(key, content)
 		if info.Key != key || info.Size != int64(size) || info.Modified.Before(before.Add(-time.Minute)) || info.Modified.After(time.Now().Add(time.Minute)) {
 			s.Errorf("commit returns %+v, want the key, the size and the time of the object", info)
 		}
@@ -37,16 +37,16 @@ func testPutAndGet(s *suite) {
 			s.Errorf("the ETag is %s, want a strong one with its quotes", info.ETag)
 		}
 		stat := s.stat(key)
-		if diff := cmp.Diff(info, stat, soon); diff != "" {
+		if diff := cmp.Diff(info, stat, aboutSameTime); diff != "" {
 			s.Errorf("stat differs from commit, want the same (-commit +stat):\n%s", diff)
 		}
-		s.describes(key, stat)
+		s.checkOpenInfo(key, stat)
 	}
 }
 
-// describes opens an object and replaces it. The open object must still
-// describe the old version.
-func (s *suite) describes(key string, stat blob.Info) {
+// checkOpenInfo opens an object and then replaces the object. The open object must
+// still have the Info of the old version, which is stat.
+func (s *suite) checkOpenInfo(key string, stat blob.Info) {
 	s.Helper()
 	o := s.open(key)
 	s.put(key, []byte("something else"))
@@ -57,42 +57,42 @@ func (s *suite) describes(key string, stat blob.Info) {
 
 func testMissing(s *suite) {
 	for _, key := range []string{"a", "a/b/c"} {
-		s.missing(key)
+		s.wantMissing(key)
 	}
 	s.put("a/b/c", nil)
 	for _, key := range []string{"a", "a/b", "a/b/c/d", "a/b/cc"} {
-		s.missing(key)
+		s.wantMissing(key)
 	}
 }
 
 func testCommitMakesVisible(s *suite) {
 	w := s.create("k/new", random(1<<20))
-	s.missing("k/new")
-	s.lists("")
+	s.wantMissing("k/new")
+	s.wantKeys("")
 	s.commit(w)
-	w.Abort() // callers defer it
-	s.holds("k/new", random(1<<20))
+	w.Abort() // does nothing: callers defer Abort
+	s.wantContent("k/new", random(1<<20))
 
 	old := []byte("old")
 	s.put("k/old", old)
 	w = s.create("k/old", random(100))
-	s.holds("k/old", old)
+	s.wantContent("k/old", old)
 	s.commit(w)
-	s.holds("k/old", random(100))
+	s.wantContent("k/old", random(100))
 }
 
 func testCommitIsDurable(s *suite) {
 	info := s.put("deep/er/key", []byte("content"))
 	open := s.create("deep/unfinished", []byte("content"))
 	s.Bucket = s.Reopen(s)
-	s.holds("deep/er/key", []byte("content"))
+	s.wantContent("deep/er/key", []byte("content"))
 	stat := s.stat("deep/er/key")
-	if diff := cmp.Diff(info, stat, soon); diff != "" {
+	if diff := cmp.Diff(info, stat, aboutSameTime); diff != "" {
 		s.Errorf("stat differs after a restart, want the same (-before +after):\n%s", diff)
 	}
-	s.missing("deep/unfinished")
-	s.lists("deep/", "deep/er/key")
-	s.clean()
+	s.wantMissing("deep/unfinished")
+	s.wantKeys("deep/", "deep/er/key")
+	s.wantNoLeftovers()
 	open.Abort()
 }
 
@@ -110,9 +110,9 @@ func testAbortLeavesNothing(s *suite) {
 			s.Errorf("%s: write after abort succeeds, want an error", key)
 		}
 	}
-	s.holds("a/old", old)
-	s.lists("", "a/old")
-	s.clean()
+	s.wantContent("a/old", old)
+	s.wantKeys("", "a/old")
+	s.wantNoLeftovers()
 }
 
 func testWriterEnds(s *suite) {
@@ -125,16 +125,16 @@ func testWriterEnds(s *suite) {
 		s.Error("a second commit succeeds, want an error")
 	}
 	w.Abort()
-	s.holds("k", []byte("one"))
-	s.clean()
+	s.wantContent("k", []byte("one"))
+	s.wantNoLeftovers()
 }
 
 func testReplace(s *suite) {
 	for _, content := range [][]byte{random(1 << 20), []byte("short"), nil, random(70000)} {
 		s.put("k", content)
-		s.holds("k", content)
+		s.wantContent("k", content)
 	}
-	s.lists("", "k")
+	s.wantKeys("", "k")
 }
 
 func testCopy(s *suite) {
@@ -146,16 +146,16 @@ func testCopy(s *suite) {
 		s.put("files/a", content)
 		copied("files/a", "jobs/b/raw")
 		copied("files/a", "jobs/b/raw") // again, and over an existing object
-		s.holds("jobs/b/raw", content)
+		s.wantContent("jobs/b/raw", content)
 		s.put("files/a", []byte("another"))
-		s.holds("jobs/b/raw", content)
+		s.wantContent("jobs/b/raw", content)
 		s.must(s.Delete(s.Context(), "files/a"))
-		s.holds("jobs/b/raw", content)
+		s.wantContent("jobs/b/raw", content)
 		s.put("files/a", content)
 		copied("files/a", "files/c")
 		s.must(s.DeletePrefix(s.Context(), "jobs/"))
-		s.holds("files/a", content)
-		s.holds("files/c", content)
+		s.wantContent("files/a", content)
+		s.wantContent("files/c", content)
 	}
 	if err := s.Copy(s.Context(), "files/none", "files/d"); !errors.Is(err, rowmill.ErrNotFound) {
 		s.Errorf("copy of a missing object: %v, want ErrNotFound", err)
@@ -163,7 +163,7 @@ func testCopy(s *suite) {
 	if err := s.Copy(s.Context(), "files/a", "no//key"); err == nil {
 		s.Error("copy to an invalid key succeeds, want an error")
 	}
-	s.lists("files/", "files/a", "files/c")
+	s.wantKeys("files/", "files/a", "files/c")
 }
 
 // testAppend tests writers that are a blob.Appender: appended and written bytes
@@ -229,13 +229,13 @@ func testAppend(s *suite) {
 	aborted := s.create("jobs/aborted", []byte("x")).(blob.Appender)
 	s.must(aborted.Append(large, 0, 12*mib))
 	aborted.Abort()
-	s.missing("jobs/aborted")
+	s.wantMissing("jobs/aborted")
 	beyond := s.create("jobs/beyond", nil).(blob.Appender)
 	err := beyond.Append(large, 20*mib, 12*mib)
 	if _, commitErr := beyond.Commit(); commitErr == nil {
 		s.Errorf("appending bytes beyond the end of an object succeeds, want an error from Append or Commit: %v", err)
 	}
-	s.missing("jobs/beyond")
+	s.wantMissing("jobs/beyond")
 	for i, size := range []int64{12 * mib, 100, 12 * mib, 100} {
 		gone := open("parts/gone", 12*mib)
 		if i < 2 {
@@ -248,12 +248,12 @@ func testAppend(s *suite) {
 		_, commitErr := w.Commit()
 		switch known := errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost); {
 		case err == nil && commitErr == nil:
-			s.holds("jobs/gone", sources["parts/gone"][:size])
+			s.wantContent("jobs/gone", sources["parts/gone"][:size])
 		case err != nil && (!known || commitErr == nil), err == nil && !errors.Is(commitErr, rowmill.ErrNotFound) && !errors.Is(commitErr, blob.ErrLost):
 			s.Errorf("%d bytes of an object that was deleted or replaced: %v, then %v", size, err, commitErr)
 		}
 	}
-	s.clean()
+	s.wantNoLeftovers()
 }
 
 func testReaderKeepsWhatItOpened(s *suite) {
@@ -342,7 +342,7 @@ func testBigObject(s *suite) {
 }
 
 func testList(s *suite) {
-	s.lists("")
+	s.wantKeys("")
 	all := []string{"a-b", "a.b/c", "a/b", "a/b-c/d", "a/c/d", "a/c/e", "a0", "b", "job-1/x", "job-10/x", "job-2/x"}
 	for i, key := range slices.Backward(all) {
 		s.put(key, random(i))
@@ -358,7 +358,7 @@ func testList(s *suite) {
 		"none/":  {},
 		"a/b/c/": {},
 	} {
-		s.lists(prefix, want...)
+		s.wantKeys(prefix, want...)
 	}
 	infos, err := s.List(s.Context(), "")
 	s.must(err)
@@ -412,11 +412,11 @@ func testDelete(s *suite) {
 			s.Errorf("delete of %s, which is not an object: %v, want no error", key, err)
 		}
 	}
-	s.missing("a/b")
-	s.holds("a/c", []byte("c"))
+	s.wantMissing("a/b")
+	s.wantContent("a/c", []byte("c"))
 	s.put("a/b", []byte("again"))
 	s.Bucket = s.Reopen(s)
-	s.holds("a/b", []byte("again"))
+	s.wantContent("a/b", []byte("again"))
 }
 
 func testDeletePrefix(s *suite) {
@@ -427,12 +427,12 @@ func testDeletePrefix(s *suite) {
 		if err := s.DeletePrefix(s.Context(), prefix); err != nil {
 			s.Errorf("delete prefix %s: %v", prefix, err)
 		}
-		s.lists("", "jobs/1-x", "jobs/10/in", "other")
+		s.wantKeys("", "jobs/1-x", "jobs/10/in", "other")
 	}
 	s.put("jobs/1/parts/a", []byte("again"))
 	s.Bucket = s.Reopen(s)
-	s.holds("jobs/1/parts/a", []byte("again"))
-	s.missing("jobs/1/parts/b")
+	s.wantContent("jobs/1/parts/a", []byte("again"))
+	s.wantMissing("jobs/1/parts/b")
 }
 
 // testDeletePrefixUnfinished deletes a prefix under open writers. Their Commit
@@ -445,7 +445,7 @@ func testDeletePrefixUnfinished(s *suite) {
 	if n := s.Leftovers(s); n > 1 {
 		s.Errorf("%d unfinished objects are left, want at most the writer beside the prefix", n)
 	}
-	s.lists("")
+	s.wantKeys("")
 	for i, w := range under {
 		if _, err := w.Commit(); err == nil {
 			s.Errorf("writer %d commits an object after its prefix was deleted, want an error", i)
@@ -455,10 +455,10 @@ func testDeletePrefixUnfinished(s *suite) {
 	if _, err := beside.Commit(); err != nil {
 		s.Errorf("commit of an object outside the deleted prefix: %v, want no error", err)
 	}
-	s.lists("", "j/2/c")
-	s.clean()
+	s.wantKeys("", "j/2/c")
+	s.wantNoLeftovers()
 	s.put("j/1/a", []byte("again"))
-	s.holds("j/1/a", []byte("again"))
+	s.wantContent("j/1/a", []byte("again"))
 }
 
 // testETag replaces an object fast, with content of the same size.

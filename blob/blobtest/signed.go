@@ -54,17 +54,17 @@ func (s *suite) fetch(method, u string, headers ...string) answer {
 	return answer{response.StatusCode, response.Header, response.ContentLength, body}
 }
 
-// is compares status and body.
-func (s *suite) is(what string, a answer, status int, body []byte) {
+// wantAnswer compares status and body.
+func (s *suite) wantAnswer(what string, a answer, status int, body []byte) {
 	s.Helper()
 	if a.status != status || !bytes.Equal(a.body, body) {
 		s.Errorf("%s: status %d with %d bytes %.60q, want %d with %d bytes %.60q", what, a.status, len(a.body), a.body, status, len(body), body)
 	}
 }
 
-// refused compares the status of a refusal. The body must not contain the
+// wantRefusal compares the status of a refusal. The body must not contain the
 // object.
-func (s *suite) refused(what string, a answer, status int, content []byte) {
+func (s *suite) wantRefusal(what string, a answer, status int, content []byte) {
 	s.Helper()
 	if a.status != status {
 		s.Errorf("%s: status %d %.200q, want %d", what, a.status, a.body, status)
@@ -78,12 +78,12 @@ func testSignedGet(s *suite) {
 	content := random(300_000)
 	info := s.put("results/a~b=1.parquet", content)
 	a := s.fetch("GET", s.sign("GET", info.Key, time.Minute), "Accept-Encoding", "gzip, br")
-	s.is("GET", a, http.StatusOK, content)
-	s.described(a, info.ETag, int64(len(content)))
+	s.wantAnswer("GET", a, http.StatusOK, content)
+	s.wantHeaders(a, info.ETag, int64(len(content)))
 
 	empty := s.put("results/empty", nil)
 	a = s.fetch("GET", s.sign("GET", empty.Key, time.Minute))
-	s.is("GET of an empty object", a, http.StatusOK, nil)
+	s.wantAnswer("GET of an empty object", a, http.StatusOK, nil)
 
 	for contentType, key := range map[string]string{
 		"application/vnd.apache.parquet": "t/x.parquet", "application/zip": "t/x.zip",
@@ -106,8 +106,8 @@ func testSignedGet(s *suite) {
 	}
 }
 
-// described checks the headers of a whole object.
-func (s *suite) described(a answer, etag string, size int64) {
+// wantHeaders checks the headers of a whole object.
+func (s *suite) wantHeaders(a answer, etag string, size int64) {
 	s.Helper()
 	if a.length != size {
 		s.Errorf("Content-Length is %d, want %d", a.length, size)
@@ -125,8 +125,8 @@ func (s *suite) described(a answer, etag string, size int64) {
 func testSignedHead(s *suite) {
 	info := s.put("k", random(12345))
 	a := s.fetch("HEAD", s.sign("HEAD", "k", time.Minute))
-	s.is("HEAD", a, http.StatusOK, nil)
-	s.described(a, info.ETag, 12345)
+	s.wantAnswer("HEAD", a, http.StatusOK, nil)
+	s.wantHeaders(a, info.ETag, 12345)
 	s.Bucket = s.Reopen(s)
 	if got := s.fetch("HEAD", s.sign("HEAD", "k", time.Minute)).header.Get("ETag"); got != info.ETag {
 		s.Errorf("after a restart the ETag is %s, want %s", got, info.ETag)
@@ -143,14 +143,14 @@ func testSignedMethods(s *suite) {
 	content := random(1000)
 	s.put("k", content)
 	get, head := s.sign("GET", "k", time.Minute), s.sign("HEAD", "k", time.Minute)
-	s.refused("GET on a HEAD URL", s.fetch("GET", head), http.StatusForbidden, content)
-	s.refused("HEAD on a GET URL", s.fetch("HEAD", get), http.StatusForbidden, content)
+	s.wantRefusal("GET on a HEAD URL", s.fetch("GET", head), http.StatusForbidden, content)
+	s.wantRefusal("HEAD on a GET URL", s.fetch("HEAD", get), http.StatusForbidden, content)
 	for _, method := range []string{"PUT", "POST", "DELETE"} {
 		if a := s.fetch(method, get); a.status != http.StatusMethodNotAllowed && a.status != http.StatusForbidden {
 			s.Errorf("%s on a GET URL: status %d, want 405 or 403", method, a.status)
 		}
 	}
-	s.holds("k", content)
+	s.wantContent("k", content)
 }
 
 func testSignedRange(s *suite) {
@@ -169,7 +169,7 @@ func testSignedRange(s *suite) {
 	} {
 		a := s.fetch("GET", u, "Range", spec)
 		want := content[r[0]:r[1]]
-		s.is(spec, a, http.StatusPartialContent, want)
+		s.wantAnswer(spec, a, http.StatusPartialContent, want)
 		if got, want := a.header.Get("Content-Range"), fmt.Sprintf("bytes %d-%d/10000", r[0], r[1]-1); got != want {
 			s.Errorf("%s: Content-Range is %q, want %q", spec, got, want)
 		}
@@ -179,7 +179,7 @@ func testSignedRange(s *suite) {
 	}
 	for _, spec := range []string{"bytes=10000-", "bytes=20000-30000"} {
 		a := s.fetch("GET", u, "Range", spec)
-		s.refused(spec, a, http.StatusRequestedRangeNotSatisfiable, nil)
+		s.wantRefusal(spec, a, http.StatusRequestedRangeNotSatisfiable, nil)
 		if got := a.header.Get("Content-Range"); got != "bytes */10000" && (got != "" || !s.Foreign) {
 			s.Errorf("%s: Content-Range is %q, want bytes */10000", spec, got)
 		}
@@ -199,15 +199,15 @@ func testSignedConditions(s *suite) {
 	old := s.put("k", random(1001)[1:])
 	info := s.put("k", content)
 	u := s.sign("GET", "k", time.Minute)
-	s.is("If-Range that holds", s.fetch("GET", u, "Range", "bytes=0-9", "If-Range", info.ETag), http.StatusPartialContent, content[:10])
+	s.wantAnswer("If-Range that holds", s.fetch("GET", u, "Range", "bytes=0-9", "If-Range", info.ETag), http.StatusPartialContent, content[:10])
 	if !s.Foreign {
-		s.is("If-Range of an older version", s.fetch("GET", u, "Range", "bytes=0-9", "If-Range", old.ETag), http.StatusOK, content)
-		s.is("If-Range of a weak tag", s.fetch("GET", u, "Range", "bytes=0-9", "If-Range", "W/"+info.ETag), http.StatusOK, content)
+		s.wantAnswer("If-Range of an older version", s.fetch("GET", u, "Range", "bytes=0-9", "If-Range", old.ETag), http.StatusOK, content)
+		s.wantAnswer("If-Range of a weak tag", s.fetch("GET", u, "Range", "bytes=0-9", "If-Range", "W/"+info.ETag), http.StatusOK, content)
 	}
-	s.is("If-None-Match that holds", s.fetch("GET", u, "If-None-Match", info.ETag), http.StatusNotModified, nil)
-	s.is("If-None-Match of an older version", s.fetch("GET", u, "If-None-Match", old.ETag), http.StatusOK, content)
-	s.is("If-Match that holds", s.fetch("GET", u, "If-Match", info.ETag), http.StatusOK, content)
-	s.refused("If-Match of an older version", s.fetch("GET", u, "If-Match", old.ETag), http.StatusPreconditionFailed, content)
+	s.wantAnswer("If-None-Match that holds", s.fetch("GET", u, "If-None-Match", info.ETag), http.StatusNotModified, nil)
+	s.wantAnswer("If-None-Match of an older version", s.fetch("GET", u, "If-None-Match", old.ETag), http.StatusOK, content)
+	s.wantAnswer("If-Match that holds", s.fetch("GET", u, "If-Match", info.ETag), http.StatusOK, content)
+	s.wantRefusal("If-Match of an older version", s.fetch("GET", u, "If-Match", old.ETag), http.StatusPreconditionFailed, content)
 }
 
 func testSignedExpiry(s *suite) {
@@ -215,26 +215,26 @@ func testSignedExpiry(s *suite) {
 	s.put("k", content)
 	const week = 604800 * time.Second
 	if s.Advance == nil {
-		s.expires(content)
+		s.waitForExpiry(content)
 		return
 	}
 	short, long := s.sign("GET", "k", time.Second), s.sign("GET", "k", week)
 	head := s.sign("HEAD", "k", time.Minute)
-	s.is("a fresh URL of a second", s.fetch("GET", short), http.StatusOK, content)
+	s.wantAnswer("a fresh URL of a second", s.fetch("GET", short), http.StatusOK, content)
 	s.Advance(3 * time.Second)
-	s.refused("a URL of a second after three", s.fetch("GET", short), http.StatusForbidden, content)
+	s.wantRefusal("a URL of a second after three", s.fetch("GET", short), http.StatusForbidden, content)
 	if got := s.fetch("HEAD", head).status; got != http.StatusOK {
 		s.Errorf("a URL of a minute after three seconds: status %d, want 200", got)
 	}
 	s.Advance(week - 10*time.Second)
-	s.is("a URL of a week just before its end", s.fetch("GET", long), http.StatusOK, content)
-	s.refused("a HEAD URL of a minute after a week", s.fetch("HEAD", head), http.StatusForbidden, nil)
+	s.wantAnswer("a URL of a week just before its end", s.fetch("GET", long), http.StatusOK, content)
+	s.wantRefusal("a HEAD URL of a minute after a week", s.fetch("HEAD", head), http.StatusForbidden, nil)
 	s.Advance(20 * time.Second)
-	s.refused("a URL of a week after its end", s.fetch("GET", long), http.StatusForbidden, content)
+	s.wantRefusal("a URL of a week after its end", s.fetch("GET", long), http.StatusForbidden, content)
 }
 
-// expires waits in real time until a URL expires.
-func (s *suite) expires(content []byte) {
+// waitForExpiry waits in real time until a URL expires.
+func (s *suite) waitForExpiry(content []byte) {
 	s.Helper()
 	long, short := s.sign("GET", "k", time.Minute), s.sign("GET", "k", 2*time.Second)
 	if a := s.fetch("GET", short); a.status != http.StatusOK {
@@ -246,7 +246,7 @@ func (s *suite) expires(content []byte) {
 	for {
 		a := s.fetch("GET", short)
 		if a.status != http.StatusOK {
-			s.refused("a URL of two seconds at its end", a, http.StatusForbidden, content)
+			s.wantRefusal("a URL of two seconds at its end", a, http.StatusForbidden, content)
 			break
 		}
 		select {
@@ -255,7 +255,7 @@ func (s *suite) expires(content []byte) {
 			s.Fatal("a URL of two seconds still works after a minute, want a refusal")
 		}
 	}
-	s.is("a URL of a minute meanwhile", s.fetch("GET", long), http.StatusOK, content)
+	s.wantAnswer("a URL of a minute meanwhile", s.fetch("GET", long), http.StatusOK, content)
 }
 
 // testSignedTampering changes every part of a URL.
@@ -303,9 +303,9 @@ func testSignedTampering(s *suite) {
 		if s.Foreign && a.status == http.StatusBadRequest {
 			want = a.status
 		}
-		s.refused(name, a, want, content)
+		s.wantRefusal(name, a, want, content)
 	}
-	s.is("the URL itself", s.fetch("GET", good), http.StatusOK, content)
+	s.wantAnswer("the URL itself", s.fetch("GET", good), http.StatusOK, content)
 }
 
 func testSignedAuthorization(s *suite) {
@@ -316,11 +316,11 @@ func testSignedAuthorization(s *suite) {
 	s.put("k", content)
 	for _, value := range []string{"Key rm_secret", "Bearer x", ""} {
 		a := s.fetch("GET", s.sign("GET", "k", time.Minute), "Authorization", value)
-		s.refused("GET with Authorization "+value, a, http.StatusBadRequest, content)
+		s.wantRefusal("GET with Authorization "+value, a, http.StatusBadRequest, content)
 		if value != "" && bytes.Contains(a.body, []byte(value)) {
 			s.Error("the refusal contains the credential of the request, want no secret")
 		}
-		s.refused("HEAD with Authorization "+value, s.fetch("HEAD", s.sign("HEAD", "k", time.Minute), "Authorization", value), http.StatusBadRequest, nil)
+		s.wantRefusal("HEAD with Authorization "+value, s.fetch("HEAD", s.sign("HEAD", "k", time.Minute), "Authorization", value), http.StatusBadRequest, nil)
 	}
 }
 
@@ -328,9 +328,9 @@ func testSignedMissing(s *suite) {
 	s.put("a/k", []byte("x"))
 	u, head := s.sign("GET", "a/k", time.Minute), s.sign("HEAD", "a/k", time.Minute)
 	s.must(s.Delete(s.Context(), "a/k"))
-	s.refused("GET of a deleted object", s.fetch("GET", u), http.StatusNotFound, nil)
-	s.refused("HEAD of a deleted object", s.fetch("HEAD", head), http.StatusNotFound, nil)
-	s.refused("GET of a folder", s.fetch("GET", s.sign("GET", "a", time.Minute)), http.StatusNotFound, nil)
+	s.wantRefusal("GET of a deleted object", s.fetch("GET", u), http.StatusNotFound, nil)
+	s.wantRefusal("HEAD of a deleted object", s.fetch("HEAD", head), http.StatusNotFound, nil)
+	s.wantRefusal("GET of a folder", s.fetch("GET", s.sign("GET", "a", time.Minute)), http.StatusNotFound, nil)
 }
 
 func testSignedFilename(s *suite) {

@@ -54,7 +54,7 @@ func (w *writer) appendFile(from blob.Info, offset, size int64) error {
 	err = w.retryDisk(func() error {
 		before, at := left.N, offset+size-left.N
 		n, err := io.Copy(w.file, left)
-		if err != nil { // possibly less was written than was read
+		if err != nil { // io.Copy may have read more bytes than it has written
 			left.N = before - n
 			_, seekErr := source.Seek(at+n, io.SeekStart)
 			err = errors.Join(err, seekErr)

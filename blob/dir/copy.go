@@ -39,8 +39,8 @@ func (b *Bucket) copy(ctx context.Context, from, to string) error {
 	case err != nil:
 		return b.rewrite(ctx, from, to, kind)
 	}
-	// If both are already names of the same file, the rename does nothing and
-	// leaves temp.
+	// If temp and path are already names of the same file, the rename does nothing
+	// and leaves temp.
 	defer os.Remove(temp)
 	if err := b.setType(path, to, kind); err != nil {
 		return err
@@ -51,7 +51,7 @@ func (b *Bucket) copy(ctx context.Context, from, to string) error {
 	return b.folders.makeDurable(filepath.Dir(path))
 }
 
-// rewrite copies the bytes.
+// rewrite copies an object by writing its bytes to another file.
 func (b *Bucket) rewrite(ctx context.Context, from, to, kind string) error {
 	source, err := b.Open(ctx, from)
 	if err != nil {

@@ -191,9 +191,10 @@ func (b *Bucket) Stat(ctx context.Context, key string) (blob.Info, error) {
 // describe returns the Info of an object from its file.
 //
 // The ETag is made of the size and the time of the last change in nanoseconds.
-// It is strong because uniqueClock gives every commit of a process a different,
-// later time. It survives restarts and copies that keep file times, because it
-// is stored with the file. It needs no read of the content.
+// The ETag is strong because uniqueClock gives every commit of a process a
+// different, later time. It survives restarts and copies that keep file times,
+// because the file system stores it with the file. To compute it, describe need
+// not read the content.
 func describe(key string, info fs.FileInfo) blob.Info {
 	return blob.Info{
 		Key:      key,
@@ -209,9 +210,9 @@ type uniqueClock struct {
 	last time.Time
 }
 
-// next returns the current time, or one nanosecond after the last returned time
-// if that is later. The clock of the file system has steps of several
-// milliseconds.
+// next returns the current time. If next has returned this time or a later one
+// before, it returns the last returned time plus one nanosecond. The clock of the
+// file system would not do: it has steps of several milliseconds.
 func (s *uniqueClock) next() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,15 +11,15 @@ import (
 )
 
 // maxKnown is how many folders are remembered as durable: enough for the active
-// jobs, a few hundred kilobytes at most. If there are more, all are forgotten,
-// and each then needs another sync.
+// jobs, with a few hundred kilobytes of memory at most. If there are more folders,
+// all are forgotten, and each folder then needs another sync.
 const maxKnown = 4096
 
 // folders makes folders and makes them durable. A folder is durable if its
-// parent was synced after the folder appeared. A folder that exists may not be
-// durable: its maker may have been killed before the sync, or may not have
-// finished. Making and syncing are separate steps: if a file is written and
-// synced between them, most file systems need almost no time to sync the
+// parent was synced after the folder appeared. A folder that exists may still not
+// be durable: the process that made it may have been killed before the sync, or has
+// not synced yet. Making and syncing are separate steps: if a file is written and
+// synced between the two steps, most file systems need almost no time to sync the
 // folders.
 type folders struct {
 	base   string // this folder and its parents are durable
@@ -41,7 +41,7 @@ func openFolders(base string, noSync bool) (*folders, error) {
 	if err := os.MkdirAll(base, 0o700); err != nil {
 		return nil, err
 	}
-	for _, made := range append(missing, base) { // base: its maker may have been killed
+	for _, made := range append(missing, base) { // also base: a process may have made it and been killed before the sync
 		if err := f.sync(filepath.Dir(made)); err != nil {
 			return nil, err
 		}
@@ -58,7 +58,7 @@ func (f *folders) make(path string) error {
 		var refused *os.PathError
 		if errors.As(err, &refused) {
 			if info, statErr := os.Stat(refused.Path); statErr == nil && !info.IsDir() {
-				refused.Err = errors.New("an object has this name, so no key can continue it")
+				refused.Err = errors.New("an object has this name, so it cannot also be a folder of other objects")
 			}
 		}
 		return err

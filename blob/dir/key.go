@@ -13,8 +13,8 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// maxElement is the longest element of a key, in bytes: file names can have 255,
-// and "+type" must fit.
+// maxElement is the longest element of a key, in bytes: a file name can have 255
+// bytes, and "+type" must fit behind the element.
 const maxElement = 240
 
 // checkKey returns an error for an invalid key. A valid key is safe to join to
@@ -31,13 +31,14 @@ func checkKey(key string) error {
 // checkCall does the checks that every call with a key begins with.
 func checkCall(ctx context.Context, key string) error { return cmp.Or(ctx.Err(), checkKey(key)) }
 
-// isMissing reports whether err means that a file does not exist. ENOTDIR means
-// this too: a part of the key is an object, not a folder.
+// isMissing reports whether err means that a file does not exist. ENOTDIR also
+// means that: an element of the key is an object, not a folder.
 func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// notFound translates errors about missing files.
+// notFound returns rowmill.ErrNotFound if err means that a file does not exist, and
+// err otherwise.
 func notFound(err error) error {
 	if isMissing(err) {
 		return rowmill.ErrNotFound

@@ -21,7 +21,7 @@ const (
 	keyPurpose  = "rowmill signed URLs 1"
 )
 
-// Values is where a keyring is stored. store.Values has the methods.
+// Values stores the document of a keyring. Each store.Values is such a Values.
 type Values interface {
 	// GetValue returns a document and its version, or rowmill.ErrNotFound.
 	GetValue(ctx context.Context, name string) (json.RawMessage, int64, error)
@@ -62,9 +62,9 @@ func LoadKeyring(ctx context.Context, values Values) (*Keyring, error) {
 	return k, nil
 }
 
-// Use replaces the keys that sign and verify. The first secret signs. A nil
-// secret means the keys of the store. Without secrets the keys of the store are
-// used.
+// Use replaces the keys that sign and verify. The first secret signs. A nil secret
+// stands for the keys of the store. If secrets is empty, Use takes the keys of the
+// store.
 func (k *Keyring) Use(secrets [][]byte) error {
 	if len(secrets) == 0 {
 		secrets = [][]byte{nil}
@@ -107,7 +107,7 @@ func readKeys(ctx context.Context, values Values) ([]signingKey, error) {
 
 func makeKeys(ctx context.Context, values Values) ([]signingKey, error) {
 	secret := make([]byte, secretSize)
-	_, _ = rand.Read(secret) // never fails: it would end the program
+	_, _ = rand.Read(secret) // never returns an error: a failure ends the program
 	keys := []signingKey{{ID: rand.Text()[:12], Secret: secret, Created: time.Now().UTC()}}
 	doc, err := json.Marshal(keys)
 	if err != nil {
@@ -123,7 +123,7 @@ func (k *Keyring) Current() (string, []byte) {
 	return first.ID, first.Secret
 }
 
-// Find returns the key with the ID.
+// Find returns the key with this ID. ok is false if there is none.
 func (k *Keyring) Find(id string) ([]byte, bool) {
 	for _, key := range *k.keys.Load() {
 		if key.ID == id {

@@ -48,7 +48,7 @@ func (b *Bucket) List(ctx context.Context, prefix string) ([]blob.Info, error) {
 	if err != nil {
 		return nil, blob.Wrap(err, "list objects under", prefix)
 	}
-	// The walk sorts within folders, which puts a/b before a-b.
+	// The walk visits a/b before a-b, because it sorts the names within a folder.
 	slices.SortFunc(found, func(x, y blob.Info) int { return strings.Compare(x.Key, y.Key) })
 	return found, nil
 }
@@ -104,7 +104,7 @@ func (b *Bucket) delete(path string) error {
 	return err
 }
 
-// remove removes files of objects.
+// remove removes files of objects. A snapshot that is being made keeps them.
 func (b *Bucket) remove(paths ...string) error {
 	b.linker.mu.RLock()
 	defer b.linker.mu.RUnlock()
@@ -154,7 +154,8 @@ func (b *Bucket) deletePrefix(prefix string) error {
 	return errors.Join(b.folders.sync(filepath.Dir(path)), os.RemoveAll(trash))
 }
 
-// discard moves a folder of objects away.
+// discard moves the folder of objects at path to trash. A snapshot that is being
+// made keeps the objects.
 func (b *Bucket) discard(path, trash string) error {
 	b.linker.mu.RLock()
 	defer b.linker.mu.RUnlock()

@@ -45,9 +45,9 @@ func openScratch(root string, log *slog.Logger) (*scratch, error) {
 			log.Info("removed unfinished objects of a crashed process", slog.Int("files", left))
 		}
 	}
-	// Another process that starts now may find the new folder before it is
-	// locked, and remove it like the folder of a crashed process. Then try
-	// again.
+	// Another process that starts now may find the new folder before this process
+	// has locked it, and may remove it like the folder of a crashed process. Then
+	// this process makes another folder.
 	for range maxStarts {
 		s, err := newScratch(root)
 		if s != nil || err != nil {
@@ -57,12 +57,12 @@ func openScratch(root string, log *slog.Logger) (*scratch, error) {
 	return nil, fmt.Errorf("%s: other starting processes keep removing this process's folder", root)
 }
 
-// maxStarts is how often this process tries again when other processes remove
-// its folder.
+// maxStarts is how often this process makes a folder before it gives up because
+// other processes remove the folder each time.
 const maxStarts = 20
 
-// newScratch makes a folder and locks it. It returns nil if another process
-// took the folder.
+// newScratch makes a folder and locks it. It returns nil if another process locked
+// or removed the folder first.
 func newScratch(root string) (*scratch, error) {
 	folder, err := os.MkdirTemp(root, "")
 	if err != nil {
@@ -87,12 +87,12 @@ func newScratch(root string) (*scratch, error) {
 	return nil, errors.Join(fmt.Errorf("lock %s: %w", lock.Name(), err), lock.Close())
 }
 
-// removeDead removes the folder of a process if this process has ended. It
-// returns the number of unfinished files in it.
+// removeDead removes the folder of a process if that process has ended. It returns
+// the number of unfinished files that were in the folder.
 func removeDead(path string) (left int, err error) {
 	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
-		// Its process died before locking it, or is just starting.
+		// The folder's process died before it locked the folder, or is just starting.
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
 			return 0, err
 		}

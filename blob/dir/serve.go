@@ -18,8 +18,8 @@ import (
 // the response.
 const requestIDHeader = "X-Request-Id"
 
-// Handler serves signed URLs: objects under pathPrefix of its own path. It
-// never redirects and never compresses.
+// Handler serves the objects of signed URLs, under the path pathPrefix. It never
+// redirects and never compresses.
 func (b *Bucket) Handler() http.Handler { return http.HandlerFunc(b.serve) }
 
 func (b *Bucket) serve(w http.ResponseWriter, r *http.Request) {
@@ -62,7 +62,7 @@ func (b *Bucket) serveObject(w http.ResponseWriter, r *http.Request, granted gra
 	if err != nil {
 		return err
 	}
-	defer func() { _ = file.Close() }() // it was open only for reading
+	defer func() { _ = file.Close() }() // only read, so an error loses nothing
 	contentType, err := b.contentType(granted.key)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (b *Bucket) serveObject(w http.ResponseWriter, r *http.Request, granted gra
 	header.Set("Content-Type", contentType)
 	header.Set("Content-Disposition", blob.Disposition(granted.filename))
 	header.Set("ETag", described.ETag)
-	header.Set("Cache-Control", "private, no-transform") // a proxy must not compress or share it
+	header.Set("Cache-Control", "private, no-transform") // a proxy must not compress the object or share it between clients
 	header.Set("X-Content-Type-Options", "nosniff")
 	http.ServeContent(&rangeWriter{ResponseWriter: w}, r, "", described.Modified, file)
 	return nil

@@ -23,9 +23,9 @@ const pathPrefix = "/objects/"
 // These are the parameters of a signed URL.
 const (
 	paramExpires   = "expires"   // last second of the URL's life, in seconds since 1970
-	paramFilename  = "filename"  // of the download; may be empty
+	paramFilename  = "filename"  // file name of the download; may be empty
 	paramKeyID     = "key_id"    // ID of the key that signed
-	paramSignature = "signature" // see sign
+	paramSignature = "signature" // the result of sign
 )
 
 // Keys are the secrets that sign URLs.
@@ -53,8 +53,8 @@ func (b *Bucket) SetPublicURL(base string) error {
 	return nil
 }
 
-// SignURL returns a URL for one method on an object. It does not check whether
-// the object exists.
+// SignURL returns a URL that permits one method on an object. It does not check
+// whether the object exists.
 func (b *Bucket) SignURL(ctx context.Context, method, key, filename string, expires time.Duration) (string, error) {
 	if err := cmp.Or(checkCall(ctx, key), blob.CheckSigned(method, filename, expires)); err != nil {
 		return "", blob.Wrap(err, "sign URL of", key)
@@ -90,7 +90,7 @@ func sign(secret []byte, method, key, until, filename, keyID string) string {
 // grant is the permission of a verified URL.
 type grant struct{ key, filename string }
 
-// verify returns the grant of a request's URL, or the reason why it is not
+// verify returns the grant of a request's URL, or the reason why the URL is not
 // valid.
 func (b *Bucket) verify(r *http.Request, key string) (grant, error) {
 	if b.config.Keys == nil {

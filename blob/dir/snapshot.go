@@ -14,11 +14,11 @@ import (
 
 // Snapshot is a folder with second names (hard links) of the objects' files. It
 // needs disk space only for its folders, until objects are deleted. Objects
-// that are deleted or replaced later stay in it.
+// that are deleted or replaced later stay in the snapshot.
 type Snapshot struct {
-	// Folder has "objects", with the same layout as the bucket's directory, and
-	// the files that at put beside it. If the process ends before that, the
-	// next Open removes it.
+	// Folder contains the folder "objects", with the same layout as in the bucket's
+	// directory, and the files that the function at wrote beside "objects". If the
+	// process ends before Close, the next Open of the bucket removes Folder.
 	Folder string
 }
 
@@ -30,11 +30,11 @@ func (s *Snapshot) Close() error {
 	return nil
 }
 
-// Snapshot calls at with the new folder. It returns a folder with every object
-// that existed at any moment during at, in its version of that moment or a
-// later version. It may also have objects that were added later. Writers and
-// deletions do not wait for at, or for the walk over all objects that follows.
-// ctx can end it.
+// Snapshot makes a folder, calls at with it, and then walks over all objects. The
+// snapshot has every object that existed at any moment during at, in the version
+// of that moment or a later version. It may also have objects that were added
+// later. Writers and deletions do not wait for at or for the walk. When ctx ends,
+// the walk stops and Snapshot fails.
 func (b *Bucket) Snapshot(ctx context.Context, at func(folder string) error) (*Snapshot, error) {
 	b.linker.one.Lock()
 	defer b.linker.one.Unlock()
@@ -59,19 +59,20 @@ func (b *Bucket) Snapshot(ctx context.Context, at func(folder string) error) (*S
 // linker gives files of objects a second name before they are deleted, while a
 // snapshot is being made.
 type linker struct {
-	one sync.Mutex // one snapshot at a time
+	one sync.Mutex // held while a snapshot is being made: there is one at a time
 
-	// mu is held for reading by each deletion, from before preserve until the
-	// name is removed.
+	// mu is held for reading by each deletion: from before the call of preserve
+	// until the name of the file is removed.
 	mu       sync.RWMutex
-	from, to string // folders of the names; empty while no snapshot is being made
+	from, to string // folders of the first and the second names; empty while no snapshot is being made
 
 	newer   sync.Mutex // held while a second name is moved to a newer file
 	failing sync.Mutex
 	failed  error // the first error of preserve
 }
 
-// checkCall makes preserve work. No deletion is in progress when it returns.
+// begin starts the linker: from now on, preserve gives second names. begin waits
+// for the deletions that are in progress.
 func (k *linker) begin(from, to string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -139,7 +140,7 @@ func (k *linker) link(ctx context.Context, top string) error {
 	})
 }
 
-// relink moves the second name to the file that has the first name now.
+// relink makes name the second name of the file that is at path now.
 func (k *linker) relink(path, name string) error {
 	k.newer.Lock()
 	defer k.newer.Unlock()
@@ -147,12 +148,13 @@ func (k *linker) relink(path, name string) error {
 	if err := linkTo(path, temp); err != nil {
 		return err
 	}
-	// If both are names of the same file, the rename does nothing and leaves temp.
+	// If temp and name are names of the same file, the rename does nothing and leaves
+	// temp.
 	return errors.Join(os.Rename(temp, name), removeIfThere(temp))
 }
 
-// linkTo gives the file at path a second name. If the file is being replaced,
-// link(2) can fail as if it were missing; then linkTo tries again.
+// linkTo gives the file at path a second name. While the file is being replaced,
+// link(2) can fail as if the file did not exist; then linkTo tries again.
 func linkTo(path, name string) error {
 	for {
 		err := os.Link(path, name)

@@ -16,8 +16,8 @@ import (
 	"github.com/rowmill/rowmill/internal/retry"
 )
 
-// writeBuffer collects small writes. Above 64 KiB, larger writes are not
-// cheaper; writes of that size skip the buffer.
+// writeBuffer is the size in bytes of the buffer that collects small writes. Writes
+// of this size to the file are as cheap as larger ones, and skip the buffer.
 const writeBuffer = 64 << 10
 
 // file has the methods of *os.File that a writer needs. Tests replace it with
@@ -129,8 +129,8 @@ func (w *writer) commit() (blob.Info, error) {
 	return describe(w.key, info), nil
 }
 
-// publish gives the file the object's name. It can be repeated if it failed
-// before the last step.
+// publish renames the temporary file to the object's name and makes the name
+// durable. publish can be repeated if it failed before or at the rename.
 func (w *writer) publish() error {
 	b, path := w.bucket, w.bucket.path(w.key)
 	// Create made the folder, but DeletePrefix may have removed it.
@@ -146,8 +146,7 @@ func (w *writer) publish() error {
 	return b.folders.makeDurable(filepath.Dir(path))
 }
 
-// append writes to the file, and waits for the disk if the writer's context is
-// patient.
+// append writes p to the file, with the retries of retryDisk.
 func (w *writer) append(p []byte) (n int, err error) {
 	err = w.retryDisk(func() error {
 		more, err := w.file.Write(p[n:])
@@ -157,19 +156,19 @@ func (w *writer) append(p []byte) (n int, err error) {
 	return n, err
 }
 
-// retryDisk calls do. If the writer's context has unlimited retries, it calls do again as
-// long as the disk is full or fails. Sync reports data that the disk lost
-// meanwhile. If the disk accepts other files but not this one, the disk came
-// back without this file, and retryDisk gives up.
+// retryDisk calls do. If the writer's context has unlimited retries, retryDisk calls
+// do again while the disk is full or fails. (Sync in Commit reports data that the
+// disk lost meanwhile.) If the disk has accepted another file twice, but still not
+// this one, the disk came back without this file, and retryDisk gives up.
 func (w *writer) retryDisk(do func() error) error {
 	if !retry.IsUnlimited(w.ctx) {
 		return do()
 	}
-	others := 0 // checks in a row in which the disk accepted another file
+	others := 0 // how many checks in a row found that the disk accepts another file
 	return retry.Storage.Do(w.ctx, do, func(err error) bool {
 		full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 		if !full && blob.IsTransient(err) {
-			if others++; w.tryOther() != nil {
+			if others++; w.tryOtherFile() != nil {
 				others = 0
 			}
 		}
@@ -177,10 +176,11 @@ func (w *writer) retryDisk(do func() error) error {
 	}, nil)
 }
 
-// tryOther writes another file.
-func (w *writer) tryOther() error {
+// tryOtherFile writes and removes another file, to find out whether the disk accepts
+// one.
+func (w *writer) tryOtherFile() error {
 	path := w.bucket.scratch.name()
-	defer func() { _ = os.Remove(path) }() // otherwise the next Open removes it
+	defer func() { _ = os.Remove(path) }() // after an error, the next Open removes the file
 	return w.bucket.writeFile(w.newFile, path, "x")
 }
 
@@ -257,7 +257,7 @@ func (b *Bucket) setType(path, key, contentType string) error {
 		return removeIfThere(path + typeSuffix)
 	}
 	temp := b.scratch.name()
-	defer func() { _ = os.Remove(temp) }() // it is left only after an error
+	defer func() { _ = os.Remove(temp) }() // after a rename there is no temp
 	if err := b.writeFile(createFile, temp, contentType); err != nil {
 		return err
 	}

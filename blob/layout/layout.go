@@ -1,12 +1,12 @@
 // Package layout defines the keys of all objects that Rowmill writes to a
 // bucket. It does not know buckets or the content of objects.
 //
-//	jobs/<id>/input/raw                                 the download (text in gzip), if it is not split during the download; until the shards exist
+//	jobs/<id>/input/raw                                 the downloaded input (a text is compressed with gzip), if it is not split during the download; removed when the shards exist
 //	jobs/<id>/input/rows.jsonl                          inline rows, spooled
 //	jobs/<id>/input/shard-000017                        rows, see package shard
 //	jobs/<id>/input/manifest.json                       the list of shards; written when all shards are complete
 //	jobs/<id>/input/groups                              groups of rows that begin alike and should run together, if any
-//	jobs/<id>/input/copies                              rows that are equal to earlier rows and do not run
+//	jobs/<id>/input/copies                              which rows are equal to earlier rows; these copies do not run
 //	jobs/<id>/parts/000017-<epoch>-<nonce>.parquet      finished rows of shard 17
 //	jobs/<id>/results/full-<epoch>-<nonce>.parquet      an artifact, made when the job ended
 //	jobs/<id>/results/inputs=0~logprobs=0-<nonce>.parquet a subset of its columns, made on the first request
@@ -40,7 +40,7 @@ import (
 // File returns the key of an uploaded file.
 func File(id string) string { return Files + id }
 
-// Files is the prefix of the keys of File.
+// Files is the prefix of the keys that File returns.
 const Files = "files/"
 
 // Uploads is the prefix of all uploads. Each upload has a folder with its ID as
@@ -53,7 +53,8 @@ func Upload(id string) string { return Uploads + id + "/" }
 // Uploading returns the key of the object that describes an upload.
 func Uploading(id string) string { return Upload(id) + "upload.json" }
 
-// UploadParts returns the prefix of an upload's parts. Their IDs follow it.
+// UploadParts returns the prefix of an upload's parts. In the key of a part, the ID of
+// the part follows the prefix.
 func UploadParts(id string) string { return Upload(id) + "parts/" }
 
 // UploadCancelled returns the key of an object that marks an upload as
@@ -65,9 +66,9 @@ func UploadCancelled(id string) string { return Upload(id) + "cancelled" }
 // upload in that time.
 const UploadLife = 24 * time.Hour
 
-// UploadBegan returns the start time of an upload. It is part of the ID: its
-// hexadecimal digits are a UUID of version 7 (RFC 9562, section 5.7). ok is
-// false if id is not such an ID.
+// UploadBegan returns the start time of an upload from its ID: the hexadecimal digits
+// of the ID are a UUID of version 7 (RFC 9562, section 5.7), which contains the time.
+// ok is false if id is not such an ID.
 func UploadBegan(id string) (at time.Time, ok bool) {
 	digits := id[strings.LastIndexByte(id, '_')+1:]
 	if len(digits) != 32 {
@@ -85,7 +86,8 @@ const Jobs = "jobs/"
 // bucket.
 const Deployment = "deployment.json"
 
-// Spoolings is the prefix of the keys of Spooling, and SetAsides of SetAside.
+// Spoolings is the prefix of the keys that Spooling returns, and SetAsides is the
+// prefix of the keys that SetAside returns.
 const (
 	Spoolings = "spooling/"
 	SetAsides = "set-aside/"
@@ -100,7 +102,7 @@ func Spooling(job string) string { return Spoolings + job }
 // a record.
 func SetAside(job string) string { return SetAsides + job + ".json" }
 
-// NotedJob returns the job of a key that Spooling or SetAside made.
+// NotedJob returns the job id in a key that Spooling or SetAside returned.
 func NotedJob(key string) string {
 	return strings.TrimSuffix(key[strings.LastIndexByte(key, '/')+1:], ".json")
 }
@@ -109,7 +111,7 @@ func NotedJob(key string) string {
 // also keys of a record's Artifacts.
 const (
 	Full = "full" // ID, inputs, outputs and log probabilities
-	Rows = "rows" // data for questions about single rows
+	Rows = "rows" // data for requests about single rows: tokens, errors, attempts
 
 	// Partial has all rows of a job that did not succeed, including the rows
 	// that did not run. It is made on the first request, and so are subsets of
@@ -160,8 +162,9 @@ func Manifest(job string) string { return Input(job) + "manifest.json" }
 // object does not exist if rows run in the order of the input.
 func Groups(job string) string { return Input(job) + "groups" }
 
-// Copies returns the key of the list of a job's copies, see package shard. The
-// object does not exist if there are no copies.
+// Copies returns the key of the list of a job's copies: rows that are equal to an
+// earlier row and get its answer, see package shard. The object does not exist if
+// there are no copies.
 func Copies(job string) string { return Input(job) + "copies" }
 
 // Shard returns the key of shard n.
@@ -172,9 +175,9 @@ func Part(job string, shard int, epoch int64) string {
 	return fmt.Sprintf("%s%06d-%d-%s.parquet", Parts(job), shard, epoch, Nonce())
 }
 
-// Carried returns the key of the part with the rows that a job takes over for a
-// shard. The key is always the same, so a late commit only repeats the one that
-// counts.
+// Carried returns the key of the part with the rows of a shard that a job takes over
+// from another job. The key is always the same, so a late commit of the part only
+// repeats the commit that counts.
 func Carried(job string, shard int) string {
 	return fmt.Sprintf("%s%06d-carried.parquet", Parts(job), shard)
 }
@@ -199,12 +202,12 @@ func Subset(job, name string) string {
 	return fmt.Sprintf("%sresults/%s-%s.parquet", Job(job), name, Nonce())
 }
 
-// Lines returns a new key for an artifact of lines. Its name ends in .jsonl.
+// Lines returns a new key for an artifact that consists of lines. name ends in .jsonl.
 func Lines(job, name string) string {
 	return fmt.Sprintf("%sresults/%s-%s", Job(job), Nonce(), name)
 }
 
-// Probes is the prefix of the keys of Probe.
+// Probes is the prefix of the keys that Probe returns.
 const Probes = "probe/"
 
 // Probe returns the key that a node writes to check that it can write. The

@@ -16,26 +16,28 @@ import (
 
 var _ blob.Appender = (*writer)(nil)
 
-// copiedPart is how many bytes the server copies in one request. For ranges of
-// more than 640 GiB it is more, so that there are enough part numbers.
+// copiedPart is how many bytes the server copies in one request. In a range of more
+// than 640 GiB, a request copies more bytes, so that there are enough part numbers.
 const copiedPart = 256 << 20
 
-// copiesAtOnce is how many copies of a writer run at a time. They take time on
-// the server, but no memory here.
+// copiesAtOnce is how many copies the server makes for a writer at a time. Copies
+// take time on the server, but no memory here.
 const copiesAtOnce = 16
 
-// maxCopiedParts limits the copied parts of an object, so that enough part
-// numbers are left for uploaded parts, which are larger.
+// maxCopiedParts is the number of parts from which on a writer lets the server copy
+// no more parts and uploads all bytes. Copied parts can be short; uploaded parts have
+// the full length, so the remaining part numbers suffice for more bytes.
 const maxCopiedParts = maxParts / 2
 
 // These limits plan the number of parts of an object whose parts must have
 // equal lengths.
 const (
-	plannedParts    = 1000              // with shorter parts, the extra requests take longer than the saved bytes
-	maxPlannedParts = maxParts * 9 / 10 // the object may be longer than expected
+	plannedParts    = 1000              // more and shorter parts would save bytes, but the extra requests take longer
+	maxPlannedParts = maxParts * 9 / 10 // the rest is for an object that is longer than expected
 )
 
-// AppendsFrom returns the smallest size of a part, if the server copies parts.
+// AppendsFrom returns the smallest size of a part, or 0 if the server cannot copy
+// parts.
 func (b *Bucket) AppendsFrom() int64 {
 	if b.limits.lacks(copyParts) {
 		return 0
@@ -86,7 +88,7 @@ func (w *writer) append(o blob.Object, offset, size int64) error {
 	switch {
 	case err != nil:
 		return err
-	case w.bucket.limits.lacks(copyParts): // found out just now
+	case w.bucket.limits.lacks(copyParts): // acceptsMixed has just found that out
 		return w.read(o, offset, size)
 	case mixed:
 		return w.appendPieces(o, offset, size)
@@ -94,8 +96,8 @@ func (w *writer) append(o blob.Object, offset, size int64) error {
 	return w.appendParts(o, offset, size)
 }
 
-// appendPieces appends in parts of any length. If fewer bytes are buffered than
-// a part needs, it first fills the buffer from the object.
+// appendPieces appends a range in parts of any length. If some bytes are buffered,
+// but fewer than a part needs, it first fills the buffer from the object.
 func (w *writer) appendPieces(o blob.Object, offset, size int64) error {
 	fill := int64(0)
 	if waits := int64(len(w.part)); waits > 0 {
@@ -122,7 +124,7 @@ func (w *writer) appendPieces(o blob.Object, offset, size int64) error {
 	return nil
 }
 
-// appendParts appends in parts of equal length. The first bytes of the range
+// appendParts appends a range in parts of equal length. The first bytes of the range
 // fill the buffered part, and the last bytes begin another part.
 func (w *writer) appendParts(o blob.Object, offset, size int64) error {
 	fill := (w.length - int64(len(w.part))) % w.length
@@ -145,7 +147,7 @@ func (w *writer) appendParts(o blob.Object, offset, size int64) error {
 	return w.read(o, offset, size)
 }
 
-// read reads a range and appends it.
+// read reads a range into this process and writes it.
 func (w *writer) read(o blob.Object, offset, size int64) error {
 	buffer := make([]byte, min(size, blockSize))
 	for size > 0 {
@@ -166,7 +168,7 @@ func (w *writer) read(o blob.Object, offset, size int64) error {
 
 // copyPart makes the server copy a range of an object as a part.
 func (w *writer) copyPart(from blob.Info, offset, size int64) error {
-	number, err := w.number()
+	number, err := w.nextPart()
 	if err != nil {
 		return err
 	}
@@ -185,9 +187,9 @@ func (w *writer) copyPart(from blob.Info, offset, size int64) error {
 	return nil
 }
 
-// checkSources is for servers that copy any version of an object. It checks
-// that the versions that were opened still exist, so that they are the versions
-// that were copied.
+// checkSources is for servers that cannot copy a given version of an object. It
+// checks that the objects that Append got still have the versions that were opened:
+// then the server has copied these versions.
 func (w *writer) checkSources(ctx context.Context) error {
 	if !w.bucket.limits.lacks(copyVersions) {
 		return nil
@@ -214,18 +216,18 @@ func (w *writer) copyTo(number int, from blob.Info, offset, size int64) error {
 	if err != nil {
 		return fmt.Errorf("copy part %d: %w", number, err)
 	}
-	w.arrived(number, copied.ETag)
+	w.recordPart(number, copied.ETag)
 	return nil
 }
 
-// uploadRange uploads a part that the server did not copy. It reads the range
-// twice, first for the digest, so that it need not hold the part in memory.
+// uploadRange uploads a part that the server did not copy. It reads the range twice,
+// the first time for the digest. So it need not hold the part in memory.
 func (w *writer) uploadRange(number int, from blob.Info, offset, size int64) error {
-	o, err := w.bucket.Open(w.copyCtx, from.Key) // the caller may have closed its object
+	o, err := w.bucket.Open(w.copyCtx, from.Key) // the caller of Append may have closed the object
 	if err != nil {
 		return err
 	}
-	defer func() { _ = o.Close() }() // it was open only for reading
+	defer func() { _ = o.Close() }() // only read, so an error loses nothing
 	if o.Info().ETag != from.ETag {
 		return blob.ErrLost
 	}

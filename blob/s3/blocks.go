@@ -15,9 +15,9 @@ const blockSize = 256 << 10
 // parallel: a Parquet file of results has about as many columns.
 const streams = 4
 
-// blocks keeps the most recently used blocks of the open objects. Blocks that
-// are being filled count, but are never evicted, so there can be more blocks
-// than the limit.
+// blocks keeps the most recently used blocks of the open objects. Blocks that are
+// being filled count toward the limit, but are never evicted, so there can be more
+// blocks than the limit.
 type blocks struct {
 	mu    sync.Mutex
 	limit int // in blocks
@@ -80,16 +80,16 @@ func (s *blocks) end(o *object) bool {
 	return known
 }
 
-// get returns the content of block n. The reader also wants data from the next
-// more blocks. get starts reading blocks if that is useful.
-func (s *blocks) get(o *object, n, more int64) ([]byte, error) {
+// get returns the content of block n of an object. The reader will also read this
+// number of following blocks. get starts reading blocks if that is useful.
+func (s *blocks) get(o *object, n, following int64) ([]byte, error) {
 	s.mu.Lock()
 	held, open := s.open[o]
 	if !open {
 		s.mu.Unlock()
 		return nil, os.ErrClosed
 	}
-	if run := s.plan(o, held, n, more); len(run) > 0 {
+	if run := s.plan(o, held, n, following); len(run) > 0 {
 		o.fills.Go(func() { s.fill(o, run) })
 	}
 	e := held[n]
@@ -106,11 +106,12 @@ func (s *blocks) get(o *object, n, more int64) ([]byte, error) {
 	}
 }
 
-// plan adds the blocks to read when n is wanted: n if it is missing, and the
-// blocks after it if more are wanted or if the block before n was read too. It
-// reads ahead only if fewer than half of the allowed blocks are already there.
-func (s *blocks) plan(o *object, held map[int64]*list.Element, n, more int64) []*block {
-	ahead := min(more, int64(s.ahead))
+// plan adds and returns the blocks to read when a reader wants block n: block n if it
+// is missing, and blocks after n if the reader wants following blocks or if block n-1
+// is there. It plans to read ahead only if fewer than half of the blocks to read ahead
+// are already there.
+func (s *blocks) plan(o *object, held map[int64]*list.Element, n, following int64) []*block {
+	ahead := min(following, int64(s.ahead))
 	if _, sequential := held[n-1]; sequential {
 		ahead = max(ahead, int64(min(s.ahead, s.limit/(streams*len(s.open)))))
 	}
@@ -129,7 +130,7 @@ func (s *blocks) plan(o *object, held map[int64]*list.Element, n, more int64) []
 	return run
 }
 
-// add adds a block as the most recently used.
+// add adds an empty block as the most recently used one.
 func (s *blocks) add(o *object, n int64) *block {
 	k := &block{object: o, n: n, done: make(chan struct{})}
 	s.open[o][n] = s.used.PushFront(k)
@@ -148,8 +149,8 @@ func (s *blocks) evict() {
 	}
 }
 
-// fill reads blocks. It removes blocks that failed, so that the next reader
-// tries again.
+// fill reads blocks. It removes the blocks that could not be read, so that the next
+// reader tries again.
 func (s *blocks) fill(o *object, run []*block) {
 	err := o.fill(run)
 	if err == nil {

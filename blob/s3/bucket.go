@@ -33,10 +33,10 @@ type Bucket struct {
 	blocks    *blocks
 	keys      *credentials.Credentials
 	given     *configuredKeys // the provider in keys; nil if the keys come from the machine or the environment
-	failing   atomic.Bool     // calls fail, and that was logged
+	failing   atomic.Bool     // a warning was logged that calls fail; no call has succeeded since
 	limits    limits
 	mixed     atomic.Int32 // whether an upload can have parts of different lengths
-	mixedMu   sync.Mutex   // held during the test of that
+	mixedMu   sync.Mutex   // held while acceptsMixed finds out the value of mixed
 
 	mu      sync.Mutex
 	writers map[*writer]struct{} // neither committed nor aborted
@@ -92,9 +92,9 @@ func (b *Bucket) connect(ctx context.Context) error {
 			b.config.Region, err = anyRegion, nil
 		}
 		if err != nil {
-			return b.remedy("ask for the bucket's region", err)
+			return b.addRemedy("ask for the bucket's region", err)
 		}
-		// A client with a region never asks for it.
+		// A client that knows the region never asks the server for the region.
 		if b.client, err = b.newClient(b.config.Endpoint); err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func (g *configuredKeys) RetrieveWithCredContext(*credentials.CredContext) (cred
 // Retrieve returns the keys.
 func (g *configuredKeys) Retrieve() (credentials.Value, error) { return g.RetrieveWithCredContext(nil) }
 
-// IsExpired returns false. SetKeys expires the keys.
+// IsExpired returns false: SetKeys itself makes the client read the keys again.
 func (g *configuredKeys) IsExpired() bool { return false }
 
 func (b *Bucket) newClient(endpoint string) (*minio.Core, error) {
@@ -193,8 +193,8 @@ func (b *Bucket) stat(ctx context.Context, key string) (minio.ObjectInfo, error)
 	})
 }
 
-// describe returns the Info of an object. Its time is cut to seconds, because
-// HEAD has only seconds while listings have fractions.
+// describe returns the Info of an object. The time is cut to seconds, because the
+// answer to HEAD has only seconds, while listings have fractions of a second.
 func (b *Bucket) describe(o minio.ObjectInfo) blob.Info {
 	return blob.Info{
 		Key:      strings.TrimPrefix(o.Key, b.config.Prefix),

@@ -8,18 +8,18 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// check tries the calls that the key must permit, in the order in which an
-// operator would find out: the first error names the cause. Then it finds the
-// calls that the server does not support.
+// check tries the calls that the key must permit. It begins with the calls with the
+// clearest errors, so that the first error names the cause. Then it finds the calls
+// that the server does not support.
 func (b *Bucket) check(ctx context.Context) error {
-	// An empty listing: its errors have a body with the reason, but errors of
-	// HEAD have none.
+	// The listing is empty. An error of this call has a body with the reason, but an
+	// error of HEAD has none.
 	err := b.try(ctx, func(ctx context.Context) error {
 		_, err := b.list(ctx, "rowmill-check/")
 		return err
 	})
 	if err != nil {
-		return b.remedy("list objects", err)
+		return b.addRemedy("list objects", err)
 	}
 	if err := b.newProbe().run(ctx); err != nil {
 		return err
@@ -28,8 +28,8 @@ func (b *Bucket) check(ctx context.Context) error {
 	return nil
 }
 
-// remedy adds to err the action that failed and advice for the operator.
-func (b *Bucket) remedy(action string, err error) error {
+// addRemedy adds to err the action that failed and advice for the operator.
+func (b *Bucket) addRemedy(action string, err error) error {
 	advice := ""
 	switch code(err) {
 	case "InvalidAccessKeyId", "InvalidToken", "ExpiredToken", "TokenRefreshRequired", "XAdminUserNotFound":
@@ -41,17 +41,17 @@ func (b *Bucket) remedy(action string, err error) error {
 	case "AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRedirect", "InvalidRegion", "IllegalLocationConstraintException":
 		advice = fmt.Sprintf("the bucket may be in another region than %q: correct Region and Endpoint", b.config.Region)
 	case codeAccessDenied, "AllAccessDisabled", "Forbidden":
-		advice = "the key may not do this: grant it the permissions in the documentation of objects on S3"
+		advice = "the key has no permission for this: grant it the permissions in the documentation of objects on S3"
 	case codeNoSuchBucket, "":
 		switch {
 		case code(err) == codeNoSuchBucket, errors.Is(err, context.Canceled), errors.Is(err, rowmill.ErrNotFound), errors.Is(err, errWrongAnswer):
 			// These errors explain themselves.
 		case isUntrusted(err):
-			advice = "the server's certificate is not trusted: add its CA to the system's, or name it in SSL_CERT_FILE"
+			advice = "the server's certificate is not trusted: add its CA to the certificates of the system, or name a file with the CA in SSL_CERT_FILE"
 		case isPlainHTTP(err):
 			advice = "the server does not speak TLS: write http:// in Endpoint"
 		default:
-			advice = "the server does not answer: correct Endpoint, or see whether it runs and a firewall lets it be reached"
+			advice = "the server does not answer: correct Endpoint, or check that the server runs and that no firewall blocks it"
 		}
 	}
 	if advice == "" {

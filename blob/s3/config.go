@@ -64,14 +64,15 @@ type Config struct {
 	Addressing string
 
 	// PartSize is how many bytes one request uploads, 5 MiB to 5 GiB. An object
-	// up to this size is one request, and a larger one at most 10,000. Default
-	// 16 MiB: a part of results fits, and an object can have 156 GiB, or more
-	// if the writer announces its size, see Expect.
+	// up to this size is uploaded in one request, and a larger object in at most
+	// 10,000. Default 16 MiB: a part of a job's results fits into one request, and
+	// an object can have 156 GiB, or more if the caller announces the size with
+	// Expect.
 	PartSize int64
 
 	// Concurrency is how many requests of a writer run at a time. Default 2:
 	// while one part is sent, another can be filled. A writer holds at most
-	// (Concurrency+1) × PartSize bytes, and not more than its object has.
+	// (Concurrency+1) × PartSize bytes, and never more bytes than its object has.
 	Concurrency int
 
 	// ReadCache limits the content of all open objects in memory, in bytes.
@@ -82,8 +83,8 @@ type Config struct {
 	// at 30 ms to the server this gives about 100 MB/s for one reader.
 	ReadAhead int64
 
-	// ConnectTimeout limits the start of a connection, including TLS. Default 5
-	// s.
+	// ConnectTimeout limits the start of a connection, and after that its TLS
+	// handshake. Default 5 s.
 	ConnectTimeout time.Duration
 
 	// StallTimeout ends a request if no bytes move for this time. Default 20 s: a server
@@ -94,9 +95,9 @@ type Config struct {
 	// of an upload, because servers may copy them. Default 5 min.
 	CompleteTimeout time.Duration
 
-	// AbortTimeout limits how long Abort tries to cancel an upload. Default 5
-	// s: callers abort after an error. DeletePrefix or the bucket's lifecycle
-	// rule removes the data that stays.
+	// AbortTimeout limits how long Abort tries to cancel an upload. Default 5 s:
+	// callers abort after an error, when the server may not answer. DeletePrefix or
+	// the bucket's lifecycle rule removes the data that stays.
 	AbortTimeout time.Duration
 
 	// Retry is the retry policy for a call when the server fails or cannot be
@@ -146,13 +147,13 @@ func (c Config) Validate() error {
 	}
 	switch {
 	case (c.AccessKey == "") != (c.SecretKey == ""):
-		return errors.New("s3: of AccessKey and SecretKey only one is set: set both, or neither to use the environment's")
+		return errors.New("s3: only one of AccessKey and SecretKey is set: set both, or neither to use the keys of the environment")
 	case c.SessionToken != "" && c.AccessKey == "":
 		return errors.New("s3: SessionToken is set without AccessKey and SecretKey: set them too")
 	case c.Addressing != AddressAuto && c.Addressing != AddressPath && c.Addressing != AddressHost:
 		return fmt.Errorf("s3: Addressing is %q: it must be %q, %q or %q", c.Addressing, AddressAuto, AddressPath, AddressHost)
 	case c.PartSize < minPartSize || c.PartSize > maxPartSize:
-		return fmt.Errorf("s3: PartSize is %d: S3 takes parts of %d to %d bytes", c.PartSize, minPartSize, int64(maxPartSize))
+		return fmt.Errorf("s3: PartSize is %d: S3 accepts parts of %d to %d bytes", c.PartSize, minPartSize, int64(maxPartSize))
 	case c.Concurrency < 1:
 		return fmt.Errorf("s3: Concurrency is %d: it must be at least 1", c.Concurrency)
 	case c.ReadAhead < blockSize || c.ReadCache < 2*blockSize:

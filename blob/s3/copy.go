@@ -44,7 +44,7 @@ func (b *Bucket) compose(ctx context.Context, from, to, contentType string) erro
 	if err != nil {
 		return err
 	}
-	defer func() { _ = source.Close() }() // it was open only for reading
+	defer func() { _ = source.Close() }() // only read, so an error loses nothing
 	created, err := b.Create(ctx, to, contentType)
 	if err != nil {
 		return err

@@ -22,16 +22,16 @@
 //
 // # Limits of S3
 //
-//   - It does not keep an object during a read. Every request names the ETag that
-//     was opened, so versions are never mixed. If the object is deleted or replaced
-//     by other content, a reader gets blob.ErrLost for bytes that were not read
-//     ahead. Open reads the first 256 KiB.
+//   - S3 does not keep a version of an object for its readers. Every request names the
+//     ETag that was opened, so versions are never mixed. If the object is deleted or
+//     replaced by other content, a reader gets blob.ErrLost for bytes that were not
+//     read before. Open reads the first 256 KiB.
 //   - The ETag depends on the content, so a replacement with equal content has the
 //     same ETag.
 //   - DeletePrefix aborts the writers of its own process, and cancels unfinished
 //     uploads of other processes. It does not see an object of another process that
-//     fits into one request, so that object may appear later. On some servers this
-//     is also true for an object with a part on its way at that moment.
+//     fits into one request, so that object may appear later. On some servers, an
+//     object may also appear later if one of its parts is being sent at that moment.
 //   - A server may ignore If-Range, and may serve a signed URL with any
 //     Authorization header.
 //
@@ -39,9 +39,9 @@
 //
 // Open tests copies of objects and of ranges, deletions of many objects and the
 // listing of unfinished uploads, with objects of a few bytes. A call that the
-// server refuses or does wrongly, then or later, is a Limit: until the process
-// ends, the work is done in another way. MinIO lists unfinished uploads only by
-// isFull key; it removes them by itself after a day.
+// server refuses or does wrongly, in these tests or later, is a Limit: until the
+// process ends, the work is done in another way. MinIO lists unfinished uploads only
+// for a complete key, not for a prefix; it removes them by itself after a day.
 //
 // Cloudflare R2 requires that all parts except the last have the same length.
 // The first writer that appends from another object finds this out: it lets the
@@ -52,11 +52,11 @@
 //
 // # Memory
 //
-// A writer holds its whole object if that fits into one part, and otherwise at
-// most (Concurrency+1) × PartSize: 48 MiB by default. It holds more if parts
-// must have equal lengths and more than 140 GiB are expected, because the parts
-// are then longer. All readers together hold ReadCache plus the data of running
-// requests, at most ReadAhead for each reader.
+// A writer holds its whole object if the object fits into one part, and otherwise at
+// most (Concurrency+1) × PartSize: 48 MiB by default. A writer holds more if parts must
+// have equal lengths and the caller expects more than 140 GiB, because the parts are
+// then longer. All readers together hold ReadCache plus the data of running requests,
+// which are at most ReadAhead for each reader.
 //
 // # Permissions
 //
@@ -73,9 +73,9 @@
 // gives the region.
 //
 // A process that is killed during an upload leaves parts that cost money and
-// that no listing of objects shows. DeletePrefix removes those under its prefix
-// if the server lists them, and this lifecycle rule of the bucket removes all
-// others:
+// that no listing of objects shows. DeletePrefix removes the parts under its prefix if
+// the server lists unfinished uploads. This lifecycle rule of the bucket removes all
+// other parts:
 //
 //	{"Rules": [{"ID": "unfinished uploads", "Status": "Enabled", "Filter": {"Prefix": "rowmill/"},
 //	  "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1}}]}

@@ -65,12 +65,12 @@ var substitutes = []Limit{
 	},
 }
 
-// limits are the calls that the server does not support. Each call is tested
-// once, at the start or by the first writer that needs it. A refusal is
-// remembered until the process ends.
+// limits are the calls that the server does not support. Each call is tested once, at
+// the start or by the first writer that needs the call. A refusal is remembered until
+// the process ends.
 type limits struct {
 	mu      sync.Mutex
-	answers map[int]string // by call
+	answers map[int]string // the server's refusals, by call (copyObjects and so on)
 }
 
 // lacks reports whether the server is known not to support a call.
@@ -81,9 +81,9 @@ func (l *limits) lacks(call int) bool {
 	return known
 }
 
-// record records that the server refused a call, and reports whether that is
-// new.
-func (l *limits) record(call int, err error) bool {
+// add records that the server refused a call with err, and reports whether this is the
+// first refusal of the call.
+func (l *limits) add(call int, err error) (isFirst bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, known := l.answers[call]; known {
@@ -105,9 +105,8 @@ func answerOf(err error) string {
 	return err.Error()
 }
 
-// Limits returns the calls that the server is known not to support. If the
-// server copies no ranges at all, the list does not also name copies of a given
-// version.
+// Limits returns the calls that the server is known not to support. If the server
+// cannot copy ranges at all, the list does not name copies of a given version.
 func (b *Bucket) Limits() []Limit {
 	b.limits.mu.Lock()
 	defer b.limits.mu.Unlock()
@@ -135,16 +134,16 @@ func (b *Bucket) logLimits(found []Limit) {
 			texts[i] += "; " + l.Remedy
 		}
 	}
-	b.config.Logger.Log(context.Background(), level, "the object store does not do all that S3 does", "endpoint", b.config.Endpoint, "limits", strings.Join(texts, ". "))
+	b.config.Logger.Log(context.Background(), level, "the object store does not support all calls of S3", "endpoint", b.config.Endpoint, "limits", strings.Join(texts, ". "))
 }
 
-// refused reports whether the server refused a call because it does not support
-// it, and records that. The caller then does the work in another way.
+// refused reports whether err means that the server does not support the call, and if
+// so records the limit. The caller then does the work in another way.
 func (b *Bucket) refused(call int, err error) bool {
 	if !isUnsupported(err) {
 		return false
 	}
-	if b.limits.record(call, err) {
+	if b.limits.add(call, err) {
 		b.logLimit(call)
 	}
 	return true
@@ -155,8 +154,8 @@ func (b *Bucket) logLimit(call int) {
 	b.logLimits(slices.DeleteFunc(b.Limits(), func(l Limit) bool { return l.Missing != substitutes[call].Missing }))
 }
 
-// isUnsupported reports whether an error says that the server does not support
-// the call. Servers use the statuses 501, 405 and 400, and several codes.
+// isUnsupported reports whether an error says that the server does not support the
+// call. Servers say that with the statuses 501, 405 and 400, and with several codes.
 func isUnsupported(err error) bool {
 	var answer minio.ErrorResponse
 	if !errors.As(err, &answer) {

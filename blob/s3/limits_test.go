@@ -53,7 +53,7 @@ func TestRefusedLater(t *testing.T) {
 					t.Errorf("%d requests for %s, want the one that was refused", n, operation)
 				}
 			}
-			if found := b.Limits(); len(found) != 3 || strings.Count(log.String(), "does not do all that S3 does") != 3 {
+			if found := b.Limits(); len(found) != 3 || strings.Count(log.String(), "does not support all calls of S3") != 3 {
 				t.Errorf("found: %+v\n%s", found, &log)
 			}
 		})
@@ -141,11 +141,11 @@ func TestExpect(t *testing.T) {
 		if got := length(); got != c.alone {
 			t.Errorf("%s, while nothing is known: parts of %d bytes, want %d", name, got, c.alone)
 		}
-		b.limits.record(mixedParts, errWrongAnswer)
+		b.limits.add(mixedParts, errWrongAnswer)
 		if got := length(); got != c.copies {
 			t.Errorf("%s: parts of %d bytes, want %d", name, got, c.copies)
 		}
-		b.limits.record(copyParts, errWrongAnswer)
+		b.limits.add(copyParts, errWrongAnswer)
 		if got := length(); got != c.alone {
 			t.Errorf("%s, without copies: parts of %d bytes, want %d", name, got, c.alone)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// page is how many unfinished uploads are listed at a time: the maximum of S3.
-const page = 1000
+// uploadsPage is how many unfinished uploads are listed at a time: the maximum of S3.
+const uploadsPage = 1000
 
 // List returns the objects under a prefix, in key order.
 func (b *Bucket) List(ctx context.Context, prefix string) (infos []blob.Info, err error) {
@@ -25,8 +25,8 @@ func (b *Bucket) List(ctx context.Context, prefix string) (infos []blob.Info, er
 	return infos, blob.Wrap(err, "list objects under", prefix)
 }
 
-// list lists once. It skips names that are not keys, such as the folders that
-// some tools make.
+// list lists objects without retries. It skips names that are not keys, such as the
+// folders that some tools make.
 func (b *Bucket) list(ctx context.Context, prefix string) ([]blob.Info, error) {
 	var infos []blob.Info
 	options := minio.ListObjectsOptions{Prefix: b.name(prefix), Recursive: true}
@@ -39,7 +39,7 @@ func (b *Bucket) list(ctx context.Context, prefix string) ([]blob.Info, error) {
 		}
 	}
 	if ctx.Err() != nil {
-		return nil, ctx.Err() // the iterator ends without an error then
+		return nil, ctx.Err() // when ctx ends, the iterator stops without an error
 	}
 	slices.SortFunc(infos, func(x, y blob.Info) int { return cmp.Compare(x.Key, y.Key) }) // not all servers sort
 	return infos, nil
@@ -53,7 +53,7 @@ func (b *Bucket) Folders(ctx context.Context, prefix, after string, limit int) (
 	return names, blob.Wrap(err, "list folders under", prefix)
 }
 
-// folders lists once.
+// folders lists folders without retries.
 func (b *Bucket) folders(ctx context.Context, prefix, after string, limit int) ([]string, error) {
 	ctx, cancel := context.WithCancel(ctx) // ends the listing early if limit is reached
 	defer cancel()
@@ -74,7 +74,7 @@ func (b *Bucket) folders(ctx context.Context, prefix, after string, limit int) (
 			break
 		}
 	}
-	return names, ctx.Err() // the iterator ends without an error then
+	return names, ctx.Err() // when ctx ends, the iterator stops without an error
 }
 
 // DeletePrefix aborts this process's writers under a prefix, cancels all
@@ -135,8 +135,8 @@ func (b *Bucket) removeTogether(ctx context.Context, names []string) error {
 	return err
 }
 
-// deletesAtOnce is how many objects are deleted at a time, with one request
-// each. They take time on the server, but no memory here.
+// deletesAtOnce is how many objects are deleted at a time, with one request each. The
+// requests take time on the server, but no memory here.
 const deletesAtOnce = 16
 
 // removeEach removes objects one by one.
@@ -151,7 +151,7 @@ func (b *Bucket) removeEach(ctx context.Context, names []string) error {
 	return group.Wait()
 }
 
-// removeOnce tries once to remove an object. A missing object is not an error;
+// removeOnce removes an object without retries. A missing object is not an error;
 // some servers answer 404.
 func (b *Bucket) removeOnce(ctx context.Context, name string) error {
 	err := b.client.RemoveObject(ctx, b.config.Bucket, name, minio.RemoveObjectOptions{})
@@ -177,7 +177,7 @@ func (b *Bucket) abortUploads(ctx context.Context, prefix string) error {
 // abortListed lists unfinished uploads and cancels them.
 func (b *Bucket) abortListed(ctx context.Context, prefix string) error {
 	for key, upload := "", ""; ; {
-		uploads, err := b.client.ListMultipartUploads(ctx, b.config.Bucket, prefix, key, upload, "", page)
+		uploads, err := b.client.ListMultipartUploads(ctx, b.config.Bucket, prefix, key, upload, "", uploadsPage)
 		if err != nil {
 			return err
 		}

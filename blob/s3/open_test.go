@@ -80,12 +80,12 @@ func TestOpenAnswers(t *testing.T) {
 	}{
 		"clock":       {"ListObjectsV2", "RequestTimeTooSkewed", "set both by NTP"},
 		"elsewhere":   {"ListObjectsV2", "PermanentRedirect", "correct Region"},
-		"no list":     {"ListObjectsV2", codeAccessDenied, "list objects: the key may not do this"},
-		"no uploads":  {"ListMultipartUploads", codeAccessDenied, "list unfinished uploads: the key may not"},
-		"no write":    {"PutObject", codeAccessDenied, "write an object: the key may not"},
-		"no read":     {"GetObject", codeAccessDenied, "read an object: the key may not"},
-		"no parts":    {"CreateMultipartUpload", codeAccessDenied, "start an upload in parts: the key may not"},
-		"no delete":   {"DeleteObject", codeAccessDenied, "delete an object: the key may not"},
+		"no list":     {"ListObjectsV2", codeAccessDenied, "list objects: the key has no permission for this"},
+		"no uploads":  {"ListMultipartUploads", codeAccessDenied, "list unfinished uploads: the key has no permission"},
+		"no write":    {"PutObject", codeAccessDenied, "write an object: the key has no permission"},
+		"no read":     {"GetObject", codeAccessDenied, "read an object: the key has no permission"},
+		"no parts":    {"CreateMultipartUpload", codeAccessDenied, "start an upload in parts: the key has no permission"},
+		"no delete":   {"DeleteObject", codeAccessDenied, "delete an object: the key has no permission"},
 		"no location": {"GetBucketLocation", "InvalidAccessKeyId", "correct AccessKey"},
 	} {
 		t.Run(name, func(t *testing.T) {

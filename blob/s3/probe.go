@@ -24,11 +24,12 @@ var probeText = []byte("rowmill checks what this store can do")
 // can cause a single wrong answer.
 const probeTries = 3
 
-// probe tests a server with the calls of this package, on objects of a few
-// bytes. The basic calls must succeed. Calls that have a substitute may fail.
+// probe tests a server with the calls of this package, on objects of a few bytes. The
+// basic calls must succeed. A call may fail if this package can do without it, see
+// substitutes.
 type probe struct {
 	*Bucket
-	folder string // of its objects
+	folder string // the objects of the probe are in this folder
 }
 
 // newProbe returns a probe that writes only in a new folder. No listing of the
@@ -44,43 +45,43 @@ func (p *probe) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.try(ctx, func(ctx context.Context) error { return p.holds(ctx, source, probeText) }); err != nil {
-		return p.remedy("read an object", err)
+	if err := p.try(ctx, func(ctx context.Context) error { return p.checkContent(ctx, source, probeText) }); err != nil {
+		return p.addRemedy("read an object", err)
 	}
-	err = p.ask(ctx, copyObjects, func(ctx context.Context) error {
+	err = p.testCall(ctx, copyObjects, func(ctx context.Context) error {
 		if err := p.copyOnce(ctx, source, copied); err != nil {
 			return err
 		}
-		return p.holds(ctx, copied, probeText)
+		return p.checkContent(ctx, copied, probeText)
 	})
 	if err != nil {
-		return p.remedy("copy an object", err)
+		return p.addRemedy("copy an object", err)
 	}
-	if err := p.uploads(ctx, source, etag, joined); err != nil {
+	if err := p.testUpload(ctx, source, etag, joined); err != nil {
 		return err
 	}
 	return p.remove(ctx, source, copied, joined)
 }
 
-// ask makes a call that the server may not support. If the server refuses or
-// gives a wrong answer, the limit is recorded, and the result is no error.
-func (p *probe) ask(ctx context.Context, call int, do func(ctx context.Context) error) error {
+// testCall makes a call that some servers do not support. If this server refuses the
+// call or gives wrong answers, testCall records the limit and returns no error.
+func (p *probe) testCall(ctx context.Context, call int, do func(ctx context.Context) error) error {
 	tries := 0
 	return p.try(ctx, func(ctx context.Context) error {
 		err := do(ctx)
 		tries++
-		if isUnsupported(err) || denies(err) || errors.Is(err, errWrongAnswer) && tries == probeTries {
-			p.limits.record(call, err)
+		if isUnsupported(err) || isDenied(err) || errors.Is(err, errWrongAnswer) && tries == probeTries {
+			p.limits.add(call, err)
 			return nil
 		}
 		return err
 	})
 }
 
-// denies reports whether the server answered that the call is not permitted or
-// the object does not exist. The same access key has just written and read
-// objects, so the server refuses only this kind of call.
-func denies(err error) bool {
+// isDenied reports whether the server answered that the call is not permitted or that
+// the object does not exist. The probe has just written and read objects with the same
+// access key, so the server refuses only this kind of call.
+func isDenied(err error) bool {
 	var answer minio.ErrorResponse
 	return errors.As(err, &answer) && !isTransient(err) &&
 		(answer.StatusCode == http.StatusForbidden || answer.StatusCode == http.StatusNotFound)
@@ -97,46 +98,46 @@ func (p *probe) write(ctx context.Context, name string) (etag string, err error)
 		return err
 	})
 	if err != nil {
-		return "", p.remedy("write an object", err)
+		return "", p.addRemedy("write an object", err)
 	}
 	return etag, nil
 }
 
-// holds compares an object with the expected bytes.
-func (p *probe) holds(ctx context.Context, name string, want []byte) error {
+// checkContent compares an object with the expected bytes.
+func (p *probe) checkContent(ctx context.Context, name string, want []byte) error {
 	content, _, _, err := p.client.GetObject(ctx, p.config.Bucket, name, minio.GetObjectOptions{})
 	if err != nil {
 		return err
 	}
 	got, err := io.ReadAll(content)
 	if err = errors.Join(err, content.Close()); err == nil && !bytes.Equal(got, want) {
-		err = fmt.Errorf("%w: an object of %d bytes was read back as %d others", errWrongAnswer, len(want), len(got))
+		err = fmt.Errorf("%w: an object of %d bytes was written, and %d different bytes were read back", errWrongAnswer, len(want), len(got))
 	}
 	return err
 }
 
-// uploads begins an upload in parts, checks whether the server lists it, and
+// testUpload begins an upload in parts, tests whether the server lists the upload, and
 // completes the object.
-func (p *probe) uploads(ctx context.Context, source, etag, to string) error {
+func (p *probe) testUpload(ctx context.Context, source, etag, to string) error {
 	upload, err := p.beginUpload(ctx, to, minio.PutObjectOptions{})
 	if err != nil {
-		return p.remedy("start an upload in parts", err)
+		return p.addRemedy("start an upload in parts", err)
 	}
-	if err := p.listed(ctx, upload); err != nil {
-		return p.remedy("list unfinished uploads", errors.Join(err, p.abortUpload(ctx, to, upload)))
+	if err := p.testListing(ctx, upload); err != nil {
+		return p.addRemedy("list unfinished uploads", errors.Join(err, p.abortUpload(ctx, to, upload)))
 	}
-	err = p.ranges(ctx, source, etag, to, upload)
+	err = p.testRangeCopy(ctx, source, etag, to, upload)
 	if err != nil || p.limits.lacks(copyParts) {
 		err = errors.Join(err, p.abortUpload(ctx, to, upload))
 	}
 	if err != nil {
-		return p.remedy("upload an object in parts", err)
+		return p.addRemedy("upload an object in parts", err)
 	}
 	return nil
 }
 
-// ranges lets the server make an object from a range of another object.
-func (p *probe) ranges(ctx context.Context, source, etag, to, upload string) error {
+// testRangeCopy lets the server make an object from a range of another object.
+func (p *probe) testRangeCopy(ctx context.Context, source, etag, to, upload string) error {
 	const from, size = 8, 6 // one word of probeText
 	var part minio.CompletePart
 	copyRange := func(ctx context.Context) (err error) {
@@ -147,7 +148,7 @@ func (p *probe) ranges(ctx context.Context, source, etag, to, upload string) err
 		_, err := p.copyPartOnce(ctx, source, quoted("of another version"), to, upload, 2, from, size)
 		switch {
 		case err == nil:
-			return fmt.Errorf("%w: it copied a range of another version than it was asked for", errWrongAnswer)
+			return fmt.Errorf("%w: it copied a range of a version that the request did not name", errWrongAnswer)
 		case isTransient(err):
 			return err
 		}
@@ -158,7 +159,7 @@ func (p *probe) ranges(ctx context.Context, source, etag, to, upload string) err
 		if err != nil && code(err) != codeNoSuchUpload { // an earlier try may have succeeded
 			return err
 		}
-		return p.holds(ctx, to, probeText[from:from+size])
+		return p.checkContent(ctx, to, probeText[from:from+size])
 	}
 	for _, step := range []struct {
 		call int
@@ -166,13 +167,13 @@ func (p *probe) ranges(ctx context.Context, source, etag, to, upload string) err
 	}{
 		{copyVersions, copyRange},
 		{copyVersions, otherVersion},
-		{copyParts, copyRange}, // again if only the condition was refused
+		{copyParts, copyRange}, // the first copy again, without the condition if the server refused it
 		{copyParts, complete},
 	} {
 		if step.call == copyVersions && p.limits.lacks(copyVersions) {
 			continue
 		}
-		if err := p.ask(ctx, step.call, step.do); err != nil || p.limits.lacks(copyParts) {
+		if err := p.testCall(ctx, step.call, step.do); err != nil || p.limits.lacks(copyParts) {
 			return err
 		}
 	}
@@ -195,12 +196,12 @@ func (b *Bucket) acceptsMixed(ctx context.Context, from blob.Info) (bool, error)
 	b.mixedMu.Lock()
 	defer b.mixedMu.Unlock()
 	if b.mixed.Load() == mixedUnknown {
-		err := b.newProbe().mix(ctx, b.name(from.Key), from.ETag)
+		err := b.newProbe().testMixedParts(ctx, b.name(from.Key), from.ETag)
 		switch {
 		case b.refused(copyParts, err):
 			return false, nil
 		case err != nil:
-			return false, fmt.Errorf("try parts of several lengths: %w", err)
+			return false, fmt.Errorf("test whether the server accepts parts of different lengths: %w", err)
 		case b.limits.lacks(mixedParts):
 			b.mixed.Store(mixedRefused)
 			b.logLimit(mixedParts)
@@ -211,9 +212,9 @@ func (b *Bucket) acceptsMixed(ctx context.Context, from blob.Info) (bool, error)
 	return b.mixed.Load() == mixedAccepted, nil
 }
 
-// mix makes an object from the beginning of another object, in parts of
+// testMixedParts makes an object from the beginning of another object, in parts of
 // different lengths.
-func (p *probe) mix(ctx context.Context, source, etag string) error {
+func (p *probe) testMixedParts(ctx context.Context, source, etag string) error {
 	to := p.folder + "mixed"
 	upload, err := p.beginUpload(ctx, to, minio.PutObjectOptions{})
 	if err != nil {
@@ -232,7 +233,7 @@ func (p *probe) mix(ctx context.Context, source, etag string) error {
 			return errors.Join(err, p.abortUpload(context.WithoutCancel(ctx), to, upload))
 		}
 	}
-	err = p.ask(ctx, mixedParts, func(ctx context.Context) error {
+	err = p.testCall(ctx, mixedParts, func(ctx context.Context) error {
 		_, err := p.client.CompleteMultipartUpload(ctx, p.config.Bucket, to, upload, parts, minio.PutObjectOptions{})
 		if code(err) == codeNoSuchUpload { // an earlier try succeeded
 			return nil
@@ -245,12 +246,12 @@ func (p *probe) mix(ctx context.Context, source, etag string) error {
 	return p.try(ctx, func(ctx context.Context) error { return p.removeOnce(ctx, to) })
 }
 
-// listed checks whether the server lists an unfinished upload in the folder.
-func (p *probe) listed(ctx context.Context, upload string) error {
+// testListing tests whether the server lists an unfinished upload in the folder.
+func (p *probe) testListing(ctx context.Context, upload string) error {
 	var denied error
-	err := p.ask(ctx, listUploads, func(ctx context.Context) error {
-		found, err := p.client.ListMultipartUploads(ctx, p.config.Bucket, p.folder, "", "", "", page)
-		if code(err) == codeAccessDenied { // the operator can permit the call, and should
+	err := p.testCall(ctx, listUploads, func(ctx context.Context) error {
+		found, err := p.client.ListMultipartUploads(ctx, p.config.Bucket, p.folder, "", "", "", uploadsPage)
+		if code(err) == codeAccessDenied { // not a limit: the operator should permit the call
 			denied = p.translate(err)
 			return nil
 		}
@@ -267,7 +268,7 @@ func (p *probe) listed(ctx context.Context, upload string) error {
 func (p *probe) remove(ctx context.Context, name string, others ...string) error {
 	err := p.try(ctx, func(ctx context.Context) error { return p.removeOnce(ctx, name) })
 	if err == nil {
-		err = p.ask(ctx, deleteMany, func(ctx context.Context) error {
+		err = p.testCall(ctx, deleteMany, func(ctx context.Context) error {
 			if err := p.removeTogether(ctx, others); err != nil {
 				return err
 			}
@@ -287,7 +288,7 @@ func (p *probe) remove(ctx context.Context, name string, others ...string) error
 		err = p.removeEach(ctx, others)
 	}
 	if err != nil {
-		return p.remedy("delete an object", err)
+		return p.addRemedy("delete an object", err)
 	}
 	return nil
 }
@@ -310,9 +311,9 @@ func (b *Bucket) copyPartOnce(ctx context.Context, from, etag, to, upload string
 	return part, checkCopied(part.ETag, err)
 }
 
-// checkCopied finds answers with status 200 but without a copy. A server may
-// fail during the copy and report it in a body that minio-go does not read. Or
-// it does not know copy requests, and answers as for an upload.
+// checkCopied finds answers with status 200 but without a copy. A server may fail
+// during the copy and report the failure in a body that minio-go does not read. Or the
+// server does not know copy requests, and treats the request as an upload.
 func checkCopied(etag string, err error) error {
 	if err == nil && etag == "" {
 		return fmt.Errorf("%w: status 200, and no ETag of the copy", errWrongAnswer)
@@ -320,8 +321,8 @@ func checkCopied(etag string, err error) error {
 	return checkBody(err)
 }
 
-// checkBody finds answers with status 200 and no body, where minio-go expects a
-// body.
+// checkBody finds answers with status 200 and no body to requests for which minio-go
+// expects a body.
 func checkBody(err error) error {
 	var unsent *url.Error
 	if errors.Is(err, io.EOF) && !errors.As(err, &unsent) {

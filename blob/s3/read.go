@@ -21,7 +21,7 @@ var errWrongAnswer = errors.New("the server's answer does not fit the request")
 
 func isNotFound(err error) bool { return errors.Is(err, rowmill.ErrNotFound) }
 
-// object reads a version of an object in ranges.
+// object is an open object. It reads ranges of the version that was opened.
 type object struct {
 	bucket   *Bucket
 	key      string
@@ -34,8 +34,8 @@ type object struct {
 	fills  sync.WaitGroup // requests that fill blocks
 }
 
-// Open opens an object for reading with one request, which also returns the
-// first block. Later requests end with ctx.
+// Open opens an object for reading with one request, which also returns the first
+// block. When ctx ends, later requests for the object fail.
 func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
 	if err := blob.CheckCall(ctx, key); err != nil {
 		return nil, blob.Wrap(err, "open object", key)
@@ -44,7 +44,7 @@ func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
 	o.ctx, o.cancel = context.WithCancel(ctx)
 	var first []byte
 	err := b.try(ctx, func(ctx context.Context) error {
-		o.etag = "" // any version is accepted, if it is complete
+		o.etag = "" // the request does not name a version: any complete version is accepted
 		answer, err := o.get(ctx, 0, blockSize-1)
 		if code(err) == codeInvalidRange { // the object is empty
 			found, err := b.client.StatObject(ctx, b.config.Bucket, b.name(key), minio.StatObjectOptions{})
@@ -107,7 +107,7 @@ func (a *answer) check(header http.Header, first, last int64, etag string) error
 		if header.Get("Content-Length") == "0" && first == 0 {
 			return nil // an empty object, as some servers answer
 		}
-		return errIgnored
+		return errRangeIgnored
 	}
 	var from, to int64
 	if _, err := fmt.Sscanf(contentRange, "bytes %d-%d/%d", &from, &to, &a.size); err != nil {

@@ -27,25 +27,26 @@ const (
 	codeInvalidRange = "InvalidRange"
 )
 
-// transientCodes are the codes of faults that end by themselves, with any
-// status. Bodies that were damaged on the way are among them.
+// transientCodes are the codes of faults that end by themselves, whatever the HTTP
+// status is. Some of them mean that a body was damaged on its way to the server.
 var transientCodes = []string{
 	"InternalError", "ServiceUnavailable", "SlowDown", "RequestTimeout", "Throttling", "ThrottlingException",
 	"RequestLimitExceeded", "BandwidthLimitExceeded", "OperationAborted", "ExpiredToken",
 	"BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch",
 }
 
-// errIgnored means that a server cannot be used.
-var errIgnored = errors.New("the server ignores Range: it cannot be used as an S3 server")
+// errRangeIgnored means that the server sends whole objects in place of ranges.
+var errRangeIgnored = errors.New("the server ignores Range: it cannot be used as an S3 server")
 
-// logAfter is how long a call must fail before this is logged. Only the metrics
+// logAfter is how long a call must fail before the failure is logged. Only the metrics
 // show shorter faults.
 const logAfter = 2 * time.Second
 
-// try repeats a call until the call succeeds, fails with an error that retries
-// cannot change, or Config.Retry gives up. It translates the error: a call that
-// was given up is rowmill.ErrUnavailable, and so is a fault that an operator
-// must fix, without retries. call must be safe to repeat.
+// try repeats a call until the call succeeds, fails with an error that retries cannot
+// change, or Config.Retry gives up. After a fault that an operator must fix, it repeats
+// the call only if ctx has unlimited retries. try translates the error: it is
+// rowmill.ErrUnavailable if Config.Retry gave up, and for a fault that an operator must
+// fix. call must be safe to repeat.
 func (b *Bucket) try(ctx context.Context, call func(ctx context.Context) error) error {
 	began := time.Now()
 	again := isTransient
@@ -54,13 +55,13 @@ func (b *Bucket) try(ctx context.Context, call func(ctx context.Context) error) 
 	}
 	err := b.config.Retry.Do(ctx, func() error { return call(ctx) }, again, func(err error) {
 		if time.Since(began) > logAfter && b.failing.CompareAndSwap(false, true) {
-			b.config.Logger.Warn("object store failed, will be tried again", "endpoint", b.config.Endpoint, "err", err)
+			b.config.Logger.Warn("a request to the object store failed and is repeated", "endpoint", b.config.Endpoint, "err", err)
 		}
 	})
 	switch {
 	case err == nil:
 		if b.failing.CompareAndSwap(true, false) {
-			b.config.Logger.Info("object store answers again", "endpoint", b.config.Endpoint)
+			b.config.Logger.Info("the object store answers again", "endpoint", b.config.Endpoint)
 		}
 		return nil
 	case ctx.Err() != nil:
@@ -73,7 +74,7 @@ func (b *Bucket) try(ctx context.Context, call func(ctx context.Context) error) 
 	return b.translate(err)
 }
 
-// tryFor is try for a call that returns a value.
+// tryFor is like try, for a call that returns a value.
 func tryFor[T any](ctx context.Context, b *Bucket, call func(ctx context.Context) (T, error)) (value T, err error) {
 	err = b.try(ctx, func(ctx context.Context) (err error) {
 		value, err = call(ctx)
@@ -82,9 +83,9 @@ func tryFor[T any](ctx context.Context, b *Bucket, call func(ctx context.Context
 	return value, err
 }
 
-// isFixable reports whether a fault will end, by itself or after an operator
-// fixes the cause: keys that were changed on one side only, a policy, another bucket or
-// certificate than at the start, a server without space.
+// isFixable reports whether a fault will end, by itself or after an operator fixes the
+// cause: keys that were changed only here or only on the server, a policy, a bucket or
+// a certificate that was replaced, a server without space.
 func isFixable(err error) bool {
 	var answer minio.ErrorResponse
 	if errors.As(err, &answer) {
@@ -121,7 +122,7 @@ func isTransient(err error) bool {
 		}
 		return slices.Contains(transientCodes, answer.Code)
 	}
-	return !errors.Is(err, errIgnored) && !errors.Is(err, blob.ErrLost) && !isUntrusted(err) && !isPlainHTTP(err)
+	return !errors.Is(err, errRangeIgnored) && !errors.Is(err, blob.ErrLost) && !isUntrusted(err) && !isPlainHTTP(err)
 }
 
 // isUntrusted reports whether the server's certificate was rejected.
@@ -131,8 +132,8 @@ func isUntrusted(err error) bool {
 	return errors.As(err, &unverified) || errors.As(err, &unknown)
 }
 
-// isPlainHTTP reports whether the server does not use TLS but the client does.
-// net/http has no error value for that.
+// isPlainHTTP reports whether the client uses TLS but the server does not. net/http has
+// no error value for this case.
 func isPlainHTTP(err error) bool {
 	return strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
 }

@@ -56,7 +56,7 @@ func noUploads(t testing.TB, b *Bucket) {
 // uploads counts the unfinished uploads under a bucket's prefix.
 func uploads(t testing.TB, b *Bucket) int {
 	t.Helper()
-	result, err := b.client.ListMultipartUploads(t.Context(), b.config.Bucket, b.config.Prefix, "", "", "", page)
+	result, err := b.client.ListMultipartUploads(t.Context(), b.config.Bucket, b.config.Prefix, "", "", "", uploadsPage)
 	check(t, err)
 	return len(result.Uploads)
 }

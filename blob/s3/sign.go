@@ -9,9 +9,9 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// SignURL returns a URL for one method on an object, at the public endpoint. It
-// sends no request. With temporary credentials the URL expires when they
-// expire, whatever expires is.
+// SignURL returns a URL that permits one method on an object, at the public endpoint.
+// It sends no request. With temporary credentials, the URL expires at the latest when
+// the credentials expire.
 func (b *Bucket) SignURL(ctx context.Context, method, key, filename string, expires time.Duration) (string, error) {
 	if err := cmp.Or(blob.CheckCall(ctx, key), blob.CheckSigned(method, filename, expires)); err != nil {
 		return "", blob.Wrap(err, "sign URL of", key)

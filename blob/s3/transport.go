@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// maxIdle is how many idle connections are kept: the number of uploads and
-// reads of a busy node.
+// maxIdle is how many idle connections are kept: as many as a busy node has uploads
+// and reads at a time.
 const maxIdle = 64
 
 // metrics are the package's counters.
@@ -44,7 +44,7 @@ type transport struct {
 	sent     prometheus.Counter
 	received prometheus.Counter
 	stall    time.Duration // longest time without a byte
-	complete time.Duration // the same for CompleteMultipartUpload and copies
+	complete time.Duration // the same limit for CompleteMultipartUpload and for copies
 }
 
 func newTransport(c Config, m *metrics) *transport {
@@ -107,6 +107,7 @@ type watch struct {
 	limit  time.Duration
 }
 
+// moved starts the time limit again, because bytes have moved.
 func (w *watch) moved() {
 	if w.ctx.Err() == nil {
 		w.timer.Reset(w.limit)
@@ -124,12 +125,12 @@ func (w *watch) end(err error) error {
 	return err
 }
 
-// watched is a request or response body with a watch.
+// watched is a request or response body. It tells the watch when bytes move.
 type watched struct {
 	io.ReadCloser
 	watch *watch
 	bytes prometheus.Counter
-	last  bool // the request ends with this body
+	last  bool // it is the response body: the request ends when the body was read
 }
 
 func (b *watched) Read(p []byte) (int, error) {
@@ -152,7 +153,7 @@ func (b *watched) Close() error {
 	return err
 }
 
-// These operations may take a long time.
+// These operations can take a long time.
 const (
 	completeUpload = "CompleteMultipartUpload"
 	copyObject     = "CopyObject" // also copies of parts
@@ -182,7 +183,8 @@ func operation(r *http.Request) string {
 	}[r.Method]
 }
 
-// outcome classifies the end of a request, as far as the response header shows.
+// outcome returns the metrics label for the end of a request. It knows only the header
+// of the response, not the body.
 func outcome(ctx context.Context, response *http.Response, err error) string {
 	switch {
 	case errors.As(context.Cause(ctx), &errStalled{}):

@@ -19,15 +19,15 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// firstBuffer is the first size of a part's buffer, in bytes. It grows by
-// doubling.
+// firstBuffer is the first size of a part's buffer, in bytes. The size is doubled when
+// the buffer is full.
 const firstBuffer = 64 << 10
 
-// nonceField is the metadata field of an object that was uploaded in parts. It
+// nonceField is a metadata field of an object that was uploaded in parts. Its value
 // identifies the writer.
 const nonceField = "Rowmill-Writer"
 
-// Create opens a new object for writing. Its requests end with ctx.
+// Create opens a new object for writing. When ctx ends, the writer's requests fail.
 func (b *Bucket) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
 	if err := cmp.Or(blob.CheckCall(ctx, key), blob.CheckContentType(contentType)); err != nil {
 		return nil, blob.Wrap(err, "create object", key)
@@ -44,10 +44,10 @@ func (b *Bucket) Create(ctx context.Context, key, contentType string) (blob.Writ
 	return w, nil
 }
 
-// writer fills a part while it sends the part before. An object that fits into
-// one part is a single request of Commit. Written bytes go in parts of equal
-// length, except the last; appended bytes do so only if the server requires it,
-// see appendParts.
+// writer writes one object. It fills a part while it sends the part before. Commit
+// sends an object that fits into one part in a single request. Written bytes become
+// parts of equal length, except the last part. Appended ranges become parts of equal
+// length only if the server requires that, see appendParts.
 type writer struct {
 	bucket      *Bucket
 	key         string
@@ -57,26 +57,26 @@ type writer struct {
 	group       *errgroup.Group // the parts that are being uploaded
 	ctx         context.Context // of the parts: ends when a part fails
 	copying     *errgroup.Group // the parts that the server copies
-	copyCtx     context.Context // of the copies
+	copyCtx     context.Context // of the copies: ends when a copy fails
 
 	mu     sync.Mutex // held by Write, Commit and Abort; DeletePrefix aborts from another goroutine
 	ended  bool
 	failed error  // the first error of Write, so that Commit returns it
-	length int64  // of an uploaded part, except the last; see Expect
+	length int64  // bytes of each uploaded part except the last; see Expect
 	part   []byte // the part that is being filled
 	size   int64  // all bytes so far
 	upload string // the server's ID, or empty while one part is enough
 	nonce  string // identifies this writer's object
-	count  int    // parts sent
+	count  int    // parts that have a number so far, uploaded and copied
 
 	sources map[string]string // ETags of the objects that parts are copied from, by key
 
 	sentMu sync.Mutex
-	sent   []minio.CompletePart // by number
+	sent   []minio.CompletePart // the parts that the server has; part number n is at n-1
 	free   [][]byte             // buffers of parts that were sent
 }
 
-var errEnded = errors.New("its writer was committed or aborted, or its prefix deleted")
+var errEnded = errors.New("its writer was committed or aborted, or its prefix was deleted")
 
 // Write appends to the object. It waits while Concurrency parts are being sent.
 func (w *writer) Write(p []byte) (int, error) {
@@ -106,8 +106,8 @@ func (w *writer) write(p []byte) (written int, err error) {
 	return written, nil
 }
 
-// gather adds as many bytes to the part as fit, and grows its buffer if
-// necessary.
+// gather adds as many bytes to the part as fit, grows the part's buffer if necessary,
+// and returns the number of bytes.
 func (w *writer) gather(p []byte) int {
 	limit := int(w.length)
 	n := min(len(p), limit-len(w.part))
@@ -127,35 +127,35 @@ func (w *writer) flush() error {
 	if len(w.part) == 0 {
 		return nil
 	}
-	number, err := w.number()
+	number, err := w.nextPart()
 	if err != nil {
 		return err
 	}
 	part := w.part
 	w.group.Go(func() error { return w.send(number, part) })
-	w.part = w.buffer()
+	w.part = w.freeBuffer()
 	if w.ctx.Err() != nil {
 		return w.group.Wait() // the error that ended the upload
 	}
 	return nil
 }
 
-// number returns the number of the next part. The first call begins the upload.
-func (w *writer) number() (int, error) {
+// nextPart returns the number of the next part. The first call begins the upload.
+func (w *writer) nextPart() (number int, err error) {
 	if w.upload == "" {
 		if err := w.begin(); err != nil {
 			return 0, err
 		}
 	}
 	if w.count == maxParts {
-		return 0, fmt.Errorf("it is longer than %d parts of %d bytes: set a larger PartSize", maxParts, w.length)
+		return 0, fmt.Errorf("it needs more than %d parts of %d bytes: set a larger PartSize", maxParts, w.length)
 	}
 	w.count++
 	return w.count, nil
 }
 
-// buffer returns a buffer that can be reused, or nil.
-func (w *writer) buffer() []byte {
+// freeBuffer returns the buffer of a part that was sent, to fill it again, or nil.
+func (w *writer) freeBuffer() []byte {
 	w.sentMu.Lock()
 	defer w.sentMu.Unlock()
 	if len(w.free) == 0 {
@@ -196,8 +196,8 @@ func (w *writer) send(number int, part []byte) error {
 	return err
 }
 
-// putPart uploads a part. content returns the body of one try, and a function
-// to call after the try.
+// putPart uploads a part. content returns the request body for one try, and a function
+// to call after this try.
 func (w *writer) putPart(ctx context.Context, number int, size int64, sum string, content func() (io.Reader, func())) error {
 	b := w.bucket
 	options := minio.PutObjectPartOptions{Sha256Hex: sum, DisableContentSha256: true}
@@ -209,12 +209,12 @@ func (w *writer) putPart(ctx context.Context, number int, size int64, sum string
 	if err != nil {
 		return fmt.Errorf("upload part %d: %w", number, err)
 	}
-	w.arrived(number, arrived.ETag)
+	w.recordPart(number, arrived.ETag)
 	return nil
 }
 
-// arrived records a part that the server has.
-func (w *writer) arrived(number int, etag string) {
+// recordPart records a part that the server has.
+func (w *writer) recordPart(number int, etag string) {
 	w.sentMu.Lock()
 	defer w.sentMu.Unlock()
 	for len(w.sent) < number {
@@ -223,16 +223,17 @@ func (w *writer) arrived(number int, etag string) {
 	w.sent[number-1] = minio.CompletePart{PartNumber: number, ETag: etag}
 }
 
-// digest returns the SHA-256 with which the server checks an upload. It is in
-// the signature. Without a digest, minio-go signs plain HTTP in chunks, which some
-// servers handle wrongly: they store the chunks' Content-Encoding with the
+// digest returns the SHA-256 with which the server checks an upload. It is part of the
+// request's signature. Without a digest, minio-go sends plain HTTP in signed chunks.
+// Some servers handle chunks wrongly: they store the chunks' Content-Encoding with the
 // object, or take the end of an empty body for the next request.
 func digest(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
 }
 
-// putOnce tries once to upload an object that fits into one part. sum is its digest.
+// putOnce uploads an object that fits into one part, without retries. sum is the
+// digest of the content.
 func (b *Bucket) putOnce(ctx context.Context, name, contentType string, content io.Reader, size int64, sum string) (minio.UploadInfo, error) {
 	options := minio.PutObjectOptions{ContentType: contentType, DisableContentSha256: true} // not in chunks
 	return b.client.PutObject(ctx, b.config.Bucket, name, content, size, "", sum, options)
@@ -283,7 +284,7 @@ func (w *writer) complete() (etag string, err error) {
 	if err := w.group.Wait(); err != nil {
 		return "", err
 	}
-	if err := w.checkSources(w.alive); err != nil { // w.ctx ended with Wait
+	if err := w.checkSources(w.alive); err != nil { // not w.ctx, which ended in Wait
 		return "", err
 	}
 	b := w.bucket
@@ -349,8 +350,8 @@ func (b *Bucket) unfinished(prefix string) []*writer {
 	return found
 }
 
-// body is the request body of one try. net/http may still read it after the try
-// ended. After end it returns no data, so that content can be reused.
+// body is the request body of one try. net/http may still call Read after the try has
+// ended. After end, Read returns no data, so that content can be reused.
 type body struct {
 	mu      sync.Mutex
 	content []byte

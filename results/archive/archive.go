@@ -31,16 +31,17 @@ var (
 	// ErrNoRow means that the job has no row with that number.
 	ErrNoRow = errors.New("the job has no such row")
 	// ErrNotDone means that a row has no outcome yet.
-	ErrNotDone = errors.New("the row is not done")
-	// ErrBusy means that parts are merged faster than they can be read.
-	ErrBusy = errors.New("the rows are being moved")
+	ErrNotDone = errors.New("the row has no outcome yet")
+	// ErrBusy means that parts are merged faster than they can be read, or that a
+	// missing part may still appear. A later call may succeed.
+	ErrBusy = errors.New("the rows are being moved to another object")
 
 	// errMoved means that an object was deleted after its record was read.
 	errMoved = errors.New("an object was replaced while it was being read")
 )
 
-// maxRereads is how many times a job is read if its parts are merged or the job
-// finishes during the read.
+// maxRereads is how many times a job is read in all. It is read again if its parts are
+// merged or the job finishes during the read.
 const maxRereads = 5
 
 // Store has the methods of a store that an archive needs.
@@ -92,8 +93,8 @@ func fullOf(record store.Record) (store.Artifact, error) {
 	return full, nil
 }
 
-// Removed turns the error for an object that is missing, or was deleted
-// during the read, into ErrRemoved: the record may be older than the removal.
+// Removed turns the error for an object that is missing, or that was deleted during the
+// read, into ErrRemoved: the data may have been removed after the record was read.
 func Removed(err error) error {
 	if errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost) {
 		return fmt.Errorf("%w: %w", ErrRemoved, err)
@@ -110,7 +111,7 @@ func (a *Archive) retryMoved(ctx context.Context, record store.Record, read func
 			return ErrRemoved
 		}
 		err := read(record)
-		if err == nil || answers(err) {
+		if err == nil || isAnswer(err) {
 			return err
 		}
 		if record, err = a.FindLost(ctx, record, err); err == nil {
@@ -126,8 +127,9 @@ func (a *Archive) retryMoved(ctx context.Context, record store.Record, read func
 	return ErrBusy
 }
 
-// answers reports whether an error is an answer about a row.
-func answers(err error) bool {
+// isAnswer reports whether an error is the answer about a row, so that another read
+// would not help.
+func isAnswer(err error) bool {
 	return errors.Is(err, ErrNoRow) || errors.Is(err, ErrNotDone) || errors.Is(err, ErrRemoved)
 }
 

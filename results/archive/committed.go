@@ -16,7 +16,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// maxOpen limits the number of open objects.
+// maxOpen limits the number of objects that are open at a time.
 const maxOpen = 256
 
 // Committed holds the committed rows of a job at one point in time: in parts,
@@ -101,28 +101,28 @@ func (c *Committed) EachOfShard(ctx context.Context, n int, first int64, rows in
 	if c.result != nil {
 		return c.result.Each(ctx, first, first+int64(rows), visit)
 	}
-	if parts := c.of(n); parts != nil {
+	if parts := c.partsOf(n); parts != nil {
 		return c.eachOfParts(ctx, parts, first, visit)
 	}
 	return nil
 }
 
-// TruncatedRows returns how many committed rows of shard n were truncated to
-// fit the context. Rows do not record this. For a job that succeeded, shard 0
-// returns the number for all shards.
+// TruncatedRows returns how many committed rows of shard n were truncated to fit the
+// context. Only the totals of parts and jobs have this number. For a job that
+// succeeded, TruncatedRows(0) returns the number for all shards, and the number for any
+// other shard is 0.
 func (c *Committed) TruncatedRows(n int) (rows int64) {
 	if c.result != nil && n == 0 {
 		return c.truncated
 	}
-	for _, p := range c.of(n) {
+	for _, p := range c.partsOf(n) {
 		rows += p.Totals.TruncatedRows
 	}
 	return rows
 }
 
-// of returns the parts of shard n, or nil if no rows of the shard are
-// committed.
-func (c *Committed) of(n int) []store.Part {
+// partsOf returns the parts of shard n, or nil if no rows of the shard are committed.
+func (c *Committed) partsOf(n int) []store.Part {
 	at, found := slices.BinarySearchFunc(c.shards, n, func(parts []store.Part, n int) int { return cmp.Compare(parts[0].Shard, n) })
 	if !found {
 		return nil

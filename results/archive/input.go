@@ -35,11 +35,11 @@ func ReadManifest(ctx context.Context, bucket blob.Bucket, rec *store.Record) (s
 	return m, nil
 }
 
-// OpenShard opens shard n of a job. has is the shard's entry in the manifest. A
-// node that was suspended while it split the input may resume and overwrite a
-// shard. A shard with the same first row and at least as many rows holds the
-// same rows. Any other shard is an error.
-func OpenShard(ctx context.Context, bucket blob.Bucket, job string, spec *rowmill.Spec, n int, has shard.Info) (*shard.Reader, error) {
+// OpenShard opens shard n of a job. want is the shard's entry in the manifest. A node
+// that was suspended while it split the input may resume and overwrite a shard. A shard
+// with the first row of want and at least as many rows holds the rows of want. Any other
+// shard is an error.
+func OpenShard(ctx context.Context, bucket blob.Bucket, job string, spec *rowmill.Spec, n int, want shard.Info) (*shard.Reader, error) {
 	if spec.Inline != nil {
 		return shard.FromTexts(spec.Inline), nil
 	}
@@ -52,9 +52,9 @@ func OpenShard(ctx context.Context, bucket blob.Bucket, job string, spec *rowmil
 		o.Close()
 		return nil, fmt.Errorf("open shard %d: %w", n, err)
 	}
-	if r.First() != has.First || r.Rows() < has.Rows {
+	if r.First() != want.First || r.Rows() < want.Rows {
 		return nil, errors.Join(fmt.Errorf("open shard %d: %w: it has %d rows from row %d on, the manifest says %d from row %d on: submit the job again",
-			n, shard.ErrCorrupt, r.Rows(), r.First(), has.Rows, has.First), r.Close())
+			n, shard.ErrCorrupt, r.Rows(), r.First(), want.Rows, want.First), r.Close())
 	}
 	return r, nil
 }
@@ -84,12 +84,12 @@ func (a *Archive) openInput(ctx context.Context, record *store.Record) (in *inpu
 
 func (in *inputReader) close() {
 	if in.open != nil {
-		_ = in.open.Close() // it was open only for reading
+		_ = in.open.Close() // only read, so an error loses nothing
 		in.open, in.block = nil, nil
 	}
 }
 
-// row is a results.ReadInput.
+// row returns the row with this index. It is a results.ReadInput.
 func (in *inputReader) row(index int64) (row rowmill.Row, err error) {
 	shards := in.input.Shards
 	n := sort.Search(len(shards), func(i int) bool { return shards[i].First > index }) - 1

@@ -13,10 +13,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Lines returns a file with one line per row of a job that is over. On the
-// first request it calls write to make the file. each visits all rows in order.
-// For a job that did not succeed, each also visits the rows that did not run,
-// as Partial does.
+// Lines returns a file with one line per row of an ended job. On the first request it
+// calls write, which must write the lines to w. each is for write: it visits all rows in
+// order. For a job that did not succeed, each also visits the rows that did not run, as
+// Partial does.
 func (a *Archive) Lines(ctx context.Context, record store.Record, name string, write func(w io.Writer, each func(results.Visit) error) error) (made store.Artifact, err error) {
 	err = a.retryMoved(ctx, record, func(record store.Record) error {
 		made, err = a.fileOf(ctx, record, file{name, layout.Lines, layout.NDJSON}, func(ctx context.Context, w io.Writer) error {
@@ -27,7 +27,7 @@ func (a *Archive) Lines(ctx context.Context, record store.Record, name string, w
 	return made, err
 }
 
-// requests returns the Parquet file of a batch that is over.
+// requests returns the Parquet file with the requests and replies of an ended batch.
 func (a *Archive) requests(ctx context.Context, record store.Record, v results.Variant) (made store.Artifact, err error) {
 	v.Logprobs = false // replies have no such column
 	err = a.retryMoved(ctx, record, func(record store.Record) error {
@@ -46,7 +46,7 @@ func (a *Archive) requests(ctx context.Context, record store.Record, v results.V
 	return made, err
 }
 
-// eachRow visits all rows of a job that is over.
+// eachRow visits all rows of an ended job.
 func (a *Archive) eachRow(ctx context.Context, record store.Record, visit results.Visit) error {
 	if _, succeeded := record.Artifacts[layout.Full]; succeeded {
 		committed, err := a.OpenCommitted(ctx, record)
@@ -75,14 +75,14 @@ func (a *Archive) eachRow(ctx context.Context, record store.Record, visit result
 	return Removed(results.EachOfParts(ctx, schema, []results.PartSource{{Source: object}}, visit))
 }
 
-// maxSpooledLine is larger than any line of a spooled batch: lines were limited
-// when they arrived.
+// maxSpooledLine is larger than any line of a spooled batch: the server limited the
+// lines when the client sent them.
 const maxSpooledLine = 1 << 30
 
 // eachUncounted visits the rows of a batch that ended before its rows were
 // counted, until the input is removed.
 func (a *Archive) eachUncounted(ctx context.Context, record store.Record, visit results.Visit) error {
-	rest := rowmill.Output{Err: &rowmill.RowError{Code: rowmill.RowNotRun, Message: notRun(record.Job)}}
+	notRun := rowmill.Output{Err: &rowmill.RowError{Code: rowmill.RowNotRun, Message: whyNotRun(record.Job)}}
 	in, err := a.openInput(ctx, &record)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (a *Archive) eachUncounted(ctx context.Context, record store.Record, visit 
 			return errMoved
 		}
 		if err == nil {
-			err = visit(&row, &rest)
+			err = visit(&row, &notRun)
 		}
 		if err != nil {
 			return err
@@ -106,7 +106,7 @@ func (a *Archive) eachUncounted(ctx context.Context, record store.Record, visit 
 	object, err := a.bucket.Open(ctx, record.Spec.Spooled)
 	if errors.Is(err, rowmill.ErrNotFound) && record.InputRemoved != nil {
 		for i := range record.Spec.Raw.Requests {
-			if err := visit(&rowmill.Row{Index: i}, &rest); err != nil {
+			if err := visit(&rowmill.Row{Index: i}, &notRun); err != nil {
 				return err
 			}
 		}
@@ -124,7 +124,7 @@ func (a *Archive) eachUncounted(ctx context.Context, record store.Record, visit 
 			return nil
 		}
 		if err == nil {
-			err = visit(&row, &rest)
+			err = visit(&row, &notRun)
 		}
 		if err != nil {
 			return asMoved(err)

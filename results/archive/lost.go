@@ -33,10 +33,11 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("%d parts cannot be read, such as %s: %v", len(e.Keys), e.Keys[0], e.first)
 }
 
-// Lasting reports whether reading the parts again cannot succeed.
+// Lasting reports whether a later read of the parts cannot succeed either.
 func (e *LostError) Lasting() bool { return !e.missing }
 
-// NoWait makes a LostError lasting.
+// NoWait makes the LostError in err lasting: the caller does not wait for missing
+// objects. Other errors stay unchanged.
 func NoWait(err error) error {
 	var lost *LostError
 	if errors.As(err, &lost) {
@@ -45,8 +46,8 @@ func NoWait(err error) error {
 	return err
 }
 
-// CheckParts reads parts and returns a LostError if some cannot be read, or another error if
-// storage cannot be used now.
+// CheckParts reads parts and returns a LostError if some of them cannot be read, or another
+// error if storage cannot be used now.
 func CheckParts(ctx context.Context, bucket blob.Bucket, parts []store.Part) error {
 	lost := &LostError{}
 	for _, p := range parts {
@@ -54,7 +55,7 @@ func CheckParts(ctx context.Context, bucket blob.Bucket, parts []store.Part) err
 		switch {
 		case err == nil:
 			continue
-		case ctx.Err() != nil || passes(err):
+		case ctx.Err() != nil || isStorageDown(err):
 			return err
 		case errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost):
 			lost.missing = true
@@ -73,8 +74,8 @@ func CheckParts(ctx context.Context, bucket blob.Bucket, parts []store.Part) err
 	return lost
 }
 
-// checkBucket returns rowmill.ErrUnavailable if the bucket does not belong to a deployment: a
-// volume that is not mounted, or another bucket, has no object at all.
+// checkBucket returns rowmill.ErrUnavailable if the bucket does not belong to a deployment:
+// a directory whose volume is not mounted, or a wrong bucket, lacks all objects.
 func checkBucket(ctx context.Context, bucket blob.Bucket) error {
 	_, err := bucket.Stat(ctx, layout.Deployment)
 	if errors.Is(err, rowmill.ErrNotFound) {
@@ -83,34 +84,36 @@ func checkBucket(ctx context.Context, bucket blob.Bucket) error {
 	return err
 }
 
-// Explain returns the LostError of parts if they may have caused an error, else the error.
+// Explain checks parts after an operation on them failed with err. It returns the error of
+// CheckParts if there is one, because that may be the cause, and err otherwise.
 func Explain(ctx context.Context, bucket blob.Bucket, parts []store.Part, err error) error {
-	if err == nil || ctx.Err() != nil || passes(err) {
+	if err == nil || ctx.Err() != nil || isStorageDown(err) {
 		return err
 	}
 	return cmp.Or(CheckParts(ctx, bucket, parts), err)
 }
 
-// passes reports whether an error says that storage cannot be used now.
-func passes(err error) bool {
+// isStorageDown reports whether an error says that storage cannot be used now.
+func isStorageDown(err error) bool {
 	return errors.Is(err, rowmill.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || blob.IsTransient(err)
 }
 
-// ErrNotStored means that storage acknowledged an object, and now lacks the object or a
-// part of it. It is wrapped together with rowmill.ErrUnavailable: the caller must write
-// the object again.
+// ErrNotStored means that storage acknowledged an object, but lacks the object or some of
+// its bytes. An error with ErrNotStored also wraps rowmill.ErrUnavailable. The caller must
+// write the object again.
 var ErrNotStored = errors.New("storage acknowledged an object that cannot be read")
 
-// visible is how long a bucket may take to show an object that it has acknowledged.
-const visible = 30 * time.Second
+// visibleWithin is how long a bucket may take to show an object that it has acknowledged.
+const visibleWithin = 30 * time.Second
 
-// FindLost checks the parts of a job that ended without success, after reading them failed with
-// err. It records the parts that cannot be read as lost and returns the new record; err if
-// all parts can be read, and ErrBusy if a missing part may still appear.
+// FindLost checks the parts of a job that ended without success, after a read of them failed
+// with err. It records the parts that cannot be read as lost and returns the new record. If
+// all parts can be read, it returns err. If a missing part may still appear, it returns
+// ErrBusy.
 func (a *Archive) FindLost(ctx context.Context, record store.Record, err error) (store.Record, error) {
-	var failure *rowmill.Failure // of another job
+	var failure *rowmill.Failure // of the job that reads the rows of record's job to take them over
 	if status := record.Job.Status; !status.Terminal() || status == rowmill.StatusSucceeded ||
-		ctx.Err() != nil || passes(err) || rowmill.MustStop(err) || errors.As(err, &failure) {
+		ctx.Err() != nil || isStorageDown(err) || rowmill.MustStop(err) || errors.As(err, &failure) {
 		return record, err
 	}
 	parts, listErr := a.parts(ctx, record.Job.ID)
@@ -123,7 +126,7 @@ func (a *Archive) FindLost(ctx context.Context, record store.Record, err error) 
 		return record, err
 	case !errors.As(checked, &lost):
 		return record, checked
-	case lost.missing && time.Since(record.EndedAt()) < visible:
+	case lost.missing && time.Since(record.EndedAt()) < visibleWithin:
 		return record, fmt.Errorf("%w: %w", ErrBusy, lost)
 	}
 	a.logger.Warn("parts of an ended job cannot be read; their rows are lost", "job", record.Job.ID, "parts", len(lost.Keys), "err", lost)
@@ -137,7 +140,7 @@ func (a *Archive) FindLost(ctx context.Context, record store.Record, err error) 
 	return a.store.Get(ctx, record.Job.ID)
 }
 
-// lostWarning is the warning of an ended job some of whose parts are lost.
+// lostWarning is the warning in an ended job if some of its parts are lost.
 const lostWarning = "Object storage lost rows after they were done. Resume the job to run them again."
 
 // lostRows are the rows of lost parts.
@@ -179,7 +182,7 @@ func (l lostRows) has(row int64) bool {
 	if n < 0 || l.rows[n] == nil {
 		return false
 	}
-	return l.rows[n].Contains(uint32(row - l.shards[n].First)) //nolint:gosec // a place in a shard
+	return l.rows[n].Contains(uint32(row - l.shards[n].First)) //nolint:gosec // an index within the shard
 }
 
 // WritePart writes a part with the rows that write adds to it, and returns its size in
@@ -202,11 +205,11 @@ func WritePart(ctx context.Context, bucket blob.Bucket, key string, schema resul
 }
 
 // ReadBack checks the size and the footer of a file that was just written. A bucket may
-// acknowledge a file that it does not store, or stores in part.
+// acknowledge a file without storing it, or with only a part of the file stored.
 func ReadBack(ctx context.Context, bucket blob.Bucket, written blob.Info) error {
-	err := retry.Objects.Within(visible).Do(ctx, func() error { return readFooter(ctx, bucket, written) },
+	err := retry.Objects.Within(visibleWithin).Do(ctx, func() error { return readFooter(ctx, bucket, written) },
 		func(err error) bool { return errors.Is(err, rowmill.ErrNotFound) }, nil)
-	if err == nil || passes(err) {
+	if err == nil || isStorageDown(err) {
 		return err
 	}
 	return fmt.Errorf("%w: %w: object %s: %s", rowmill.ErrUnavailable, ErrNotStored, written.Key, err.Error())
@@ -217,7 +220,7 @@ func readFooter(ctx context.Context, bucket blob.Bucket, written blob.Info) erro
 	if err != nil {
 		return err
 	}
-	defer func() { _ = o.Close() }() // it was open only for reading
+	defer func() { _ = o.Close() }() // only read, so an error loses nothing
 	if o.Size() != written.Size {
 		return fmt.Errorf("it has %d bytes, %d were written", o.Size(), written.Size)
 	}

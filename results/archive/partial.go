@@ -14,16 +14,16 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Download is a file to export results from. The caller closes it.
+// Download is an open file from which results are exported. The caller closes it.
 type Download struct {
 	results.Source
 	Schema results.Schema
 	io.Closer
 }
 
-// Partial opens a file of all rows of a job. Rows that are not committed have
-// no output. The file of a job that is over is made once and stored. The file
-// of a running job is made on each call. The number of rows must be known.
+// Partial opens a file with all rows of a job. Rows that are not committed have no
+// output. The file of an ended job is made once and stored. The file of a running job is
+// made on each call. The number of rows must be known.
 func (a *Archive) Partial(ctx context.Context, record store.Record) (d Download, err error) {
 	err = a.retryMoved(ctx, record, func(record store.Record) error {
 		if !record.Job.Status.Terminal() {
@@ -47,8 +47,8 @@ func (a *Archive) Partial(ctx context.Context, record store.Record) (d Download,
 	return d, err
 }
 
-// PartialParquet returns the Parquet file of a variant of the committed rows of
-// a job that is over. The file is made on the first request.
+// PartialParquet returns a variant of the Parquet file with all rows of an ended job that
+// did not succeed. The file is made on the first request.
 func (a *Archive) PartialParquet(ctx context.Context, record store.Record, v results.Variant) (made store.Artifact, err error) {
 	if record.Spec.Raw != nil {
 		return a.requests(ctx, record, v)
@@ -63,15 +63,15 @@ func (a *Archive) PartialParquet(ctx context.Context, record store.Record, v res
 	return made, err
 }
 
-// partial returns the file of all rows of a job that is over and did not
-// succeed.
+// partial returns the file with all rows of an ended job that did not succeed.
 func (a *Archive) partial(ctx context.Context, record store.Record) (store.Artifact, error) {
 	return a.fileOf(ctx, record, file{layout.Partial, layout.Subset, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
 		return a.writePartial(ctx, w, record)
 	})
 }
 
-// snapshot writes the committed rows of a running job to a file without a name.
+// snapshot writes all rows of a running job to a temporary file without a name, so that
+// the file is removed when it is closed.
 func (a *Archive) snapshot(ctx context.Context, record store.Record) (d Download, err error) {
 	f, err := os.CreateTemp("", "rowmill-partial-*")
 	if err != nil {
@@ -98,9 +98,8 @@ func (a *Archive) snapshot(ctx context.Context, record store.Record) (d Download
 	return Download{Source: source, Schema: schema, Closer: f}, err
 }
 
-// writePartial writes all rows of a job, with the outcomes that are committed.
-// For any number of parts, it holds one row group plus the memory of a
-// merge of a single shard.
+// writePartial writes all rows of a job, with the outcomes that are committed. For any
+// number of parts, it needs the memory of one row group and of the merge of one shard.
 func (a *Archive) writePartial(ctx context.Context, w io.Writer, record store.Record) error {
 	committed, err := a.OpenCommitted(ctx, record)
 	if err != nil {
@@ -139,7 +138,7 @@ func (a *Archive) reasons(ctx context.Context, record store.Record, input *input
 	if err != nil {
 		return nil, err
 	}
-	notRun := &rowmill.RowError{Code: rowmill.RowNotRun, Message: notRun(record.Job)}
+	notRun := &rowmill.RowError{Code: rowmill.RowNotRun, Message: whyNotRun(record.Job)}
 	isLost := &rowmill.RowError{Code: rowmill.RowLost, Message: fmt.Sprintf(
 		"Object storage lost the answer after the row was done. POST /v1/jobs/%s/resume runs the row again.", record.Job.ID)}
 	return func(row int64) *rowmill.RowError {
@@ -150,14 +149,14 @@ func (a *Archive) reasons(ctx context.Context, record store.Record, input *input
 	}, nil
 }
 
-// notRun returns the reason why a row of a job has no outcome.
-func notRun(job rowmill.Job) string {
+// whyNotRun returns the reason why a row of a job has no outcome.
+func whyNotRun(job rowmill.Job) string {
 	if !job.Status.Terminal() {
 		return fmt.Sprintf("The row has not run yet; the job is %s.", job.Status)
 	}
-	doing := "failed"
+	ended := "failed"
 	if job.Status == rowmill.StatusCancelled {
-		doing = "was cancelled"
+		ended = "was cancelled"
 	}
-	return fmt.Sprintf("The row did not run before the job %s. POST /v1/jobs/%s/resume runs it.", doing, job.ID)
+	return fmt.Sprintf("The row did not run before the job %s. POST /v1/jobs/%s/resume runs it.", ended, job.ID)
 }

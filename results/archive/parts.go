@@ -11,8 +11,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// partIndex finds the part that holds a row, from the records of the parts. It
-// opens no parts except one per shard to find the shard's first row.
+// partIndex finds the part that holds a row. It searches the records of the parts, and
+// opens only one part of a shard, to find the shard's first row.
 type partIndex struct {
 	*Archive
 	shards [][]store.Part
@@ -59,7 +59,8 @@ func (h *partIndex) shardAt(ctx context.Context, row int64) (int, error) {
 	return max(0, low-1), nil
 }
 
-// partOf returns the part with the accepted result of a row; nil if the row is not done.
+// partOf returns the part with the accepted result of a row, or nil if the row has no
+// result yet.
 func (h *partIndex) partOf(ctx context.Context, row int64) (*store.Part, error) {
 	if len(h.shards) == 0 {
 		return nil, nil
@@ -84,9 +85,8 @@ func (h *partIndex) partOf(ctx context.Context, row int64) (*store.Part, error) 
 	return nil, nil
 }
 
-// firstOfShard returns the first row of a part's shard. The part must be the
-// first that was committed in the shard, because then all its rows were
-// accepted.
+// firstOfShard returns the first row of a part's shard. The part must be the first part
+// that was committed in the shard: only then were all its rows accepted.
 func (a *Archive) firstOfShard(ctx context.Context, part store.Part) (row int64, err error) {
 	accepted, err := AcceptedRows(part)
 	if err != nil {

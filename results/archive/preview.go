@@ -8,14 +8,14 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// maxPreviewParts is how many parts a preview reads. Rows that run at the same
-// time are spread over many parts. A page that needs more parts is shorter.
+// maxPreviewParts is how many parts a preview reads at most. A page of rows can be
+// spread over many parts. A page that would need more parts gets fewer rows.
 const maxPreviewParts = 64
 
-// Preview holds the committed rows of a page.
+// Preview holds a page of a job's rows.
 type Preview struct {
 	Record store.Record          // the record at the time of the read
-	Rows   []*results.PreviewRow // nil for a row that is not done
+	Rows   []*results.PreviewRow // nil for a row that is not committed
 	End    int64                 // one past the last row of the page
 }
 
@@ -127,7 +127,8 @@ func markPart(keys []string, part store.Part, at int64) error {
 	return nil
 }
 
-// countRows returns how many rows can be read from maxPreviewParts parts.
+// countRows returns how many rows, from the first on, are in at most maxPreviewParts
+// parts. keys has the key of the part of each row.
 func countRows(keys []string) int {
 	seen := map[string]bool{"": true}
 	for i, key := range keys {

@@ -12,8 +12,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Row reads row n of a job. The error is ErrNoRow or ErrNotDone if there is
-// nothing to read.
+// Row reads row n of a job. The error is ErrNoRow if the job has no such row, and
+// ErrNotDone if the row has no outcome yet.
 func (a *Archive) Row(ctx context.Context, record store.Record, n int64) (view results.RowView, err error) {
 	err = a.retryMoved(ctx, record, func(record store.Record) (err error) {
 		view, err = a.row(ctx, record, n)
@@ -63,8 +63,8 @@ type Place struct {
 // Beginning returns the place before the first row.
 func Beginning() Place { return Place{After: -1} }
 
-// Missing is like Failures, for a job that is over and did not succeed. It also
-// lists the rows that did not run. The number of rows must be known.
+// Missing is like Failures, for an ended job that did not succeed. It also lists the rows
+// that did not run. The number of rows must be known.
 func (a *Archive) Missing(ctx context.Context, record store.Record, from Place, limit int) (found []results.Failure, more *Place, err error) {
 	partial, err := a.Partial(ctx, record)
 	if err != nil {
@@ -78,16 +78,16 @@ func (a *Archive) Missing(ctx context.Context, record store.Record, from Place, 
 	return found, &Place{After: next}, nil
 }
 
-// Failures lists at most limit failed rows after a place, in order. To
-// continue, pass more. more is nil at the end.
+// Failures lists at most limit failed rows after the place from, in order. To continue,
+// pass more as from. more is nil at the end.
 func (a *Archive) Failures(ctx context.Context, record store.Record, from Place, limit int) (found []results.Failure, more *Place, err error) {
 	var p page
 	err = a.retryMoved(ctx, record, func(record store.Record) error {
 		p = page{Archive: a, Place: from, limit: limit}
 		if record.Job.Status == rowmill.StatusSucceeded {
-			return p.ofResults(ctx, record)
+			return p.addFromResults(ctx, record)
 		}
-		return p.ofParts(ctx, record.Job.ID)
+		return p.addFromParts(ctx, record.Job.ID)
 	})
 	if err != nil || !p.full() {
 		return p.found, nil, err
@@ -95,7 +95,7 @@ func (a *Archive) Failures(ctx context.Context, record store.Record, from Place,
 	return p.found[:limit], &Place{p.Shard, p.found[limit-1].Row}, nil
 }
 
-// page collects failures, and one more to know whether the list continues.
+// page collects limit failures, and one more to know whether the list continues.
 type page struct {
 	*Archive
 	Place
@@ -113,7 +113,8 @@ func (p *page) take(failures ...results.Failure) {
 	p.found = p.found[:min(len(p.found), p.limit+1)]
 }
 
-func (p *page) ofResults(ctx context.Context, record store.Record) error {
+// addFromResults adds failures from the "rows" file of a job that succeeded.
+func (p *page) addFromResults(ctx context.Context, record store.Record) error {
 	return p.withObjects(ctx, func(files []results.Source) error {
 		failures, _, err := results.Failures(ctx, files[0], p.After, p.limit+1)
 		p.take(failures...)
@@ -121,8 +122,9 @@ func (p *page) ofResults(ctx context.Context, record store.Record) error {
 	}, record.Artifacts[layout.Rows].Key)
 }
 
-// ofParts reads shard by shard. Shards are in the order of the rows.
-func (p *page) ofParts(ctx context.Context, jobID string) error {
+// addFromParts adds failures from a job's parts, shard by shard. Shards are in the order
+// of the rows.
+func (p *page) addFromParts(ctx context.Context, jobID string) error {
 	parts, err := p.partIndex(ctx, jobID)
 	if err != nil {
 		return err
@@ -143,7 +145,7 @@ func (p *page) ofParts(ctx context.Context, jobID string) error {
 			if err != nil {
 				return err
 			}
-			if err := p.ofPart(ctx, part, first); err != nil {
+			if err := p.addFromPart(ctx, part, first); err != nil {
 				return err
 			}
 		}
@@ -151,9 +153,9 @@ func (p *page) ofParts(ctx context.Context, jobID string) error {
 	return nil
 }
 
-// ofPart skips failures that do not count because an earlier part holds the
-// row. first is the first row of the shard.
-func (p *page) ofPart(ctx context.Context, part store.Part, first int64) error {
+// addFromPart adds failures from one part. It skips failures that do not count because an
+// earlier part holds the row. first is the first row of the shard.
+func (p *page) addFromPart(ctx context.Context, part store.Part, first int64) error {
 	accepted, err := AcceptedRows(part)
 	if err != nil {
 		return err

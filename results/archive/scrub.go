@@ -12,15 +12,16 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Fault is an object that the record of a job names and that cannot be read.
+// A Fault is an object that cannot be read although the record of a job names it.
 type Fault struct {
 	Key string
 	Err error
 }
 
-// Scrub reads all objects of an ended job that its record needs: the results of a success,
-// the parts of another job. It returns how many bytes it has read, and an error if storage
-// cannot be used now. It reads nothing of other jobs, because their objects still move.
+// Scrub reads the objects that the record of an ended job needs: the result files if the
+// job succeeded, else the parts. It returns the objects that cannot be read, how many bytes
+// it has read, and an error if storage cannot be used now. It reads nothing of a job that
+// has not ended, because the objects of such a job are still replaced.
 func Scrub(ctx context.Context, s Store, bucket blob.Bucket, rec store.Record) (faults []Fault, read int64, err error) {
 	if !rec.Job.Status.Terminal() || rec.DataRemoved != nil {
 		return nil, 0, nil
@@ -48,7 +49,7 @@ func Scrub(ctx context.Context, s Store, bucket blob.Bucket, rec store.Record) (
 		size, err := checkObject(ctx, bucket, key, check)
 		switch read += size; {
 		case err == nil:
-		case ctx.Err() != nil || passes(err):
+		case ctx.Err() != nil || isStorageDown(err):
 			return faults, read, err
 		default:
 			faults = append(faults, Fault{key, err})
@@ -72,6 +73,6 @@ func checkObject(ctx context.Context, bucket blob.Bucket, key string, check func
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = o.Close() }() // it was open only for reading
+	defer func() { _ = o.Close() }() // only read, so an error loses nothing
 	return o.Size(), check(ctx, o)
 }

@@ -12,10 +12,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Parquet returns the Parquet file of a variant of a job that succeeded. The
-// file is made on the first request. Concurrent requests in this process share
-// the work. If several processes make the file, the first one to record it
-// wins.
+// Parquet returns a variant of the Parquet file of a job that succeeded. The file is made
+// on the first request. Concurrent requests in this process share the work. If several
+// processes make the file, the file that is recorded first counts.
 func (a *Archive) Parquet(ctx context.Context, record store.Record, v results.Variant) (store.Artifact, error) {
 	if record.Spec.Raw != nil {
 		return a.requests(ctx, record, v)
@@ -27,8 +26,8 @@ func (a *Archive) Parquet(ctx context.Context, record store.Record, v results.Va
 	return a.subset(ctx, record, full, v.Name(), v)
 }
 
-// subset returns the file of a variant of another file. name is the name of the
-// new file.
+// subset returns a file with the columns of variant v, made from the file of. name is the
+// name of the new artifact.
 func (a *Archive) subset(ctx context.Context, record store.Record, of store.Artifact, name string, v results.Variant) (store.Artifact, error) {
 	return a.fileOf(ctx, record, file{name, layout.Subset, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
 		source, err := a.bucket.Open(ctx, of.Key)
@@ -51,8 +50,8 @@ type file struct {
 	kind string // media type
 }
 
-// fileOf returns a file of a job that is over. If the file does not exist, it
-// calls write to make the file.
+// fileOf returns a file of an ended job. If the file does not exist, fileOf calls write to
+// make the file.
 func (a *Archive) fileOf(ctx context.Context, record store.Record, f file, write func(context.Context, io.Writer) error) (store.Artifact, error) {
 	id := record.Job.ID
 	if made, found := record.Artifacts[f.name]; found {
@@ -65,7 +64,7 @@ func (a *Archive) fileOf(ctx context.Context, record store.Record, f file, write
 	})
 	if err != nil {
 		if now, lookErr := a.store.Get(ctx, id); lookErr == nil && now.DataRemoved != nil {
-			return store.Artifact{}, ErrRemoved // whatever failed, the removal is the reason
+			return store.Artifact{}, ErrRemoved // the step failed because the data was removed meanwhile
 		}
 		return store.Artifact{}, fmt.Errorf("make the result file %s: %w", f.name, err)
 	}
@@ -89,9 +88,9 @@ func (a *Archive) create(ctx context.Context, jobID string, f file, write func(c
 	return a.record(ctx, jobID, f.name, store.Artifact{Key: key, Size: info.Size})
 }
 
-// record records a new file and returns the file that counts. If another file
-// counts, record deletes the new one. If that is not certain, the new file
-// stays and is removed with the job's other objects.
+// record adds a new file to the job's record and returns the file that counts. If another
+// file counts, record deletes the new file. If record cannot find out which file counts,
+// the new file stays and is removed with the job's other objects.
 func (a *Archive) record(ctx context.Context, jobID, name string, mine store.Artifact) (store.Artifact, error) {
 	record, err := a.store.AddArtifact(ctx, jobID, name, mine)
 	if err != nil {
@@ -104,11 +103,11 @@ func (a *Archive) record(ctx context.Context, jobID, name string, mine store.Art
 	winner, recorded := record.Artifacts[name]
 	if winner.Key != mine.Key {
 		if dropErr := a.bucket.Delete(ctx, mine.Key); dropErr != nil {
-			a.logger.Warn("deleting a duplicate result file failed; it is deleted with the job's data", "job", jobID, "err", dropErr)
+			a.logger.Warn("a duplicate result file could not be deleted now; it is deleted with the job's data", "job", jobID, "err", dropErr)
 		}
 	}
 	if !recorded {
-		return store.Artifact{}, errors.Join(errors.New("the file was not recorded"), err)
+		return store.Artifact{}, errors.Join(errors.New("the file was not added to the job's record"), err)
 	}
 	return winner, nil
 }
