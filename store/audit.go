@@ -20,13 +20,13 @@ type AuditEntry struct {
 	ByAccount string `json:"by_account"` // account of the key that was used; empty for the service itself
 	ByKey     string `json:"by_key"`     // id of the key; empty for the key of the configuration
 	ByName    string `json:"by_name"`    // name of the key at that time
-	Request   string `json:"request_id"` // as in logs and answers
+	Request   string `json:"request_id"` // the X-Request-Id in logs and answers
 
 	// Details holds the requested change, a JSON object.
 	Details json.RawMessage `json:"details"`
 	// Failed is the code of the error that the request returned. An action is recorded
-	// before it runs, so that a failed action may have two entries: one without the
-	// code, and a later one with it.
+	// before it runs, so a failed action may have two entries: one without the code, and
+	// a later one with the code.
 	Failed string `json:"failed,omitempty"`
 }
 

@@ -9,8 +9,8 @@ import (
 // cursorVersion is the first byte of every cursor, so that the format can change.
 const cursorVersion = 1
 
-// EncodeCursor encodes the position of the last entry of a page: its time, in a width
-// that the store chooses, and its id.
+// EncodeCursor encodes the position of the last entry of a page. The position is the
+// entry's time, in a number of bytes that the store chooses, and the entry's id.
 func EncodeCursor(position []byte) string {
 	return base64.RawURLEncoding.EncodeToString(append([]byte{cursorVersion}, position...))
 }

@@ -14,8 +14,8 @@ const (
 	DeliveryFailed    = "failed"
 )
 
-// A Delivery is an event for an endpoint of an account, with its delivery state and
-// attempts.
+// A Delivery is an event that is sent to an endpoint (a webhook) of an account, with the
+// state and the attempts of the delivery.
 type Delivery struct {
 	ID       string    `json:"id"` // the ids of an endpoint sort by the time of their events
 	Account  string    `json:"account"`
@@ -26,9 +26,10 @@ type Delivery struct {
 	Created  time.Time `json:"created"` // time of the event
 	State    string    `json:"state"`
 
-	// Due is the time of the next attempt, or the time when the present sender must
-	// have given up. It is set only while the delivery is pending. Expires is the time
-	// when the record is removed. It is set only after that.
+	// Due is the time of the next attempt. While an attempt runs, Due is the time by
+	// which its sender must have given up. Due is set only while the delivery is pending.
+	// Expires is the time when the record is removed. It is set only when the delivery is
+	// no longer pending.
 	Due     *time.Time `json:"due,omitempty"`
 	Expires *time.Time `json:"expires,omitempty"`
 

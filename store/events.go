@@ -7,15 +7,15 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// An Event is a step in a job's history that no other member of its record holds.
-// Events cost no extra write: claims, releases and changes of the job's message add
-// them.
+// An Event is a step in a job's history that no other field of the job's record shows.
+// Events cost no extra write: the writes of claims, of releases and of the job's message
+// add them.
 type Event struct {
 	At      int64  `json:"at"` // ms since 1970; for a claim, its epoch
 	What    string `json:"what"`
 	Node    string `json:"node,omitempty"`    // name of the node that claimed the job, for people
 	Process string `json:"process,omitempty"` // process that claimed the job, see Adopter
-	For     string `json:"for,omitempty"`     // the reason of a wait, for people
+	For     string `json:"for,omitempty"`     // why the job waits, for people
 	Until   int64  `json:"until,omitempty"`   // ms since 1970: when the wait ended; 0 while it lasts
 	Lost    bool   `json:"lost,omitempty"`    // the previous owner had not released the job
 }
@@ -24,7 +24,7 @@ type Event struct {
 const (
 	EventClaimed  = "claimed"
 	EventReleased = "released" // the owner released the job
-	EventWaits    = "waits"
+	EventWaits    = "waits"    // the job waits for something, see Event.For
 )
 
 const (
@@ -33,8 +33,7 @@ const (
 	// waits often does not lose the events about its owners. The limit is low because
 	// every write of the embedded store rewrites the list.
 	MaxEvents = 40
-	// MaxFor limits the text of a wait in bytes, because it may quote an inference
-	// server.
+	// MaxFor limits Event.For in bytes, because the text may quote an inference server.
 	MaxFor = 300
 )
 
@@ -51,27 +50,28 @@ func (rec *Record) Note(e Event) {
 	rec.Events = append(events, e)
 }
 
-// Say sets the message that clients see: the job's present step, or the reason of a
-// wait. Repeated calls with one reason record one wait event.
+// Say sets the message that clients see: the job's present step, or, if waits is true, the
+// reason why the job waits. A wait is recorded as an event. Repeated calls with the same
+// reason record one event.
 func (rec *Record) Say(message string, waits bool, now time.Time) {
 	rec.Job.Message = message
-	what := ""
+	reason := ""
 	if waits {
-		what = spelling.Shorten(message, MaxFor)
+		reason = spelling.Shorten(message, MaxFor)
 	}
 	i := len(rec.Events) - 1
 	for i >= 0 && rec.Events[i].What != EventWaits {
 		i--
 	}
 	if i >= 0 && rec.Events[i].Until == 0 {
-		if rec.Events[i].For == what {
+		if rec.Events[i].For == reason {
 			return
 		}
 		rec.Events = slices.Clone(rec.Events)
 		rec.Events[i].Until = max(now.UnixMilli(), rec.Events[i].At)
 	}
-	if what != "" {
-		rec.Note(Event{At: now.UnixMilli(), What: EventWaits, For: what})
+	if reason != "" {
+		rec.Note(Event{At: now.UnixMilli(), What: EventWaits, For: reason})
 	}
 }
 

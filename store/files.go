@@ -17,7 +17,7 @@ type Page struct {
 // Check refuses a page whose limit is below 1.
 func (p Page) Check() error {
 	if p.Limit < 1 {
-		return fmt.Errorf("a page of %d", p.Limit)
+		return fmt.Errorf("the limit of the page is %d and must be at least 1", p.Limit)
 	}
 	return nil
 }
@@ -59,9 +59,9 @@ type Files interface {
 	CreateFile(ctx context.Context, f File) error
 	// GetFile returns a file, expired or not, or rowmill.ErrNotFound.
 	GetFile(ctx context.Context, id string) (File, error)
-	// ListFiles returns a page of an account's files, only those with purpose unless it
-	// is empty. more reports whether further files follow. Files that are created or
-	// deleted between two calls cause neither skips nor repeats.
+	// ListFiles returns a page of an account's files. If purpose is not empty, it returns
+	// only files with this purpose. more reports whether further files follow. If files
+	// are created or deleted between two calls, no other file is skipped or repeated.
 	ListFiles(ctx context.Context, account, purpose string, page Page) (files []File, more bool, err error)
 	// DeleteFile removes the record of a file; an unknown id is
 	// rowmill.ErrNotFound.

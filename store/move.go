@@ -11,16 +11,16 @@ import (
 type Movable interface {
 	Values
 
-	// Export calls visit with each stored entry, in no order. When visit returns an
-	// error, Export stops and returns it. State that ends with the nodes is left out:
-	// sessions, owners of jobs, and the turns of the accounts. rowmill.ErrConflict when
-	// a node has a live session, and ErrNewer when a newer version of the program wrote
-	// a record.
+	// Export calls visit with each stored entry, in no particular order. When visit
+	// returns an error, Export stops and returns this error. State that ends with the nodes
+	// is left out: sessions, owners of jobs, and the turns of the accounts. The error is
+	// rowmill.ErrConflict if a node has a live session, and ErrNewer if a newer version of
+	// the program wrote a record.
 	Export(ctx context.Context, visit func(Entry) error) error
 
 	// Import stores entries and replaces existing records with the same names. A
-	// repeated call is harmless. Open jobs then wait for an owner, who continues from
-	// their parts.
+	// repeated call is harmless. The imported open jobs wait for an owner, which continues
+	// from their parts.
 	Import(ctx context.Context, entries []Entry) error
 
 	// Clear removes everything.
@@ -57,8 +57,8 @@ type MovedIdempotency struct {
 	Expires  time.Time `json:"expires"` // to the millisecond
 }
 
-// A MovedUsage is the usage of a model by an account on a day, in total or, with a key,
-// by that API key.
+// A MovedUsage is the usage of a model by an account on a day: in total, or by one API key
+// if KeyUsage names a key.
 type MovedUsage struct {
 	Account  string `json:"account"`
 	KeyUsage `json:"usage"`

@@ -9,9 +9,9 @@ import (
 )
 
 // Retention finds ended jobs that still have data (input, parts and results) or only an
-// input. Data is removed in three steps, and each is harmless to repeat: RemoveData, so
-// that no reader starts on data that is about to go; deletion of the objects and of the
-// part records; DataGone.
+// input. Data is removed in three steps, and each step is harmless to repeat: RemoveData,
+// so that no reader starts to read data that is about to be deleted; the deletion of the
+// objects and of the part records; DataGone.
 type Retention interface {
 	// Holders returns the accounts that have held jobs, sorted.
 	Holders(ctx context.Context) ([]string, error)
@@ -22,25 +22,26 @@ type Retention interface {
 	Held(ctx context.Context, account string, ended time.Time, limit int) ([]string, error)
 
 	// RemoveData sets DataRemoved to now, unless it is set, and removes the rows and
-	// the URL of the input from the specification. rowmill.ErrConflict while the job is
-	// open.
+	// the URL of the input from the specification. The error is rowmill.ErrConflict while
+	// the job is open.
 	RemoveData(ctx context.Context, jobID string, now time.Time) (Record, error)
 
-	// DataGone records that the objects of a job are deleted. rowmill.ErrConflict
-	// before RemoveData.
+	// DataGone records that the objects of a job are deleted. The error is
+	// rowmill.ErrConflict before RemoveData.
 	DataGone(ctx context.Context, jobID string) error
 
-	// Due returns up to limit (> 0) ids of jobs with something to remove at or before
-	// by, the longest due first. A job is due from its end, or, after KeepInput, from
-	// the time given there. It is not due after InputGone or RemoveData.
+	// Due returns up to limit (> 0) ids of jobs with something to remove at the time by or
+	// before, the longest due first. A job is due from its end or, after KeepInput, from
+	// the time until which the input is kept. It is not due after InputGone or RemoveData.
 	Due(ctx context.Context, by time.Time, limit int) ([]string, error)
 	// KeepInput records that objects hold the whole input of a job until a time, and
 	// that nothing else of the job needs removal. It removes input rows from the
-	// specification. It changes nothing after InputGone. rowmill.ErrConflict while the
-	// job is open.
+	// specification. It changes nothing after InputGone. The error is rowmill.ErrConflict
+	// while the job is open.
 	KeepInput(ctx context.Context, jobID string, until time.Time) error
 	// InputGone sets InputRemoved to now, unless it is set, and removes the rows of the
-	// input from the specification. rowmill.ErrConflict while the job is open.
+	// input from the specification. The error is rowmill.ErrConflict while the job is
+	// open.
 	InputGone(ctx context.Context, jobID string, now time.Time) error
 }
 
@@ -49,7 +50,7 @@ type Retention interface {
 // to retention in days, and healthy clocks differ by less.
 const EndTolerance = time.Minute
 
-// EndedAt returns when an ended job ended, as retention counts.
+// EndedAt returns the time from which retention counts for an ended job.
 func (rec *Record) EndedAt() time.Time {
 	switch {
 	case rec.Ended != nil:
@@ -60,9 +61,10 @@ func (rec *Record) EndedAt() time.Time {
 	return *rec.Job.Completed
 }
 
-// End records when a job ended by the store's clock, if the job has just ended. was is
-// the status before the change. The clock of the node that ended the job may be days
-// off; retention by that clock would delete the data at once, or never.
+// End is for a job that has just ended; was is the status before the change. If the end
+// time in the record differs from the store's clock by more than EndTolerance, End records
+// the time of the store's clock. The clock of the node that ended the job may be wrong by
+// days; retention by that clock would delete the data at once, or never.
 func (rec *Record) End(was rowmill.Status, now time.Time) {
 	if was.Terminal() || !rec.Job.Status.Terminal() {
 		return
@@ -74,8 +76,8 @@ func (rec *Record) End(was rowmill.Status, now time.Time) {
 	}
 }
 
-// Due returns when something of a job is to be removed next, if anything; see
-// Retention.Due.
+// Due returns when something of a job must be removed next. due is false if nothing must be
+// removed; see Retention.Due.
 func (rec *Record) Due() (at time.Time, due bool) {
 	switch {
 	case !rec.Job.Status.Terminal() || rec.InputRemoved != nil:
@@ -129,8 +131,8 @@ func (rec *Record) Continued(by string) (changed bool, err error) {
 }
 
 // RemoveData applies Retention.RemoveData to rec and reports whether the record must be
-// written. That is so even if the data was removed before: the write acknowledges the
-// removal to the caller and counts as one of its writes (see Writer).
+// written. It must be written even if the data was removed before: the write acknowledges
+// the removal to the caller and counts as one of the caller's writes (see Writer).
 func (rec *Record) RemoveData(now time.Time) (changed bool, err error) {
 	switch {
 	case !rec.Job.Status.Terminal():

@@ -14,8 +14,7 @@ import (
 // All stores share the rules in this file. A store may add its own.
 
 // MaxName is the greatest length in bytes of an account, job id, part key, API key id,
-// idempotency key or value name. The keys of every store have room for several such
-// names.
+// idempotency key or value name. Several such names fit into a key of every store.
 const MaxName = 1024
 
 // CheckName refuses a name that cannot be part of a store's key. what names the thing
@@ -32,8 +31,8 @@ func CheckName(what, name string) error {
 	return nil
 }
 
-// MaxRows is the most rows of a part. A store may add row counts as float64, which is
-// exact up to this number.
+// MaxRows is the largest number of rows of a part. A store may add row counts as float64,
+// which is exact up to this number.
 const MaxRows = 1<<53 - 1
 
 // CheckNew refuses a record that Create cannot store. idem may be nil.
@@ -97,8 +96,8 @@ func (rec *Record) CheckVersion() error {
 }
 
 // Change applies the change of an Update to rec, or of a Finish when end is true. It
-// refuses forbidden changes, except of the specification, which the store compares in
-// its stored form. An error of change is returned as it is.
+// refuses forbidden changes. It does not check the specification, which the store compares
+// in its stored form. An error of change is returned as it is.
 func (rec *Record) Change(change func(*Record) error, end bool) error {
 	before := fixedFieldsOf(*rec)
 	if err := change(rec); err != nil {
@@ -114,8 +113,8 @@ func (rec *Record) Change(change func(*Record) error, end bool) error {
 	return nil
 }
 
-// Cancel applies Jobs.Cancel to rec. change gets the record before the cancel and may
-// be nil. A job that has ended stays unchanged, with rowmill.ErrTerminal.
+// Cancel applies Jobs.Cancel to rec. change gets the record before the cancel and may be
+// nil. If the job has ended, it stays unchanged and the error is rowmill.ErrTerminal.
 func (rec *Record) Cancel(now time.Time, change func(*Record)) error {
 	before := fixedFieldsOf(*rec)
 	if before.status.Terminal() {
@@ -125,7 +124,7 @@ func (rec *Record) Cancel(now time.Time, change func(*Record)) error {
 		change(rec)
 	}
 	if rec.Job.Status != before.status {
-		return fmt.Errorf("cancel job %s: the change made it %s, which is for Cancel to do", before.id, rec.Job.Status)
+		return fmt.Errorf("cancel job %s: the change function set the status %s, but only Cancel may change the status", before.id, rec.Job.Status)
 	}
 	err := rec.Job.Become(rowmill.StatusCancelled, now)
 	if err == nil {
@@ -168,8 +167,8 @@ func fixedFieldsOf(rec Record) fixedFields {
 	return k
 }
 
-// check refuses a change of these members, and a status step that the state machine
-// does not allow.
+// check returns an error if rec has other values in these members, or a status that the
+// state machine does not allow.
 func (k fixedFields) check(rec *Record) error {
 	switch {
 	case rec.Job.ID != k.id:
@@ -208,7 +207,7 @@ func reachable(from, to rowmill.Status) bool {
 	return false
 }
 
-// NextEpoch returns the epoch of a claim that is made now, by the store's clock. It is
-// the time in ms, so that two owners never get the same epoch, even if the store has
-// lost the record of the first claim.
+// NextEpoch returns the epoch of a claim at the time now of the store's clock. before is the
+// epoch of the claim before. The epoch is the time in ms, so that two owners never get the
+// same epoch, even if the store has lost the record of the first claim.
 func NextEpoch(before int64, now time.Time) int64 { return max(before+1, now.UnixMilli()) }

@@ -130,7 +130,7 @@ func TestRecord_Cancel(t *testing.T) {
 		t.Errorf("the second one got %v", err)
 	}
 	rec = newRecord()
-	wantError(t, "status", rec.Cancel(now, func(r *Record) { r.Job.Status = rowmill.StatusFailed }), "which is for Cancel to do")
+	wantError(t, "status", rec.Cancel(now, func(r *Record) { r.Job.Status = rowmill.StatusFailed }), "only Cancel may change the status")
 	rec = newRecord()
 	wantError(t, "id", rec.Cancel(now, func(r *Record) { r.Job.ID = "b" }), "cancel job job-1: its id cannot change")
 }

@@ -19,8 +19,8 @@ func RetentionPresets() []int { return []int{1, 7, 30, defaultRetentionDays} }
 
 // Settings are the settings that an account can change.
 type Settings struct {
-	// RetentionDays is the number of days after a job's end for which its input, parts
-	// and results are kept; nil: they never expire.
+	// RetentionDays is how many days after a job's end its input, parts and results are
+	// kept; nil: they never expire.
 	RetentionDays *int `json:"retention_days"`
 }
 

@@ -11,8 +11,8 @@
 //
 // A node opens one session and renews it. The record of a job names the session that
 // owns the job, and an epoch that grows with every change of owner. Each write of an
-// owner carries both in a Fence. The store refuses it with rowmill.ErrLeaseLost when
-// the session or the epoch is out of date, or when the session has expired by the
+// owner carries both in a Fence. The store refuses the write with rowmill.ErrLeaseLost
+// when the session or the epoch is out of date, or when the session has expired by the
 // store's clock. Writes of clients (Create, Cancel) carry no fence.
 //
 // # Parts
@@ -51,12 +51,12 @@ const SchemaVersion = 1
 
 // ErrNewer means that a newer version of the program wrote the record, or the whole
 // store, and that this version can only read it. The call has changed nothing.
-var ErrNewer = fmt.Errorf("a newer version of rowmill wrote it, which this one can read but not write: start that version: %w", rowmill.ErrUnavailable)
+var ErrNewer = fmt.Errorf("a newer version of rowmill wrote the record, so that this version must not change it: start the newer version: %w", rowmill.ErrUnavailable)
 
 // ErrOutcomeUnknown means that a write was sent and no answer came. The write may take
 // effect, at once or a little later, or never. The error wraps the reason. It is safe
 // to repeat the call and to read the record again.
-var ErrOutcomeUnknown = errors.New("the outcome is unknown: it may or may not have taken effect")
+var ErrOutcomeUnknown = errors.New("the outcome is unknown: the write may or may not have taken effect")
 
 // ErrLostWrites means that the store lost acknowledged writes of this writer to the
 // record of a job, for example in a crash.
@@ -80,7 +80,7 @@ type Store interface {
 	Deliveries
 
 	// Time returns the time of the store's own clock, which also decides when sessions
-	// expire. Nodes with different clocks agree on it.
+	// expire. All nodes get the time of this one clock, even if their own clocks differ.
 	Time(ctx context.Context) (time.Time, error)
 	// Ping reports whether the store accepts writes now.
 	Ping(ctx context.Context) error
@@ -117,8 +117,8 @@ type Fence struct {
 	Epoch   int64
 }
 
-// Counted reports whether the input is cut into numbered rows. Rows are committed only
-// after that.
+// Counted reports whether the input is cut into shards, so that its rows are numbered.
+// Rows are committed only after that.
 func (r *Record) Counted() bool { return r.Shards > 0 }
 
 // A Mark identifies the revision of a record. The zero Mark means that there is no
@@ -142,11 +142,11 @@ type Record struct {
 
 	// Adopters are the consecutive owners that made no progress on the job, oldest
 	// first. The list is emptied when a row is done or a shard is merged. The present
-	// owner is not in it while the job waits for something else.
+	// owner is not in the list while the job only waits for something.
 	Adopters []Adopter `json:"adopters,omitempty"`
 
-	// Events is the history of the job that no other member holds, oldest first, at
-	// most MaxEvents long.
+	// Events are the steps of the job's history that no other member shows, oldest first,
+	// at most MaxEvents.
 	Events []Event `json:"events,omitempty"`
 
 	DownloadStarted  *time.Time `json:"download_started,omitempty"`  // stored before the first byte is requested
@@ -161,7 +161,7 @@ type Record struct {
 	ShardRows  int   `json:"shard_rows,omitempty"`
 	ShardBytes int64 `json:"shard_bytes,omitempty"`
 
-	// Lost are the totals of the lost parts, which the account has paid.
+	// Lost is the sum of the totals of the lost parts. The account has paid for them.
 	Lost Totals `json:"lost,omitzero"`
 
 	// Reserved is the amount that Reserve set aside for the job; zero once the job has
@@ -177,8 +177,9 @@ type Record struct {
 	InputUntil   *time.Time `json:"input_until,omitempty"`   // the input of a job that has ended is kept in objects until then
 	InputRemoved *time.Time `json:"input_removed,omitempty"` // when the input of a job that has ended was removed
 
-	// ShownRunning means that a client which waits until the job runs has received its
-	// status.
+	// ShownRunning means that a client has asked for the status of the job. Some clients
+	// wait until a job runs: to them, a job that ended before a client has asked is shown
+	// as running once.
 	ShownRunning bool `json:"shown_running,omitempty"`
 
 	// SpecDamaged means that the store found the specification damaged and ended the
@@ -190,8 +191,8 @@ type Record struct {
 	// header; empty when the client sent none.
 	Trace string `json:"trace,omitempty"`
 
-	// Artifacts by variant name. "full" and "rows" are set when the job succeeds,
-	// variants with fewer columns when a client first requests them.
+	// Artifacts are the job's result files by variant name. "full" and "rows" are set when
+	// the job succeeds, variants with fewer columns when a client first requests them.
 	Artifacts map[string]Artifact `json:"artifacts,omitempty"`
 }
 
@@ -220,8 +221,8 @@ type Idempotency struct {
 	TTL      time.Duration // how long the key is kept
 }
 
-// Jobs holds the job records. Every change of a record, by this interface and by those
-// below, counts as a write of a Writer.
+// Jobs holds the job records. Every change of a record, by this interface and by Parts,
+// Ledger and Retention, counts as a write of a Writer.
 type Jobs interface {
 	// Create stores a pending job. With idem, when the key was used within its TTL,
 	// Create returns the first record and existed true if the BodyHash is the same, and
@@ -235,7 +236,7 @@ type Jobs interface {
 
 	// Lookup returns the record that was created with an idempotency key of the
 	// account. It returns rowmill.ErrNotFound for an unused or expired key, and
-	// rowmill.ErrConflict when the key was used with another body.
+	// rowmill.ErrConflict when the key was used with a different body.
 	Lookup(ctx context.Context, account string, idem Idempotency) (Record, error)
 
 	// Get returns a record, or rowmill.ErrNotFound.
@@ -271,20 +272,20 @@ type Jobs interface {
 	// skipped nor repeated.
 	Batches(ctx context.Context, account, dialect string, page Page) (batches []Record, more bool, err error)
 
-	// Orphans returns up to limit open jobs without a live owner: the accounts in turn,
-	// and the oldest job of an account first. No account waits behind the backlog of
-	// another.
+	// Orphans returns up to limit open jobs without a live owner. The accounts take
+	// turns, so that no account waits behind the backlog of another account. The oldest
+	// job of an account comes first.
 	Orphans(ctx context.Context, limit int) ([]Orphan, error)
 
 	// Claim makes session the owner of an open job without a live owner. The epoch
 	// grows (see NextEpoch), and a pending job becomes submitted. Claim returns
 	// rowmill.ErrConflict when the job is parked, or has a live owner, even if that is
 	// session itself; rowmill.ErrTerminal when the job has ended; and rowmill.ErrLeaseLost when
-	// session has expired. Record.Adopt adds by to the record and notes the event. A
-	// job with a damaged specification fails with ErrDamaged.
+	// session has expired. Record.Adopt adds by to the record and notes the event. If the
+	// specification is damaged, Claim ends the job as failed and returns ErrDamaged.
 	Claim(ctx context.Context, jobID, session string, by Adopter) (Record, error)
 
-	// Release makes a job an orphan, takes its owner from the Adopters, and notes the
+	// Release makes a job an orphan, removes its owner from the Adopters, and notes the
 	// event.
 	Release(ctx context.Context, f Fence) error
 
@@ -293,7 +294,8 @@ type Jobs interface {
 	// error and writes nothing. The store refuses a change of Account, id, key, run
 	// type, Spec, Session, Epoch or Reserved, a change of NumRows once it is set, and a
 	// status step that the state machine does not allow (several allowed steps in one
-	// change are fine: use Job.Become). A job that has ended is rowmill.ErrTerminal.
+	// change are fine: use Job.Become). If the job has ended, the error is
+	// rowmill.ErrTerminal.
 	Update(ctx context.Context, f Fence, change func(*Record) error) (Record, error)
 
 	// Finish ends a job under a fence: change sets the terminal state and the final
@@ -313,25 +315,26 @@ type Jobs interface {
 	// one, nothing changes. The returned record holds the stored artifact.
 	AddArtifact(ctx context.Context, jobID, variant string, a Artifact) (Record, error)
 
-	// ReplaceArtifact records is in place of was, if that is the variant's artifact; the
-	// record returned holds the winner. Its file cannot be read and was made again.
-	ReplaceArtifact(ctx context.Context, jobID, variant string, was, is Artifact) (Record, error)
+	// ReplaceArtifact replaces the artifact old of a variant with remade: the file of old
+	// cannot be read and was made again. If the variant has another artifact than old,
+	// nothing changes. The returned record holds the stored artifact.
+	ReplaceArtifact(ctx context.Context, jobID, variant string, old, remade Artifact) (Record, error)
 
-	// Continued notes in the record of an ended job the id of the job that takes over
-	// its rows. If several jobs do, the record keeps the greatest id, which is the
-	// newest. rowmill.ErrConflict while the job is open.
+	// Continued records in an ended job the id of the job that takes over its rows. If
+	// several jobs take them over, the record keeps the greatest id, which is the newest
+	// job. The error is rowmill.ErrConflict while the job is open.
 	Continued(ctx context.Context, jobID, by string) error
 
-	// Park releases a job and sets the message, and Job.ParkedUntil by the store's clock:
-	// Orphans does not list the job for this time.
+	// Park releases a job and sets its message and Job.ParkedUntil. The time rest counts
+	// by the store's clock. Before it has passed, Orphans does not list the job.
 	Park(ctx context.Context, f Fence, rest time.Duration, message string) error
 
-	// Unpark ends the time that a job is parked. A repeated call is harmless.
-	// rowmill.ErrConflict if the job is not parked.
+	// Unpark ends the time for which a job is parked. A repeated call is harmless. The
+	// error is rowmill.ErrConflict if the job is not parked.
 	Unpark(ctx context.Context, jobID string) error
 
-	// ShowRunning sets ShownRunning, for open and ended jobs. A repeated call is
-	// harmless.
+	// ShowRunning sets Record.ShownRunning: a client has asked for the status of the job.
+	// The job may be open or ended. A repeated call is harmless.
 	ShowRunning(ctx context.Context, jobID string) error
 }
 
@@ -414,11 +417,11 @@ type Parts interface {
 	LostParts(ctx context.Context, jobID string) ([]Part, error)
 
 	// LoseParts marks the records of parts as lost, because their objects cannot be read.
-	// It removes nothing. The rows of these parts run again. The progress fields follow from the
-	// other parts. Tokens and cost stay, since they were paid. change may change the
-	// record in the same transaction. Of a job that is over, only the JobID of the
-	// fence counts; a job that succeeded is rowmill.ErrConflict. LoseParts returns
-	// the totals of all lost parts of the job. Repeating it is harmless.
+	// It removes nothing. The rows of these parts run again. The progress fields are
+	// computed from the other parts; tokens and cost stay, because they were paid. change
+	// may change the record in the same transaction. If the job has ended, f needs only
+	// the JobID. If the job has succeeded, the error is rowmill.ErrConflict. LoseParts
+	// returns the totals of all lost parts of the job. A repeated call is harmless.
 	LoseParts(ctx context.Context, f Fence, keys []string, change func(*Record)) (Totals, error)
 
 	// DropParts removes the part records of a job that has ended.
@@ -441,8 +444,8 @@ type Ledger interface {
 	// Reserve sets usd aside for a job until the job ends, replacing the job's earlier
 	// reservation. limit is the most that the account may spend in a calendar month
 	// (UTC). Three amounts count against it: the money spent this month, the
-	// reservations of the account's open jobs less the cost of their committed rows,
-	// and usd less the cost of this job's committed rows. If the sum exceeds limit, the
+	// reservations of the account's other open jobs minus the cost of their committed rows,
+	// and usd minus the cost of this job's committed rows. If the sum exceeds limit, the
 	// error is a *LimitError and nothing changes. Without a limit, usd is set aside
 	// without a check. A repeated call is harmless, also by the job's next owner: an
 	// amount that is already reserved, or zero, is always granted.
@@ -471,8 +474,8 @@ func KeyOf(j rowmill.Job) string {
 	return *j.KeyID
 }
 
-// ByKey splits the usage of an account by day, model and key, as far as keyed has it.
-// The rest gets the empty key.
+// ByKey splits the usage of an account by day, model and API key. all is the whole usage,
+// and keyed is the usage that is known by key. The rest of all gets the empty key.
 func ByKey(all []Usage, keyed []KeyUsage) []KeyUsage {
 	type line struct {
 		day   int64
@@ -500,14 +503,14 @@ func ByKey(all []Usage, keyed []KeyUsage) []KeyUsage {
 
 // LimitError means that a job would exceed the monthly cost limit of its account.
 type LimitError struct {
-	Asked    rowmill.Money // highest further cost of the job
+	Asked    rowmill.Money // reservation for this job, minus the cost of its committed rows
 	Spent    rowmill.Money // by all jobs of the account this month
-	Reserved rowmill.Money // for other open jobs, less the cost of their committed rows
-	Limit    rowmill.Money
+	Reserved rowmill.Money // for other open jobs, minus the cost of their committed rows
+	Limit    rowmill.Money // of the account, per month
 }
 
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("the job may cost %v; of %v a month, %v are spent and %v are set aside for other jobs",
+	return fmt.Sprintf("the job can cost up to %v more; of the account's limit of %v a month, %v are spent and %v are reserved for other jobs",
 		e.Asked, e.Limit, e.Spent, e.Reserved)
 }
 
@@ -556,7 +559,8 @@ type Values interface {
 	// GetValue returns a document and its version, or rowmill.ErrNotFound.
 	GetValue(ctx context.Context, name string) (json.RawMessage, int64, error)
 	// PutValue writes a document if its stored version equals version (0: the document
-	// must not exist) and returns the new version; rowmill.ErrConflict otherwise.
+	// must not exist) and returns the new version. Otherwise the error is
+	// rowmill.ErrConflict.
 	PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error)
 	// ListValues returns the names that start with prefix, sorted.
 	ListValues(ctx context.Context, prefix string) ([]string, error)

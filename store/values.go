@@ -9,9 +9,10 @@ import (
 	"github.com/rowmill/rowmill/internal/document"
 )
 
-// RewriteValue writes v as the document if the stored version equals version (0: the
-// document must not exist), and returns the new version; rowmill.ErrConflict otherwise.
-// It keeps members of the stored document that the type of v does not have.
+// RewriteValue writes v as the document with this name if the stored version equals
+// version (0: the document must not exist), and returns the new version. Otherwise the
+// error is rowmill.ErrConflict. RewriteValue keeps members of the stored document that the
+// type of v does not have.
 func RewriteValue(ctx context.Context, values Values, name string, v any, version int64) (int64, error) {
 	stored, current, err := values.GetValue(ctx, name)
 	switch {

@@ -6,15 +6,15 @@ import (
 	"sync/atomic"
 )
 
-// A Writer identifies one writer of a job's record and detects whether the store lost
-// writes that it had acknowledged to that writer. The record counts the writes of each
-// writer. A single version number could not say whose writes were lost after other
-// writers have written.
+// A Writer identifies one writer of a job's record, and detects whether the store has lost
+// writes that it had acknowledged to this writer. The record counts the writes of each
+// writer. A single version number would not be enough: if other writers have written
+// since, it does not show which writer's writes were lost.
 //
-// A write whose context has a writer (see As) fails with ErrLostWrites when the record
-// holds fewer writes than were acknowledged to that writer. Otherwise it acknowledges
-// the number that the record then holds. A nil Writer checks nothing. Writers are safe
-// for concurrent use.
+// A write with a writer in its context (see As) fails with ErrLostWrites if the record has
+// fewer writes of this writer than were acknowledged. Otherwise the write acknowledges the
+// number that the record then has. A nil Writer checks nothing. Writers are safe for
+// concurrent use.
 type Writer struct {
 	name  string
 	acked atomic.Int64
@@ -62,8 +62,8 @@ func (w *Writer) Ack(n int64) {
 	}
 }
 
-// Reset sets the number of acknowledged writes. Call it after lost writes were repeated
-// or given up.
+// Reset sets the number of acknowledged writes. Call it when lost writes have been repeated
+// or will not be repeated.
 func (w *Writer) Reset(n int64) { w.acked.Store(n) }
 
 // Check returns ErrLostWrites when n, the number of w's writes in the record, is below

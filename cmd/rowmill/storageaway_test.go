@@ -124,7 +124,7 @@ func TestRedisAway(t *testing.T) {
 	}
 	const period = 10 * time.Second // each kind of line is logged once in this time
 	most := 12 * (1 + int(time.Since(began)/period))
-	if lines := strings.Count(log.String(), `"msg":"redis driver"`); lines > most {
+	if lines := strings.Count(log.String(), `"msg":"message of the redis driver"`); lines > most {
 		t.Errorf("the driver has %d lines in the log:\n%s", lines, log)
 	}
 }

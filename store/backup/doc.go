@@ -36,8 +36,8 @@ const (
 	Objects = "objects"
 )
 
-// maxDocument limits the size of the header and the manifest in bytes. Real ones have a
-// few hundred.
+// maxDocument limits the size of the header and of the manifest in bytes. They usually
+// have a few hundred bytes.
 const maxDocument = 64 << 10
 
 // A Header describes the contents of an archive.
@@ -50,7 +50,7 @@ type Header struct {
 	Bytes      int64     `json:"bytes"`      // total size of these files
 }
 
-// A manifest ends an archive.
+// A manifest is the last file of an archive.
 type manifest struct {
 	Header
 	Checksums string `json:"checksums_sha256"` // hash of checksums.sha256, hexadecimal
@@ -59,7 +59,7 @@ type manifest struct {
 // ErrCutOff reports an archive without a manifest.
 var ErrCutOff = errors.New("the archive ends before its manifest: it was cut off while it was written or copied, and cannot be restored; restore an earlier archive, or make another backup")
 
-// errNotBackup is the error for a file that is not a rowmill backup.
+// errNotBackup returns the error for a file that is not a rowmill backup.
 func errNotBackup(why string, args ...any) error {
 	return fmt.Errorf("this is not a rowmill backup: "+why, args...)
 }

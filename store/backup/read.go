@@ -117,6 +117,7 @@ func explain(err error) error {
 	return err
 }
 
+// document decodes the current file of the archive, a JSON document.
 func (a *reader) document(into any) error {
 	text, err := io.ReadAll(io.LimitReader(a.tar, maxDocument+1))
 	switch {
@@ -222,7 +223,7 @@ func (a *reader) end() error {
 	return nil
 }
 
-// explainSums explains an error in reading the checksums.
+// explainSums translates an error of reading the checksums.
 func (a *reader) explainSums(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New("the archive is damaged: it has files without a checksum")

@@ -15,18 +15,18 @@ import (
 	"github.com/rowmill/rowmill/internal/durable"
 )
 
-// unfinished is the name of the folder in a data directory for files during a restore.
-// Nothing else reads this folder.
+// unfinished is the name of the folder in a data directory that holds the files during a
+// restore. Only Restore uses this folder.
 const unfinished = "restoring"
 
-// maxSyncs is how many files are synced at the same time: a file system makes many
-// durable in one step.
+// maxSyncs is how many files are synced at the same time: a file system can make many
+// files durable in one step.
 const maxSyncs = 16
 
 // Restore reads an archive into a data directory, which must be empty or missing. Until
-// all files are read, checked and durable, they are in the folder "restoring"; then
-// Restore moves them to their names, the records last. After an error it removes
-// everything. progress is called as in Read.
+// all files are read, checked and durable, they are in the folder "restoring". Then
+// Restore moves them to their final names, the records last. After an error it removes
+// the folder. progress is called as in Read.
 func Restore(ctx context.Context, r io.Reader, directory string, progress func(h Header, bytes int64)) (h Header, err error) {
 	if err := durable.MakeFolder(directory); err != nil {
 		return h, fmt.Errorf("restore: %w", err)
@@ -113,7 +113,7 @@ func (u *unpacking) publish(directory string) error {
 	}
 	// A node may have been started here during the restore.
 	if entries, err := os.ReadDir(directory); err != nil || len(entries) > 1 {
-		return errors.Join(err, fmt.Errorf("another file appeared in it during the restore"))
+		return errors.Join(err, fmt.Errorf("another file appeared in the directory during the restore: make sure that no node uses the directory, and restore into an empty one"))
 	}
 	for _, name := range []string{Objects, Records} {
 		if err := os.Rename(filepath.Join(u.folder, name), filepath.Join(directory, name)); err != nil {

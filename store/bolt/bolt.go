@@ -29,9 +29,9 @@ type Store struct {
 	engine *bolt.Engine
 }
 
-// Open opens the file, or creates it. All sessions of an earlier process have ended.
-// Open refuses a file that another process has locked, and records of another version
-// that this version cannot read. It repairs damaged indexes.
+// Open opens the file, or creates it. The sessions of earlier processes do not exist any
+// more. Open refuses a file that another process has locked, and records that this version
+// of Rowmill cannot read. It repairs damaged indexes.
 func Open(ctx context.Context, config Config) (*Store, error) {
 	engine, err := bolt.Open(ctx, config)
 	if err != nil {
@@ -51,7 +51,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 // can open. See bolt.Engine.
 func (s *Store) Copy(ctx context.Context, path string) error { return s.engine.Copy(ctx, path) }
 
-// A Loss is a page of a table that cannot be read, with its entries.
+// A Loss is a page of a table that cannot be read. Its entries are lost.
 type Loss = bolt.Loss
 
 // ErrNotDamaged means that Salvage found a record file that Open can open.
@@ -59,15 +59,15 @@ var ErrNotDamaged = errors.New("it is not damaged")
 
 // Salvage replaces a damaged record file by a file with the records that can be read. The
 // damaged file stays, with the suffix .damaged. It returns the lost pages, and how many
-// other records have a wrong checksum. If Salvage is killed, the damaged file is in its
-// place. The file must not be open.
+// other records have a wrong checksum. If Salvage is killed, the damaged file is still at
+// config.Path. The file must not be open.
 func Salvage(ctx context.Context, config Config) (losses []Loss, damaged int, err error) {
 	path, next, old := config.Path, config.Path+".salvaged", config.Path+".damaged"
 	found, err := os.Stat(path)
 	if err != nil {
 		return nil, 0, err
 	}
-	if kept, err := os.Stat(old); err == nil && !os.SameFile(found, kept) { // the same file: an earlier salvage was killed
+	if kept, err := os.Stat(old); err == nil && !os.SameFile(found, kept) { // a Salvage that was killed may leave old as a second name of the file
 		return nil, 0, fmt.Errorf("%s exists: move it away first", old)
 	}
 	switch s, err := Open(ctx, config); {

@@ -52,17 +52,18 @@ func (r Report) Whole() bool {
 	return r.Records != nil && r.Bucket != nil && r.Records.ID == r.Bucket.ID && len(r.Unknown)+len(r.Missing)+len(r.Damaged) == 0
 }
 
-// checksAtOnce is how many jobs Check examines at the same time. Each job waits for two
-// answers, from the bucket and from the store, for milliseconds, and takes little
-// memory. More jobs would slow down the nodes that use both.
+// checksAtOnce is how many jobs Check examines at the same time. Each job takes little
+// memory, and mostly waits for two answers: from the bucket and from the store. More jobs
+// at a time would slow down the nodes that use the bucket and the store.
 const checksAtOnce = 16
 
 // Options say what Check does besides the comparison.
 type Options struct {
-	// Looked is called from time to time with the number of jobs so far.
+	// Looked is called from time to time with the number of jobs in the bucket that
+	// Check has examined so far.
 	Looked func(jobs int)
-	// Read reads the objects of a job that the record names, and returns the damaged
-	// ones; nil: contents are not read.
+	// Read reads the objects that the record of a job names, and returns the damaged
+	// objects. If Read is nil, contents are not read.
 	Read func(ctx context.Context, rec store.Record) ([]Damaged, error)
 }
 
@@ -227,8 +228,8 @@ func (p Pair) checkRecord(ctx context.Context, id string) (finding, error) {
 	return finding{missing: missing(rec, nil)}, err
 }
 
-// Quarantine writes notes for the unknown jobs of a report. It returns the notes with
-// the times since when the jobs are set aside.
+// Quarantine writes notes for the unknown jobs of a report. It returns the notes. Their
+// Found is the time when a job was first set aside.
 func (p Pair) Quarantine(ctx context.Context, r Report) ([]Note, error) {
 	var kept []Note
 	for _, n := range r.Unknown {
@@ -269,9 +270,9 @@ func (p Pair) SetAsideJobs(ctx context.Context) ([]Note, error) {
 var ErrKnown = errors.New("the records know this job, so its objects are in use and are not removed")
 
 // Purge removes the objects of a job that was set aside. It first verifies again that
-// records and bucket belong together, and that the records do not know the job;
-// otherwise it removes nothing and returns an error, for a known job ErrKnown. A job
-// without a note is rowmill.ErrNotFound.
+// records and bucket belong together, and that the records do not know the job. If not,
+// it removes nothing and returns an error: ErrKnown if the records know the job. For a
+// job without a note the error is rowmill.ErrNotFound.
 func (p Pair) Purge(ctx context.Context, id string) error {
 	if _, err := ReadNote(ctx, p.Bucket, id); err != nil {
 		return err

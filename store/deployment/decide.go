@@ -6,16 +6,18 @@ import "fmt"
 // a bucket belong together.
 type evidence struct {
 	Records, Bucket *Identity // nil when there is no identity
-	// Unknown and Known count jobs with objects in the bucket that the records do not
-	// know, or know. Ids are random, so that one known job is proof.
+	// Known counts jobs with objects in the bucket that the records know, and Unknown
+	// counts such jobs that the records do not know. Ids are random, so one known job is
+	// proof.
 	Unknown, Known int
-	// Missing and Present count result files that the records name and the bucket
-	// lacks, or has.
+	// Present counts result files of the records that the bucket has, and Missing counts
+	// result files of the records that the bucket lacks.
 	Missing, Present int
 }
 
-// decide returns the identity for both: an existing one if there is any, else fresh. If
-// they do not belong together, the error is a *DifferError.
+// decide returns the identity that records and bucket must have: an existing identity if
+// there is one, else fresh. If they do not belong together, the error is a *DifferError.
+// In this table A and B are identities, and "-" means that there is none:
 //
 //	records  bucket    belong together by proof   both without data    else
 //	A        A         yes                        yes                  yes
@@ -26,10 +28,10 @@ type evidence struct {
 //
 // In all cases, a node does not start on places that a move is still filling.
 //
-// Records without an identity and a bucket with one are refused even when there is no
-// data: the bucket may belong to a deployment that has just started. The reverse is
-// accepted: it is the state after a crash between the two marks, because the records
-// are marked first.
+// Records without an identity are refused if the bucket has one, even when there is no
+// data: the bucket may belong to a deployment that has just started. Records with an
+// identity and a bucket without one are accepted: a crash of Settle can leave this state,
+// because Settle writes the identity of the records first.
 func (e evidence) decide(fresh Identity) (Identity, error) {
 	proof := e.Known+e.Present > 0
 	empty := e.Unknown+e.Missing == 0

@@ -61,8 +61,8 @@ type Records interface {
 	Get(ctx context.Context, jobID string) (store.Record, error)
 }
 
-// A Pair is a store of records and a bucket that should belong together. The names
-// describe them to operators, without passwords.
+// A Pair is a store of records and a bucket that should belong together. RecordsName and
+// BucketName say in messages where these two are, without passwords.
 type Pair struct {
 	Records     Records
 	RecordsName string
@@ -71,9 +71,9 @@ type Pair struct {
 	Clock       func() time.Time
 }
 
-// read returns both identities, nil for a missing one. It reads the bucket first. In
-// the other order, when another node marks both between the two reads, unmarked records
-// and a marked bucket would look like two deployments.
+// read returns both identities, nil for a missing one. It reads the bucket first. In the
+// other order, another node could write both identities between the two reads. Then
+// records without an identity and a bucket with one would look like two deployments.
 func (p Pair) read(ctx context.Context) (records, bucket *Identity, err error) {
 	if bucket, err = p.bucketIdentity(ctx); err == nil {
 		records, _, err = p.recordsIdentity(ctx)
@@ -132,7 +132,8 @@ func Parse(text []byte) (*Identity, error) {
 	return &found, nil
 }
 
-// markRecords writes an identity, replacing the value with this version.
+// markRecords writes the identity of the records. It replaces the value if the value has
+// this version.
 func (p Pair) markRecords(ctx context.Context, id Identity, version int64) error {
 	text, err := json.Marshal(id)
 	if err == nil {

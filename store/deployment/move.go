@@ -6,11 +6,12 @@ import (
 	"fmt"
 )
 
-// BeginMove marks records and bucket as places that a move is filling, and returns the
-// mark for EndMove. Both must be empty, or in the state that Unfinished returned.
+// BeginMove gives records and bucket an identity that says that a move is filling them,
+// and returns this mark for EndMove. Both must be empty or filled by an unfinished move,
+// as Unfinished reports.
 //
-// The bucket is marked first, because records without an identity next to a marked
-// bucket are refused too.
+// The bucket is marked first, because a node also does not start on a marked bucket with
+// records that are not marked yet.
 func (p Pair) BeginMove(ctx context.Context) (Identity, error) {
 	mark := New(p.Clock())
 	mark.Moving = true
@@ -21,8 +22,9 @@ func (p Pair) BeginMove(ctx context.Context) (Identity, error) {
 }
 
 // Unfinished reports whether an unfinished move has left data in the records and in the
-// bucket. The error is an *UnfinishedError when there is such data and again is false.
-// It is another error when one of the two belongs to a deployment.
+// bucket. again says that the caller will move again and remove this data. If there is
+// such data and again is false, the error is an *UnfinishedError. If the records or the
+// bucket belong to a deployment, it is another error.
 func (p Pair) Unfinished(ctx context.Context, again bool) (ofRecords, ofBucket bool, err error) {
 	records, bucket, err := p.read(ctx)
 	if err != nil {
@@ -43,7 +45,7 @@ func (p Pair) Unfinished(ctx context.Context, again bool) (ofRecords, ofBucket b
 	return ofRecords, ofBucket, err
 }
 
-// MarkMove marks the records, whatever identity they have.
+// MarkMove writes the mark of a move to the records, whatever identity they have.
 func (p Pair) MarkMove(ctx context.Context, mark Identity) error {
 	_, version, err := p.recordsIdentity(ctx)
 	if err != nil {
@@ -52,9 +54,9 @@ func (p Pair) MarkMove(ctx context.Context, mark Identity) error {
 	return p.markRecords(ctx, mark, version)
 }
 
-// EndMove marks a move as complete, so that nodes may start. The identity is new, so
-// that no node confuses one of the places with its source. The format is that of the
-// source's objects.
+// EndMove marks a move as complete, so that nodes may start. The identity is new, so that
+// no node confuses the target with the source. The format is the format of the source's
+// objects.
 func (p Pair) EndMove(ctx context.Context, mark, from Identity) (Identity, error) {
 	records, bucket, err := p.read(ctx)
 	if err != nil {
@@ -70,9 +72,9 @@ func (p Pair) EndMove(ctx context.Context, mark, from Identity) (Identity, error
 	return settled, p.markBucket(ctx, settled)
 }
 
-// Source returns the identity of a place to move from. The error is a *DifferError or
-// an *UnfinishedError when records and bucket do not belong together, and another error
-// when there is no deployment.
+// Source returns the identity of a pair from which to move. The error is a *DifferError
+// if records and bucket do not belong together, an *UnfinishedError if a move into them is
+// not complete, and another error if there is no deployment.
 func (p Pair) Source(ctx context.Context) (Identity, error) {
 	records, bucket, err := p.read(ctx)
 	switch {

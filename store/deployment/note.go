@@ -14,7 +14,7 @@ import (
 )
 
 // A Note is an object in the bucket that marks a job as unknown to the records. The
-// objects of the job stay in place. The note says since when they have been unknown.
+// objects of the job stay in place. The note says when the job was found to be unknown.
 type Note struct {
 	JobID   string    `json:"job_id"`
 	Found   time.Time `json:"found"`
@@ -35,7 +35,7 @@ func NoteOf(job string, objects []blob.Info, found time.Time) Note {
 	return n
 }
 
-// SetAside writes a note, unless the job has one. It returns the stored note.
+// SetAside writes a note, unless the job already has a note. It returns the stored note.
 func SetAside(ctx context.Context, bucket blob.Bucket, n Note) (Note, error) {
 	if before, err := ReadNote(ctx, bucket, n.JobID); !errors.Is(err, rowmill.ErrNotFound) {
 		return before, err

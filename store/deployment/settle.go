@@ -11,24 +11,25 @@ import (
 )
 
 const (
-	// folderPage is the number of jobs in one listing. maxFolders is the number of jobs
-	// in the bucket that are examined to find one that the records know. One is proof;
-	// when so many are unknown, an operator must decide.
+	// folderPage is the number of jobs in one listing. maxFolders is how many jobs in
+	// the bucket are examined at most to find a job that the records know. One known job
+	// is proof. If all examined jobs are unknown, an operator must decide.
 	folderPage, maxFolders = 100, 2000
-	// maxNamed is the number of records that are examined for result files.
+	// maxNamed is how many records are examined at most to find a result file that the
+	// bucket has.
 	maxNamed = 100
 	// settleTries is how often Settle decides again after a conflict with another node.
-	// Each time one node succeeds.
+	// In each conflict, one of the nodes succeeds.
 	settleTries = 16
 )
 
-// Settle verifies that records and bucket belong together and returns their identity.
-// It marks the ones without an identity. The errors *DifferError, *FormatError and
-// *UnfinishedError mean that a node must not start.
+// Settle verifies that records and bucket belong together and returns their identity. If
+// one of the two has no identity, Settle writes it. The errors *DifferError, *FormatError
+// and *UnfinishedError mean that a node must not start.
 //
-// Several nodes may call Settle at the same time: the first one to mark the records
-// decides. The records are marked before the bucket, so that the next start can
-// complete the work after a crash between the two.
+// Several nodes may call Settle at the same time: the node that first writes the identity
+// of the records decides. Settle writes it before the identity of the bucket, so that the
+// next start can complete the work after a crash between the two writes.
 func (p Pair) Settle(ctx context.Context) (Identity, error) {
 	for range settleTries {
 		settled, err := p.settleOnce(ctx)
@@ -82,9 +83,9 @@ func (p Pair) decide(e evidence, fresh Identity) (Identity, error) {
 	return settled, err
 }
 
-// Confirm checks whether both still have the identity own. A store may be emptied,
-// restored or exchanged while a node runs. A *DifferError means that an identity has
-// changed; other errors mean that the check failed.
+// Confirm checks whether records and bucket still have the identity own. A store may be
+// emptied, restored or exchanged while a node runs. A *DifferError means that an identity
+// has changed; other errors mean that the check failed.
 func (p Pair) Confirm(ctx context.Context, own Identity) error {
 	records, bucket, err := p.read(ctx)
 	if err != nil {
@@ -212,8 +213,8 @@ func (p Pair) countResults(ctx context.Context, e *evidence) error {
 			if err != nil {
 				return err
 			}
-			full, describe := rec.Artifacts[layout.Full]
-			if !describe || rec.DataRemoved != nil {
+			full, recorded := rec.Artifacts[layout.Full]
+			if !recorded || rec.DataRemoved != nil {
 				continue
 			}
 			switch _, err := p.Bucket.Stat(ctx, full.Key); {

@@ -1,5 +1,6 @@
-// Package journal also writes the audit record to a file, one JSON object per line, for
-// log collectors. It does not know who acts or where records are stored.
+// Package journal writes the audit record to a file, in addition to the store: one JSON
+// object per line, for log collectors. It does not know who acts or where records are
+// stored.
 package journal
 
 import (
@@ -38,10 +39,11 @@ func (j *Journal) Close() error {
 	return j.file.Close()
 }
 
-// Of returns a store that also writes audit entries to the file. It writes the line,
-// and syncs a regular file, before it stores the entry, so that every stored entry has
-// a line. When the line cannot be written, the entry is not stored. When only the entry
-// cannot be stored, the file holds a line of an action that was refused.
+// Of wraps records in a store that also writes audit entries to the file. It writes the
+// line, and syncs a regular file, before it stores the entry, so that every stored entry
+// has a line. If the line cannot be written, the entry is not stored. If the line was
+// written but the entry cannot be stored, the file has a line of an action that was
+// refused.
 func (j *Journal) Of(records store.Store) store.Store { return journalled{records, j} }
 
 type journalled struct {

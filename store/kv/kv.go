@@ -5,19 +5,19 @@
 //
 // # Rules
 //
-//  1. A table is a set of keys in byte order. Its first write creates it. A key has 1 to
-//     MaxKey bytes.
+//  1. A table is a set of keys in byte order. The first write to a table creates the
+//     table. A key has 1 to MaxKey bytes.
 //  2. Each value carries the id of the transaction that wrote it. Ids grow in the order of
 //     commits.
 //  3. Get adds a key to the read set, even when the key has no value. A transaction commits
 //     only if no other transaction has written a key of its read set since the read, and if
-//     each session that Alive reported as alive still is. Otherwise Update runs its function
-//     again, even when the function returned an error: an error counts only if all reads
-//     saw the same moment.
+//     each session that Alive reported as alive is still alive. Otherwise Update runs its
+//     function again, even when the function returned an error: an error counts only if all
+//     reads saw the tables at one moment.
 //  4. A scan adds nothing to the read set. For an exact result, every writer of the scanned
 //     keys must also write one guard key, and the scanning transaction must Get that key
 //     before the scan, or Want it before the scan and Get it after. A scan of several ranges
-//     sees one moment.
+//     sees the tables at one moment.
 //  5. A transaction sees its own Put and Delete in Get, but not in Scan.
 //  6. Add reads nothing: two transactions that add to the same key do not conflict. A key
 //     that Add writes is never written by Put.
@@ -39,7 +39,7 @@
 //	expired idempotency     the key itself, read before it is removed
 //	keys
 //
-// All other scans feed lists, which may be slightly out of date.
+// All other scans are for lists, which may be slightly out of date.
 package kv
 
 import (
@@ -55,8 +55,8 @@ import (
 // ErrViewWrites is the error of a View whose function writes.
 var ErrViewWrites = errors.New("a view must not write")
 
-// MaxKey is the longest key in bytes. It has room for several names of store.MaxName
-// and separators.
+// MaxKey is the longest key in bytes. Several names of store.MaxName bytes and separators
+// fit into such a key.
 const MaxKey = 8 << 10
 
 // A Table is the name of a table.
@@ -67,8 +67,8 @@ type Table string
 type Engine interface {
 	store.Sessions
 
-	// View runs read, possibly several times. All reads of the run that counts are of
-	// one moment. read must not write.
+	// View runs read, possibly several times. Only the last run counts: all its reads see
+	// the tables at one moment. read must not write.
 	View(ctx context.Context, read func(Tx) error) error
 
 	// Update runs a transaction. run may be called several times, so it must set its
@@ -91,12 +91,13 @@ type Tx interface {
 	// not nil.
 	Get(t Table, key []byte) ([]byte, error)
 
-	// Absent reports whether a key has no value, like Get. Use it for a key that almost
-	// never has a value: an engine may assume that there is none and check at commit.
+	// Absent reports whether a key has no value. Like Get, it adds the key to the read
+	// set. Use it for a key that almost never has a value: an engine may assume that there
+	// is no value, and check this at the commit.
 	Absent(t Table, key []byte) (bool, error)
 
-	// Want announces keys that the transaction will Get. An engine that asks a server
-	// reads them together with the next key or ranges.
+	// Want announces keys that the transaction will Get. An engine on a server then reads
+	// these keys in the same request as the next Get or Scan.
 	Want(t Table, keys ...[]byte)
 
 	// Scan iterates over the entries of ranges, one range after the other. A damaged
@@ -109,8 +110,8 @@ type Tx interface {
 	Put(t Table, key, value []byte)
 	Delete(t Table, key []byte)
 
-	// Add adds to the counters under a key; see Counters. Missing counters are zero. A
-	// sum that overflows int64 stays at the limit of int64.
+	// Add adds the numbers in more to the counters under a key; see Counters. Missing
+	// counters are zero. A sum that overflows int64 becomes the limit of int64.
 	Add(t Table, key []byte, more ...int64)
 
 	// Alive reports which sessions exist and have not expired.
@@ -120,8 +121,8 @@ type Tx interface {
 	Now() time.Time
 }
 
-// A Range holds the keys of a table from From, included, to To, excluded. A nil To has
-// no end.
+// A Range holds the keys of a table from From, included, to To, excluded. If To is nil,
+// the range has no end.
 type Range struct {
 	Table    Table
 	From, To []byte
@@ -129,7 +130,7 @@ type Range struct {
 	Limit    int  // the most entries that a scan of this range yields; 0 for all
 }
 
-// Beyond returns the rest of a range after a scan has yielded key.
+// Beyond returns the part of a range that follows after a scan has yielded key.
 func (r Range) Beyond(key []byte) Range {
 	if r.Reverse {
 		r.To = append([]byte(nil), key...)

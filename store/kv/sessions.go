@@ -11,8 +11,8 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Sessions holds the sessions of an engine in memory, for engines with one process. The
-// jobs of sessions of an earlier process are orphans.
+// Sessions holds the sessions of an engine in memory, for engines that only one process
+// uses. The sessions of an earlier process do not exist any more, so their jobs are orphans.
 type Sessions struct {
 	clock func() time.Time
 	mu    sync.Mutex
@@ -30,7 +30,7 @@ func NewSessions(clock func() time.Time) *Sessions {
 	return &Sessions{clock: clock, live: map[string]*session{}}
 }
 
-// Copy returns the same sessions as a set of its own.
+// Copy returns an independent copy of the sessions.
 func (s *Sessions) Copy() *Sessions {
 	s.mu.Lock()
 	defer s.mu.Unlock()

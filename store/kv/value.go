@@ -18,14 +18,14 @@ const (
 	overhead = idBytes + 1 + 4
 
 	kindCRC = 0
-	kindSHA = 1 // for counters that a Redis server has added to: its scripts have SHA-1 but no CRC
+	kindSHA = 1 // of counters to which a Redis script has added: scripts have SHA-1 but no CRC
 )
 
-// castagnoli is the CRC polynomial that processors have an instruction for.
+// castagnoli is the table of a CRC polynomial for which processors have an instruction.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Head returns the checksum of a table and a key, on which the checksum of the value
-// builds. A value under the wrong key therefore counts as damaged.
+// Head returns the checksum of a table and a key. The checksum of the value continues this
+// checksum, so a value under the wrong key counts as damaged.
 func Head(t Table, key []byte) uint32 {
 	crc := ^uint32(0)
 	for i := range len(t) { // by hand, because crc32 takes no string
@@ -96,7 +96,7 @@ func Sum(value []byte, more ...int64) ([]byte, error) {
 	return raw, nil
 }
 
-// plus adds two numbers; an overflow stays at the limit of int64.
+// plus adds two numbers. After an overflow the sum is the limit of int64.
 func plus(a, b int64) int64 {
 	switch {
 	case b > 0 && a > math.MaxInt64-b:

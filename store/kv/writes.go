@@ -19,13 +19,14 @@ func (w *Writes) Put(t Table, key, value []byte) {
 	if value == nil {
 		value = []byte{}
 	}
-	w.note(t, key, value)
+	w.add(t, key, value)
 }
 
 // Delete adds the removal of a key.
-func (w *Writes) Delete(t Table, key []byte) { w.note(t, key, nil) }
+func (w *Writes) Delete(t Table, key []byte) { w.add(t, key, nil) }
 
-func (w *Writes) note(t Table, key, value []byte) {
+// add adds a write. It replaces an earlier write of the key.
+func (w *Writes) add(t Table, key, value []byte) {
 	if err := checkKey(t, key); err != nil {
 		w.Fail(err)
 		return
@@ -49,8 +50,8 @@ func (w *Writes) Fail(err error) {
 	}
 }
 
-// Get returns the value that the transaction wrote under a key; written is false when
-// it wrote none.
+// Get returns the value that the transaction wrote under a key, nil for a removal. written
+// is false if the transaction did not write the key.
 func (w *Writes) Get(t Table, key []byte) (value []byte, written bool) {
 	if len(w.at) == 0 {
 		return nil, false

@@ -19,16 +19,16 @@ type job struct {
 	mu           sync.Mutex
 	claimSession string        // session of a claim whose outcome may be unknown
 	claimSent    time.Time     // when that claim was sent
-	fence        store.Fence   // of the last claim by this process; empty after its release
+	fence        store.Fence   // of the last claim by this process; empty after the release of this claim
 	before       int64         // epoch of the claim before fence; 0 for none
 	version      int64         // of the record after the claim of fence
 	base         *store.Record // the record at the time of the claim
-	final        bool          // the end of the job was acknowledged
+	final        bool          // the store has acknowledged the end of the job
 	behind       bool          // the store lost writes, which must be repeated
 	postponed    bool          // a check found lost writes and could not repeat them
 	repairs      int           // number of repairs
-	missingEnds  int           // number of repairs in which the end was missing
-	dropped      int64         // number of writes when the last write that is no longer in log was acknowledged
+	missingEnds  int           // number of repairs in which the store had lost the end of the job
+	dropped      int64         // write.number of the newest write that was dropped from log
 	log          []*write
 }
 
@@ -36,10 +36,10 @@ type job struct {
 type write struct {
 	at         time.Time
 	acked      bool
-	number     int64 // of acknowledged writes with this one
+	number     int64 // how many writes of this process were acknowledged, this one included
 	needsFence bool  // only the owner may make it
 	create     bool
-	releases   bool                                     // releases the job
+	releases   bool                                     // the write releases the job
 	isEnd      func(store.Mark) bool                    // reports whether a mark shows the end that this write makes; nil for a write that ends nothing
 	do         func(context.Context, store.Fence) error // repeats the write
 }
@@ -55,30 +55,30 @@ func (j *job) lockRepair(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// An expectation is the least state that a record must show when it is read later.
-type expectation struct {
+// A leastState is what a record must show at least when it is read later.
+type leastState struct {
 	writes  int64 // number of acknowledged writes of this process
-	created bool
-	over    bool
-	behind  bool // writes must be repeated, whatever the record shows
+	created bool  // the record exists
+	ended   bool  // the job has ended
+	behind  bool  // writes must be repeated, whatever the record shows
 }
 
-// expects returns the expectation for a record. Call it before the record is read,
-// because the record that was read may lack writes that are acknowledged later.
-func (j *job) expects() expectation {
+// leastState returns what the record must show at least. Call it before the record is
+// read, because the record may lack writes that are acknowledged after the read.
+func (j *job) leastState() leastState {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	created := slices.ContainsFunc(j.log, func(w *write) bool { return w.create && w.acked })
-	return expectation{j.writer.Acked(), created, j.final, j.behind}
+	return leastState{j.writer.Acked(), created, j.final, j.behind}
 }
 
-// lost reports whether a record with mark m lacks expected writes.
-func (s expectation) lost(m store.Mark) bool {
-	return s.behind || m.Writes < s.writes || s.over && !m.Status.Terminal() || s.created && m.Version == 0
+// missingIn reports whether a record with mark m lacks acknowledged writes.
+func (s leastState) missingIn(m store.Mark) bool {
+	return s.behind || m.Writes < s.writes || s.ended && !m.Status.Terminal() || s.created && m.Version == 0
 }
 
-// prune drops writes that were made before a time. While lost writes must be repeated,
-// it keeps writes for patience longer. It reports whether nothing is left for this job.
+// prune drops the writes that were made before a time. While lost writes must be repeated,
+// it keeps writes longer, by patience. It reports whether nothing of this job must be kept.
 func (j *job) prune(before time.Time, patience time.Duration) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -107,7 +107,7 @@ func (j *job) observe(rec store.Record) {
 	existing := j.fence.Session == rec.Session && j.fence.Epoch == rec.Epoch // from an earlier claim
 	claimed := j.claimSession != "" && j.claimSession == rec.Session && !existing && !rec.Job.Status.Terminal()
 	j.mu.Unlock()
-	if claimed && j.claimed(rec, 0) { // the writes before this claim are unknown
+	if claimed && j.recordClaim(rec, 0) { // how many writes the store had before this claim is unknown
 		j.fallBehind()
 	}
 }
@@ -171,16 +171,16 @@ func (j *job) end(w *write, err error, repairs int) {
 	j.behind = j.behind || j.repairs != repairs
 }
 
-// repeated records that a write was repeated. The store may lose the repeated write
-// too, so its age starts again.
-func (j *job) repeated(w *write) {
+// restartAge makes a write that was repeated as young as a new write: the store may lose
+// the repeated write too.
+func (j *job) restartAge(w *write) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	w.at = time.Now()
 }
 
-// writes returns the acknowledged writes, to repeat them.
-func (j *job) writes() []*write {
+// startRepair counts a repair and returns the acknowledged writes, to repeat them.
+func (j *job) startRepair() []*write {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.repairs++
@@ -212,16 +212,16 @@ func (j *job) fallBehind() (before bool) {
 	return before
 }
 
-// postpone records whether a check found lost writes and could not repeat them.
-func (j *job) postpone(postponed bool) {
+// setPostponed records whether a check found lost writes but could not repeat them.
+func (j *job) setPostponed(postponed bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.postponed = postponed
 }
 
-// repaired records that all writes were repeated under a fence. Without a fence the
-// writes of the owner are still missing, if there was an owner here.
-func (j *job) repaired(fence store.Fence) {
+// endRepair records that all writes were repeated under a fence. If the fence is empty,
+// the writes that need a fence are still missing, if a process here was the owner.
+func (j *job) endRepair(fence store.Fence) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if fence.Session == "" {
@@ -239,16 +239,16 @@ func (j *job) countMissingEnd() int {
 	return j.missingEnds
 }
 
-// reopened records that the job is open again and has no owner here.
-func (j *job) reopened() {
+// setReopened records that the job is open again and has no owner here.
+func (j *job) setReopened() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.fence, j.final, j.missingEnds = store.Fence{}, false, 0
 }
 
-// gap reports whether a record with this number of writes lacks a write that is no longer
-// in the log. The later writes of the owner must not be repeated on top of this gap.
-func (j *job) gap(writes int64) bool {
+// hasGap reports whether a record with this number of writes lacks a write that was dropped
+// from the log. Later writes of the owner must not be repeated without this write.
+func (j *job) hasGap(writes int64) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return writes < j.dropped
@@ -282,10 +282,10 @@ func (j *job) owns(f store.Fence) bool {
 	return j.fence.Session != "" && f.Session == j.fence.Session && f.Epoch == j.fence.Epoch
 }
 
-// claimed records a claim. holds is the number of this process's writes in the record
-// after the claim. again reports whether earlier writes are missing and must be
-// repeated: then holds did not grow beyond the acknowledged number.
-func (j *job) claimed(rec store.Record, holds int64) (again bool) {
+// recordClaim records a claim. holds is the number of this process's writes in the record
+// after the claim. again reports whether earlier writes are missing and must be repeated:
+// then holds is not larger than the number of acknowledged writes.
+func (j *job) recordClaim(rec store.Record, holds int64) (again bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	again = j.behind || holds <= j.writer.Acked()
@@ -294,7 +294,7 @@ func (j *job) claimed(rec store.Record, holds int64) (again bool) {
 	}
 	j.before, j.version = claimBefore(rec), rec.Version
 	j.claimSession, j.fence = "", store.Fence{JobID: j.id, Session: rec.Session, Epoch: rec.Epoch}
-	j.final, j.missingEnds = false, 0 // the new owner runs the job again and does not wait for a lost end
+	j.final, j.missingEnds = false, 0 // the new owner runs the job again, so no lost end must be repeated
 	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.releases })
 	if j.base == nil {
 		j.base = &rec
@@ -306,8 +306,8 @@ func (j *job) claimed(rec store.Record, holds int64) (again bool) {
 }
 
 // overtaken reports whether another owner may have written between the last claim by this
-// process and its new claim rec, which shows that the store has lost the last one. The rows of
-// the lost parts may have run again there. j.mu must be held.
+// process and its new claim rec. The new claim shows that the store has lost the last one.
+// The other owner may have run the rows of the lost parts again. j.mu must be held.
 func (j *job) overtaken(rec store.Record) bool {
 	switch claimBefore(rec) {
 	case j.fence.Epoch:
@@ -318,7 +318,7 @@ func (j *job) overtaken(rec store.Record) bool {
 	return true
 }
 
-// claimBefore returns the epoch of the claim before the last one; 0 for none.
+// claimBefore returns the epoch of the claim before the last claim in rec; 0 for none.
 func claimBefore(rec store.Record) int64 {
 	for _, e := range slices.Backward(rec.Events) {
 		if e.What == store.EventClaimed && e.At < rec.Epoch {
@@ -328,9 +328,9 @@ func claimBefore(rec store.Record) int64 {
 	return 0
 }
 
-// reclaimed reports whether a claim that repeats the end of the job finds the job as this
-// process left it.
-func (j *job) reclaimed(rec store.Record) bool {
+// isAsLeft reports whether no other owner may have changed the job. rec is a new claim of
+// this process, which made it to repeat the end of the job.
+func (j *job) isAsLeft(rec store.Record) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return !j.overtaken(rec)

@@ -35,14 +35,15 @@ type Config struct {
 	// For is how long a write is kept. Default 30 s: many times the loss of appendfsync
 	// everysec, and longer than a restart or a failover.
 	For time.Duration
-	// Patience is how much longer the writes of a job are kept while lost writes cannot
-	// be repeated yet. Default ten times For.
+	// Patience is how much longer than For the writes of a job are kept while lost writes
+	// cannot be repeated yet. Default ten times For.
 	Patience time.Duration
 	// Every is the time between two checks. Default 2 s.
 	Every time.Duration
-	// FailedAt returns when the store last did not answer. Within three times Every of
-	// it, a missing job may be one that the store lost and another node writes again:
-	// Get and Head then return rowmill.ErrUnavailable. Default: the store never fails.
+	// FailedAt returns the last time when the store did not answer. For three times Every
+	// after that, the store may have lost a job that another node is about to write
+	// again. So Get and Head return rowmill.ErrUnavailable for a missing job. Default:
+	// the store never fails.
 	FailedAt func() time.Time
 }
 
@@ -99,8 +100,8 @@ func (s *Store) Close() error {
 	return s.Store.Close()
 }
 
-// finalCheckTimeout limits the check of a node that stops. Losses that it does not
-// repair remain.
+// finalCheckTimeout limits the last check of a node that stops. Lost writes that this
+// check does not repeat stay lost.
 const finalCheckTimeout = 2 * time.Second
 
 func (s *Store) watch() {
@@ -129,9 +130,9 @@ func (s *Store) Check(ctx context.Context) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	expected := make([]expectation, len(jobs))
+	least := make([]leastState, len(jobs))
 	for i, j := range jobs {
-		expected[i] = j.expects()
+		least[i] = j.leastState()
 	}
 	marks, err := s.Marks(ctx, ids, s.name)
 	if err != nil {
@@ -139,9 +140,9 @@ func (s *Store) Check(ctx context.Context) error {
 	}
 	var errs []error
 	for i, j := range jobs {
-		if expected[i].lost(marks[i]) {
+		if least[i].missingIn(marks[i]) {
 			err := s.repair(ctx, j)
-			j.postpone(err != nil)
+			j.setPostponed(err != nil)
 			errs = append(errs, err)
 		} else {
 			j.syncWith(marks[i])
@@ -151,9 +152,9 @@ func (s *Store) Check(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// tracked returns the jobs with kept writes, ordered by id. It drops writes that are
-// older than For at the time of the last successful check. The time in which the store
-// does not answer therefore does not count.
+// tracked returns the jobs with kept writes, ordered by id. It drops writes that were
+// older than For at the time of the last successful check. So the time during which the
+// store does not answer does not count.
 func (s *Store) tracked() (ids []string, jobs []*job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,9 +217,9 @@ func (s *Store) repair(ctx context.Context, j *job) error {
 		return err
 	}
 	defer done()
-	expected := j.expects()
+	least := j.leastState()
 	marks, err := s.Marks(ctx, []string{j.id}, s.name)
-	if err != nil || !expected.lost(marks[0]) {
+	if err != nil || !least.missingIn(marks[0]) {
 		return err
 	}
 	m := marks[0]
@@ -227,13 +228,13 @@ func (s *Store) repair(ctx context.Context, j *job) error {
 		s.cfg.Log.Warn("the store has lost acknowledged writes of a job; they are written again",
 			"job", j.id, "writes", m.Writes, "had", j.writer.Acked(), "status", m.Status)
 	}
-	if j.gap(m.Writes) { // the job runs again from the recorded parts
+	if j.hasGap(m.Writes) { // the job runs again from the recorded parts
 		if fence.Session != "" && m.Session == fence.Session && m.Epoch == fence.Epoch && !m.Status.Terminal() {
 			if err := s.Store.Release(ctx, fence); err != nil {
 				return err
 			}
 		}
-		j.reopened()
+		j.setReopened()
 		j.loseOwnership()
 		fence, final = store.Fence{}, false
 	}
@@ -259,7 +260,7 @@ func (s *Store) repair(ctx context.Context, j *job) error {
 			fence = store.Fence{}
 		case err != nil:
 			return err
-		case !j.reclaimed(rec): // the job goes on from the parts of the other owner
+		case !j.isAsLeft(rec): // the job continues from the parts of the other owner
 			j.loseOwnership()
 			if err := s.Store.Release(ctx, store.Fence{JobID: j.id, Session: rec.Session, Epoch: rec.Epoch}); err != nil {
 				return err
@@ -294,11 +295,12 @@ func (s *Store) reopen(ctx context.Context, j *job, fence store.Fence) error {
 	if err := s.Store.Release(ctx, fence); err != nil {
 		return err
 	}
-	j.reopened()
+	j.setReopened()
 	return nil
 }
 
-// create stores a job again: as submitted by this process, or else as claimed.
+// create stores a job again: as this process submitted it, or else as this process claimed
+// it.
 func (s *Store) create(ctx context.Context, j *job) error {
 	base, created := j.origin()
 	ctx = store.As(ctx, store.NewWriter(s.name))
@@ -306,7 +308,7 @@ func (s *Store) create(ctx context.Context, j *job) error {
 	switch {
 	case created != nil:
 		if err = created.do(ctx, store.Fence{}); err == nil {
-			j.repeated(created)
+			j.restartAge(created)
 		}
 	case base != nil:
 		_, _, err = s.Store.Create(ctx, asSubmitted(*base), nil)
@@ -317,8 +319,8 @@ func (s *Store) create(ctx context.Context, j *job) error {
 	return err
 }
 
-// errEndLost means that a write must wait until another node has repeated the lost end
-// of the job. It does not stop the repeat of other writes.
+// errEndLost means that a write must wait until another node has repeated the lost end of
+// the job. Other writes are repeated without a wait.
 var errEndLost = fmt.Errorf("%w: the store has lost the end of the job; the write waits until its node repeats the end", rowmill.ErrUnavailable)
 
 // repeat repeats the kept writes of a job. It skips the owner's writes when fence is
@@ -326,14 +328,14 @@ var errEndLost = fmt.Errorf("%w: the store has lost the end of the job; the writ
 func (s *Store) repeat(ctx context.Context, j *job, fence store.Fence) error {
 	w := store.NewWriter(s.name) // a new writer, because writes of j.writer are refused until the repair is complete
 	ctx = store.As(ctx, w)
-	var due error
-	for _, again := range j.writes() {
+	var waiting error
+	for _, again := range j.startRepair() {
 		if again.needsFence && fence.Session == "" {
 			continue
 		}
 		err := again.do(ctx, fence)
 		if err == nil {
-			j.repeated(again)
+			j.restartAge(again)
 		}
 		var limit *store.LimitError
 		switch {
@@ -341,7 +343,7 @@ func (s *Store) repeat(ctx context.Context, j *job, fence store.Fence) error {
 			// The record has the write already, or later writes have replaced its
 			// effect.
 		case errors.Is(err, errEndLost):
-			due = err
+			waiting = err
 		case errors.Is(err, rowmill.ErrLeaseLost):
 			j.loseOwnership()
 			return err
@@ -357,11 +359,11 @@ func (s *Store) repeat(ctx context.Context, j *job, fence store.Fence) error {
 		return err
 	}
 	j.writer.Reset(marks[0].Writes)
-	j.repaired(fence)
-	if due != nil {
+	j.endRepair(fence)
+	if waiting != nil {
 		j.fallBehind()
 	}
-	return due
+	return waiting
 }
 
 // asSubmitted restores the record of a submission from a later record.

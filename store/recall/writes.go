@@ -11,7 +11,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// hasWriter reports whether the caller tracks its own writes.
+// hasWriter reports whether the caller tracks its own writes, so that the Store must not
+// track them.
 func hasWriter(ctx context.Context) bool { return store.WriterOf(ctx) != nil }
 
 // ownerWrite makes a write of a job's owner by calling send. It keeps repeat, which
@@ -52,7 +53,7 @@ func (s *Store) write(ctx context.Context, id string, repeat *write, send func(c
 	return err
 }
 
-// ownerUpdate is ownerWrite for a write that returns the record. isEnd reports
+// ownerUpdate is like ownerWrite, for a write that returns the record. isEnd reports
 // whether a mark shows the end that the write makes; nil if the write ends nothing.
 func (s *Store) ownerUpdate(ctx context.Context, f store.Fence, isEnd func(store.Mark) bool, send, repeat func(context.Context, store.Fence) (store.Record, error)) (rec store.Record, err error) {
 	j := s.job(f.JobID)
@@ -163,13 +164,13 @@ func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.
 	return rec, err
 }
 
-// ReplaceArtifact records an artifact that was made again.
-func (s *Store) ReplaceArtifact(ctx context.Context, jobID, variant string, was, is store.Artifact) (rec store.Record, err error) {
+// ReplaceArtifact replaces an artifact that was made again.
+func (s *Store) ReplaceArtifact(ctx context.Context, jobID, variant string, old, remade store.Artifact) (rec store.Record, err error) {
 	err = s.write(ctx, jobID, &write{do: func(ctx context.Context, _ store.Fence) error {
-		_, err := s.Store.ReplaceArtifact(ctx, jobID, variant, was, is)
+		_, err := s.Store.ReplaceArtifact(ctx, jobID, variant, old, remade)
 		return err
 	}}, func(ctx context.Context) (err error) {
-		rec, err = s.Store.ReplaceArtifact(ctx, jobID, variant, was, is)
+		rec, err = s.Store.ReplaceArtifact(ctx, jobID, variant, old, remade)
 		return err
 	})
 	return rec, err
@@ -231,10 +232,10 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Adopt
 	if err != nil {
 		return rec, err
 	}
-	if j.gap(w.Acked() - 1) { // without this claim
+	if j.hasGap(w.Acked() - 1) { // without this claim
 		j.loseOwnership()
 	}
-	if !j.claimed(rec, w.Acked()) {
+	if !j.recordClaim(rec, w.Acked()) {
 		return rec, nil
 	}
 	done, err := j.lockRepair(ctx)
@@ -243,7 +244,7 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Adopt
 		return rec, err
 	}
 	defer done()
-	s.cfg.Log.Warn("the store had lost a claim of the job; later writes are written again", "job", jobID)
+	s.cfg.Log.Warn("the store had lost this node's claim of the job; the writes after the claim are repeated", "job", jobID)
 	fence := store.Fence{JobID: jobID, Session: session, Epoch: rec.Epoch}
 	if err := s.repeat(ctx, j, fence); err != nil && !errors.Is(err, errEndLost) {
 		j.fallBehind()
@@ -293,12 +294,12 @@ func (s *Store) ListParts(ctx context.Context, jobID string) ([]store.Part, erro
 	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
 		return nil, err
 	}
-	expected := j.expects()
+	least := j.leastState()
 	marks, markErr := s.Marks(ctx, []string{jobID}, s.name)
 	switch {
 	case markErr != nil:
 		return nil, markErr
-	case expected.lost(marks[0]):
+	case least.missingIn(marks[0]):
 		if err := s.repair(ctx, j); err != nil && !errors.Is(err, errEndLost) {
 			return nil, err
 		}

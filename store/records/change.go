@@ -22,7 +22,8 @@ func (s *Store) Finish(ctx context.Context, f store.Fence, change func(*store.Re
 	return s.change(ctx, f, change, true)
 }
 
-// change is Update, or Finish when end is true. Both count the rows of a success.
+// change is Update, or Finish when end is true. If the job has succeeded, it checks the
+// number of rows.
 func (s *Store) change(ctx context.Context, f store.Fence, change func(*store.Record) error, end bool) (store.Record, error) {
 	var changed store.Record
 	err := s.write(ctx, func(t *tx) error {
@@ -43,7 +44,7 @@ func (s *Store) change(ctx context.Context, f store.Fence, change func(*store.Re
 			return fmt.Errorf("change job %s: %w", f.JobID, err)
 		}
 		if rec.Job.Status == rowmill.StatusSucceeded && rec.Job.RunType != rowmill.RunEstimate {
-			if err := t.recount(&rec); err != nil {
+			if err := t.checkRowCount(&rec); err != nil {
 				return fmt.Errorf("finish job %s: %w", f.JobID, err)
 			}
 		}
@@ -111,13 +112,14 @@ func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.
 	return s.setArtifact(ctx, jobID, variant, a, func(_ store.Artifact, taken bool) bool { return !taken })
 }
 
-// ReplaceArtifact records an artifact that was made again.
-func (s *Store) ReplaceArtifact(ctx context.Context, jobID, variant string, was, is store.Artifact) (store.Record, error) {
-	return s.setArtifact(ctx, jobID, variant, is, func(has store.Artifact, _ bool) bool { return has == was })
+// ReplaceArtifact replaces an artifact that was made again.
+func (s *Store) ReplaceArtifact(ctx context.Context, jobID, variant string, old, remade store.Artifact) (store.Record, error) {
+	return s.setArtifact(ctx, jobID, variant, remade, func(has store.Artifact, _ bool) bool { return has == old })
 }
 
-// setArtifact sets the artifact of a variant if may says so.
-func (s *Store) setArtifact(ctx context.Context, jobID, variant string, a store.Artifact, may func(has store.Artifact, taken bool) bool) (store.Record, error) {
+// setArtifact sets the artifact of a variant if allowed returns true. allowed gets the
+// present artifact of the variant; taken is false if there is none.
+func (s *Store) setArtifact(ctx context.Context, jobID, variant string, a store.Artifact, allowed func(has store.Artifact, taken bool) bool) (store.Record, error) {
 	if err := store.CheckName("the variant", variant); err != nil {
 		return store.Record{}, fmt.Errorf("add an artifact to job %s: %w", jobID, err)
 	}
@@ -135,7 +137,7 @@ func (s *Store) setArtifact(ctx context.Context, jobID, variant string, a store.
 			return fmt.Errorf("add an artifact to job %s: %w", jobID, rowmill.ErrExpired)
 		}
 		after := before
-		if has, taken := before.Artifacts[variant]; may(has, taken) {
+		if has, taken := before.Artifacts[variant]; allowed(has, taken) {
 			after.Artifacts = maps.Clone(before.Artifacts)
 			if after.Artifacts == nil {
 				after.Artifacts = map[string]store.Artifact{}
@@ -165,8 +167,8 @@ func (t *tx) sameSpec(rec store.Record) error {
 	if err != nil || bytes.Equal(spec, stored) {
 		return err
 	}
-	// Another version of the program may have written the same specification in another
-	// order.
+	// Another version of the program may have written the same specification with its
+	// members in a different order.
 	before, err := readSpec(stored)
 	if err == nil {
 		stored, err = writeSpec(spec, before)
@@ -177,8 +179,8 @@ func (t *tx) sameSpec(rec store.Record) error {
 	return err
 }
 
-// recount returns an error unless the parts hold exactly NumRows rows.
-func (t *tx) recount(rec *store.Record) error {
+// checkRowCount returns an error unless the parts hold exactly NumRows rows.
+func (t *tx) checkRowCount(rec *store.Record) error {
 	if rec.Job.NumRows == nil {
 		return fmt.Errorf("its rows were never counted: %w", rowmill.ErrConflict)
 	}

@@ -63,7 +63,8 @@ var tables = []kv.Table{
 
 var keyLayout = []byte("layout")
 
-// A header is a record as table jobs stores it.
+// A header is a job's record as table jobs stores it: without the specification and the
+// long texts.
 type header struct {
 	store.Record
 	Spec    *struct{} `json:"spec,omitempty"` // hides the record's Spec, which table specs holds

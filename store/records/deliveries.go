@@ -90,31 +90,31 @@ func (t *tx) indexEndpoint(endpoint string, before, after *store.Delivery) error
 	if err != nil {
 		return err
 	}
-	is := was
+	first := was
 	if before != nil && before.Due != nil && bytes.Equal(position(*before.Due), was) {
-		if is, err = t.firstDueExcept(endpoint, before.ID); err != nil {
+		if first, err = t.firstDueExcept(endpoint, before.ID); err != nil {
 			return err
 		}
 	}
 	if after != nil && after.Due != nil {
-		if at := position(*after.Due); is == nil || bytes.Compare(at, is) < 0 {
-			is = at
+		if at := position(*after.Due); first == nil || bytes.Compare(at, first) < 0 {
+			first = at
 		}
 	}
-	if was != nil && !bytes.Equal(was, is) {
+	if was != nil && !bytes.Equal(was, first) {
 		t.Delete(tableEndpointsDue, append(bytes.Clone(was), endpoint...))
 	}
-	if is == nil {
+	if first == nil {
 		t.Delete(tableEndpoints, []byte(endpoint))
 		return nil
 	}
-	t.Put(tableEndpoints, []byte(endpoint), is)
-	t.Put(tableEndpointsDue, append(bytes.Clone(is), endpoint...), nil)
+	t.Put(tableEndpoints, []byte(endpoint), first)
+	t.Put(tableEndpointsDue, append(bytes.Clone(first), endpoint...), nil)
 	return nil
 }
 
-// firstDueExcept returns the position of the first due delivery of an endpoint other than id;
-// nil when there is none.
+// firstDueExcept returns the encoded due time of an endpoint's first due delivery, without
+// the delivery id; nil when there is none.
 func (t *tx) firstDueExcept(endpoint, id string) ([]byte, error) {
 	list := deliveryList(endpoint)
 	for e, err := range t.undamaged(kv.Prefix(tableDeliveriesDue, list)) {
@@ -260,8 +260,8 @@ func (t *tx) firstDue(endpoints []string, now time.Time) (first map[string]strin
 }
 
 // due returns the delivery of an endpoint that has been due for longest at now, nil for
-// none. It tries the id first, and the others only when that delivery is damaged or was
-// taken since the scan.
+// none. It first tries the delivery with the id first. It tries other deliveries only if
+// this one is damaged or is no longer due.
 func (t *tx) due(endpoint, first string, now time.Time) (*store.Delivery, error) {
 	try := func(id string) (*store.Delivery, error) {
 		d, _, err := t.delivery(id)

@@ -15,11 +15,12 @@
 //	specs     job id                             specification, sections
 //	accounts  account 0 created job id           empty
 //	waiting   account 0 created job id           status; open jobs without a session
-//	owned     account 0 created job id           status 0 session; open jobs with one, live or dead
+//	owned     account 0 created job id           status 0 session; open jobs with a session, live or dead
+//	                                             (a parked job: status 0 0 time until which it is parked)
 //	turns     account                            empty; its transaction id is the account's last claim
 //	idem      account 0 key                      job id, body hash, expiry; JSON
 //	idemage   expiry account 0 key               empty
-//	parts     job id 0 shard version index       part, JSON; the version is that of the job's record
+//	parts     job id 0 shard version index       part, JSON; version: the version of the job's record
 //	partkeys  job id 0 part key                  shard version index, or 0 after the part was merged
 //	usage     account 0 day model                counters: totals and cost of the rows committed that day
 //	keyusage  account 0 day model 0 key id       counters: the share of jobs of this API key

@@ -13,7 +13,8 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// A list is an index table. Each of its keys is the list's prefix followed by an id.
+// In this package, a list is the part of an index table with one prefix. Each key of the
+// list is this prefix followed by an id.
 
 // batchList returns the key prefix of an account's batches of a dialect.
 func batchList(account, dialect string) []byte { return []byte(account + "\x00" + dialect + "\x00") }
@@ -22,10 +23,10 @@ func batchList(account, dialect string) []byte { return []byte(account + "\x00" 
 // files when purpose is empty.
 func fileList(account, purpose string) []byte { return []byte(account + "\x00" + purpose + "\x00") }
 
-// page visits one page of ids of a list and reports whether further ids follow. hold
+// page visits one page of ids of a list and reports whether further ids follow. reads
 // names the tables that visit reads. page skips an id when its record is damaged or was
 // removed since the scan.
-func (t *tx) page(table kv.Table, list []byte, page store.Page, visit func(id string) error, hold ...kv.Table) (more bool, err error) {
+func (t *tx) page(table kv.Table, list []byte, page store.Page, visit func(id string) error, reads ...kv.Table) (more bool, err error) {
 	r := kv.Prefix(table, list)
 	r.Reverse = !page.Ascending
 	if page.After != "" {
@@ -37,7 +38,7 @@ func (t *tx) page(table kv.Table, list []byte, page store.Page, visit func(id st
 		if err != nil {
 			return false, err
 		}
-		t.want(ids, hold...)
+		t.want(ids, reads...)
 		for _, id := range ids {
 			if n == page.Limit {
 				return true, nil
@@ -59,8 +60,8 @@ func (t *tx) page(table kv.Table, list []byte, page store.Page, visit func(id st
 }
 
 // want announces that the transaction will read these ids in these tables.
-func (t *tx) want(ids []string, hold ...kv.Table) {
-	for _, table := range hold {
+func (t *tx) want(ids []string, tables ...kv.Table) {
+	for _, table := range tables {
 		for _, id := range ids {
 			t.Want(table, []byte(id))
 		}

@@ -49,11 +49,11 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 			stored, existed = first, true
 			return nil
 		}
-		if stored, existed, err = t.continues(rec); existed || err != nil {
+		if stored, existed, err = t.recordContinuation(rec); existed || err != nil {
 			return err
 		}
 		id := []byte(rec.Job.ID)
-		if _, err := t.Absent(tableTexts, id); err != nil { // the read at the end then needs no request to the engine
+		if _, err := t.Absent(tableTexts, id); err != nil { // so that the read of the record below needs no request of its own
 			return err
 		}
 		switch free, err := t.Absent(tableJobs, id); {
@@ -63,7 +63,7 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 			return fmt.Errorf("create job %s: its id is taken: %w", rec.Job.ID, rowmill.ErrConflict)
 		}
 		t.Put(tableSpecs, id, spec)
-		t.list(rec)
+		t.addToLists(rec)
 		if err := t.save(nil, rec, rec.Spec.Account); err != nil {
 			return err
 		}
@@ -85,9 +85,10 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 	return stored, existed, nil
 }
 
-// continues records in the job that rec continues that rec continues it. If another job
-// already does, continues returns that job and true.
-func (t *tx) continues(rec store.Record) (first store.Record, found bool, err error) {
+// recordContinuation is for a job that continues an ended job. It records in the ended job
+// that rec continues it. If another job already continues the ended job, it returns this
+// other job and true.
+func (t *tx) recordContinuation(rec store.Record) (first store.Record, found bool, err error) {
 	c := rec.Spec.Continue
 	if c == nil {
 		return first, false, nil
@@ -96,7 +97,7 @@ func (t *tx) continues(rec store.Record) (first store.Record, found bool, err er
 	other := &tx{Tx: t.Tx, log: t.log}
 	before, err := other.versionedHeader(c.Job)
 	if errors.Is(err, rowmill.ErrNotFound) {
-		return first, false, nil // the owner of rec reports it
+		return first, false, nil // the owner of rec reports that the ended job does not exist
 	}
 	if err != nil {
 		return first, false, err
@@ -111,7 +112,7 @@ func (t *tx) continues(rec store.Record) (first store.Record, found bool, err er
 	after := before
 	changed, err := after.Continued(rec.Job.ID)
 	if errors.Is(err, rowmill.ErrConflict) {
-		return first, false, nil // the store has lost the end of the job; the owner of rec waits for it
+		return first, false, nil // the store has lost the end of the job; the owner of rec waits until the end is written again
 	}
 	if changed {
 		after.Version++
@@ -120,8 +121,8 @@ func (t *tx) continues(rec store.Record) (first store.Record, found bool, err er
 	return first, false, err
 }
 
-// list adds a job to the lists of its account.
-func (t *tx) list(rec store.Record) {
+// addToLists adds a job to the lists of its account.
+func (t *tx) addToLists(rec store.Record) {
 	if raw := rec.Spec.Raw; raw != nil {
 		t.Put(tableBatches, append(batchList(rec.Spec.Account, raw.Dialect), rec.Job.ID...), nil)
 	}
@@ -255,7 +256,7 @@ func (s *Store) Head(ctx context.Context, jobID string) (*store.Head, error) {
 	return head, err
 }
 
-// A markFields has the members of a header that Marks needs. The other members are not
+// A markFields holds the members of a header that Marks needs. The other members are not
 // decoded, because Marks is called each second for many jobs.
 type markFields struct {
 	Job struct {
@@ -350,7 +351,8 @@ func (s *Store) Active(ctx context.Context, accounts []string, since time.Time, 
 	return found, nil
 }
 
-// pageStart returns the key in an account's order below which a page begins.
+// pageStart returns the key below which a page of an account begins, in the order of
+// orderKey.
 func pageStart(account string, limit int, cursor string) ([]byte, error) {
 	after, err := store.CheckPage(limit, cursor, positionBytes)
 	switch {
@@ -362,12 +364,12 @@ func pageStart(account string, limit int, cursor string) ([]byte, error) {
 	return append([]byte(account+"\x00"), after...), nil
 }
 
-// listAtOnce is the most jobs for which List allocates room in advance: a usual page of
-// a client.
+// listAtOnce is the largest number of jobs for which List allocates memory in advance: a
+// usual page of a client.
 const listAtOnce = 100
 
-// heads appends the jobs with these ids. It skips damaged records, also if the damage is
-// in the id.
+// heads appends the jobs with these ids to jobs. It skips an id if the record is damaged or
+// missing.
 func (s *Store) heads(t *tx, jobs []*rowmill.Job, ids []string) ([]*rowmill.Job, error) {
 	t.want(ids, tableJobs, tableTexts)
 	for _, id := range ids {

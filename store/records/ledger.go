@@ -16,8 +16,8 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// A used is the usage of a model by an account on a day, stored as counters in
-// this order.
+// used holds how much of a model an account used on a day. It is stored as counters in
+// the order of the method counters.
 type used struct {
 	store.Totals
 	Cost rowmill.Money // trillionths of a US dollar
@@ -47,8 +47,8 @@ func day(at time.Time) uint32 {
 	return uint32(min(max(at.Unix()/seconds, 0), math.MaxUint32))
 }
 
-// usageOf returns the key prefix of an account's usage on a day. The model follows, and
-// in tableKeyUsage a zero and the API key.
+// usageOf returns the key prefix of an account's usage on a day. In a key, the model
+// follows the prefix. In tableKeyUsage, a zero and the id of the API key follow the model.
 func usageOf(account string, day uint32) []byte {
 	return binary.BigEndian.AppendUint32([]byte(account+"\x00"), day)
 }
@@ -88,13 +88,13 @@ func (p *price) model() rowmill.Model {
 type line struct {
 	table kv.Table
 	day   uint32
-	of    string // the model; in tableKeyUsage the model, a zero and the API key
+	name  string // the model; in tableKeyUsage the model, a zero and the id of the API key
 	used
 }
 
 // usage iterates over an account's usage on the days from from to to, both included.
-// tableUsage has lines by model, tableKeyUsage by model and API key. All lines are read
-// at one moment.
+// tableUsage has lines by model, tableKeyUsage has lines by model and API key. All lines
+// are read at one moment.
 func (t *tx) usage(account string, from, to time.Time, tables ...kv.Table) iter.Seq2[line, error] {
 	prefix := []byte(account + "\x00")
 	var ranges []kv.Range
@@ -109,7 +109,7 @@ func (t *tx) usage(account string, from, to time.Time, tables ...kv.Table) iter.
 			}
 			if err == nil {
 				rest := e.Key[len(prefix):]
-				l.day, l.of = binary.BigEndian.Uint32(rest), string(rest[4:])
+				l.day, l.name = binary.BigEndian.Uint32(rest), string(rest[4:])
 				l.used, err = readUsed(e.Value)
 			}
 			if !yield(l, err) {
@@ -128,7 +128,7 @@ func (s *Store) Usage(ctx context.Context, account string, from, to time.Time) (
 			if err := cmp.Or(err, ctx.Err()); err != nil {
 				return err
 			}
-			found = append(found, l.on(l.day, l.of))
+			found = append(found, l.on(l.day, l.name))
 		}
 		return nil
 	})
@@ -149,14 +149,14 @@ func (s *Store) UsageByKey(ctx context.Context, account string, from, to time.Ti
 				return err
 			}
 			if l.table == tableUsage {
-				all = append(all, l.on(l.day, l.of))
+				all = append(all, l.on(l.day, l.name))
 				continue
 			}
-			end := strings.LastIndexByte(l.of, 0)
+			end := strings.LastIndexByte(l.name, 0)
 			if end < 0 {
-				return fmt.Errorf("a key of table %s names no API key: %q", l.table, l.of)
+				return fmt.Errorf("a key of table %s names no API key: %q", l.table, l.name)
 			}
-			keyed = append(keyed, store.KeyUsage{Usage: l.on(l.day, l.of[:end]), Key: l.of[end+1:]})
+			keyed = append(keyed, store.KeyUsage{Usage: l.on(l.day, l.name[:end]), Key: l.name[end+1:]})
 		}
 		return nil
 	})
@@ -166,7 +166,7 @@ func (s *Store) UsageByKey(ctx context.Context, account string, from, to time.Ti
 	return store.ByKey(all, keyed), nil
 }
 
-// on returns the usage with its day and model.
+// on returns the usage as a store.Usage of this day and model.
 func (u used) on(day uint32, model string) store.Usage {
 	return store.Usage{Day: time.Unix(0, 0).UTC().AddDate(0, 0, int(day)), Model: model, Totals: u.Totals, Cost: u.Cost}
 }
@@ -207,9 +207,9 @@ func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *
 
 // checkLimit returns a *store.LimitError when the reservation of h exceeds the monthly
 // limit of its account. Both of two simultaneous reservations of an account write the
-// account's key in tableGranted, so that one conflicts and runs again. A reservation
-// also runs again when a job of the account commits parts meanwhile, because it asks
-// for the headers of these jobs before it scans the usage.
+// account's key in tableGranted, so that one conflicts and runs again. A reservation also
+// runs again when another job of the account with a reservation commits parts meanwhile:
+// checkLimit wants the headers of these jobs before it scans the usage.
 func (t *tx) checkLimit(h header, limit rowmill.Money) (err error) {
 	e := &store.LimitError{Limit: limit, Asked: h.unspent()}
 	year, month, _ := t.Now().UTC().Date()
@@ -250,7 +250,7 @@ func (t *tx) checkLimit(h header, limit rowmill.Money) (err error) {
 	return nil
 }
 
-// unspent returns the job's reservation less the cost of its committed rows, at least 0.
+// unspent returns the job's reservation minus the cost of its committed rows, at least 0.
 func (h *header) unspent() rowmill.Money {
 	cost := h.Price.model().Cost(&h.Job)
 	if cost == nil {

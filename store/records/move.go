@@ -18,8 +18,9 @@ import (
 
 var _ store.Movable = (*Store)(nil)
 
-// exportedTables lists the tables that Export scans. Export reads the other tables by the keys
-// it finds, or they are indexes, which Import builds again.
+// exportedTables lists the tables that Export scans, and the functions that turn their
+// entries into store.Entry. Export reads some of the other tables by the keys that it finds.
+// The rest are indexes, which Import builds again.
 var exportedTables = []struct {
 	table kv.Table
 	entry func(t *tx, key, raw []byte) (store.Entry, error)
@@ -215,10 +216,11 @@ func (t *tx) importEntry(e store.Entry) error {
 	case e.Audit != nil:
 		return t.appendAudit(*e.Audit)
 	}
-	return fmt.Errorf("an entry has a kind that this version of the program does not know; use the version that wrote it")
+	return fmt.Errorf("the entry has a kind that this version of the program does not know; use the version that wrote the entry")
 }
 
-// importUsage sets counters to the amounts of an entry.
+// importUsage sets counters to the amounts of an entry. It adds the differences, because a
+// key of counters is never written by Put.
 func (t *tx) importUsage(u *store.MovedUsage) error {
 	table, key := tableUsage, append(usageOf(u.Account, day(u.Day)), u.Model...)
 	if u.Key != "" {
@@ -265,7 +267,7 @@ func (t *tx) importJob(j *store.MovedJob) error {
 		return err
 	}
 	t.Put(tableSpecs, id, spec)
-	t.list(rec)
+	t.addToLists(rec)
 	if err := t.save(before, rec, account); err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Adopt
 		}
 		t.Put(tableTurns, []byte(after.Account), nil) // the id of this transaction is the account's turn
 		if claimed, err = t.record(after); errors.Is(err, store.ErrDamaged) {
-			damaged, err = fmt.Errorf("claim job %s, which has failed for that: %w", jobID, err), t.failRuined(after)
+			damaged, err = fmt.Errorf("claim job %s: it was ended as failed, because its record is damaged: %w", jobID, err), t.failRuined(after)
 		}
 		return err
 	})
@@ -140,14 +140,14 @@ func (s *Store) Unpark(ctx context.Context, jobID string) error {
 // A candidate is an account with orphans.
 type candidate struct {
 	account string
-	taken   int       // number of its jobs with a live owner, plus those listed so far
+	taken   int       // number of its jobs with a live owner, plus its orphans that are already listed
 	turn    uint64    // id of the transaction of the account's last claim; 0 for never
 	dead    []openJob // its orphans of dead sessions, oldest first
 	waiting []openJob // its next jobs without a session, oldest first
-	more    bool      // the table may hold more jobs than waiting does
+	more    bool      // table waiting may hold more jobs than the field waiting
 }
 
-// An openJob is an open job with its key in the order of creation.
+// An openJob is an open job with its orderKey, which sorts jobs by creation.
 type openJob struct {
 	key []byte
 	store.Orphan
@@ -164,7 +164,7 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) 
 	err := s.view(ctx, func(t *tx) error {
 		orphans = nil
 		known := map[string]*candidate{}
-		if err := t.owned(known); err != nil {
+		if err := t.readOwned(known); err != nil {
 			return err
 		}
 		waiting, err := t.accounts(tableWaiting)
@@ -178,7 +178,7 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) 
 				return err
 			}
 		}
-		candidates, err := t.turns(known)
+		candidates, err := t.readTurns(known)
 		for err == nil && len(orphans) < limit && len(candidates) > 0 {
 			var taken []store.Orphan
 			taken, candidates, err = t.take(candidates, limit-len(orphans))
@@ -192,10 +192,10 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) 
 	return orphans, nil
 }
 
-// take returns up to n orphans, each the oldest of the account whose turn it is, and
-// drops accounts that have no more. It skips a job that this program must not write or
-// cannot read.
-func (t *tx) take(candidates []*candidate, n int) (taken []store.Orphan, left []*candidate, err error) {
+// take returns up to n orphans, each the oldest of the account whose turn it is. rest are
+// the candidates that have more orphans. take skips a job that this program must not write
+// or cannot read.
+func (t *tx) take(candidates []*candidate, n int) (taken []store.Orphan, rest []*candidate, err error) {
 	var found []store.Orphan
 	for len(found) < n && len(candidates) > 0 {
 		i := first(candidates)
@@ -235,6 +235,7 @@ func first(candidates []*candidate) int {
 	return best
 }
 
+// candidateOf returns the candidate of an account, and adds it to known if it is missing.
 func candidateOf(known map[string]*candidate, account string) *candidate {
 	a := known[account]
 	if a == nil {
@@ -244,9 +245,9 @@ func candidateOf(known map[string]*candidate, account string) *candidate {
 	return a
 }
 
-// owned counts the jobs with a live owner. It collects the jobs with a dead owner, and
-// the jobs that are not parked any more.
-func (t *tx) owned(known map[string]*candidate) error {
+// readOwned reads table owned. For each account it counts the jobs with a live owner, and
+// collects the jobs with a dead owner and the jobs that are not parked any more.
+func (t *tx) readOwned(known map[string]*candidate) error {
 	var jobs []openJob
 	var sessions []string // parallel to jobs
 	now := position(t.Now())
@@ -268,14 +269,14 @@ func (t *tx) owned(known map[string]*candidate) error {
 		jobs = append(jobs, openJob{bytes.Clone(e.Key), store.Orphan{JobID: id, Account: account, Status: rowmill.Status(status)}})
 		sessions = append(sessions, session)
 	}
-	once := slices.Compact(slices.Sorted(slices.Values(sessions)))
-	alive, err := t.Alive(once...)
+	unique := slices.Compact(slices.Sorted(slices.Values(sessions)))
+	alive, err := t.Alive(unique...)
 	if err != nil {
 		return err
 	}
 	for i, p := range jobs {
 		a := candidateOf(known, p.Account)
-		if n, _ := slices.BinarySearch(once, sessions[i]); alive[n] {
+		if n, _ := slices.BinarySearch(unique, sessions[i]); alive[n] {
 			a.taken++
 		} else {
 			a.dead = append(a.dead, p)
@@ -284,8 +285,8 @@ func (t *tx) owned(known map[string]*candidate) error {
 	return nil
 }
 
-// turns returns the accounts that have orphans, with their last turns.
-func (t *tx) turns(known map[string]*candidate) (candidates []*candidate, err error) {
+// readTurns returns the accounts that have orphans, with their last turns.
+func (t *tx) readTurns(known map[string]*candidate) (candidates []*candidate, err error) {
 	var ranges []kv.Range
 	for _, a := range known {
 		if len(a.dead)+len(a.waiting) > 0 {
@@ -329,7 +330,7 @@ func (a *candidate) pop(t *tx) (orphan store.Orphan, more bool, err error) {
 	return last.Orphan, len(a.dead)+len(a.waiting) > 0, err
 }
 
-// refillBy is how many jobs of an account are read at once.
+// refillBy is how many jobs of an account refill reads.
 const refillBy = 64
 
 // refill reads the account's next jobs without a session, after key.

@@ -16,8 +16,9 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// mergedAway marks the key of a part that was merged into a complete part. The key stays
-// known, so that a late repeat of its commit has no effect.
+// mergedAway is the value in table partkeys for a part that was merged into a complete part.
+// The key of the part stays in the table, so that a late repeat of the part's commit has no
+// effect.
 var mergedAway = []byte{0}
 
 // partsOf returns the prefix of a job's keys in tableParts and tablePartKeys.
@@ -46,7 +47,7 @@ func (t *tx) parts(prefix []byte) iter.Seq2[store.Part, error] {
 	}
 }
 
-// allParts is parts with the lost parts.
+// allParts is like parts, but includes the lost parts.
 func (t *tx) allParts(prefix []byte) iter.Seq2[partRecord, error] {
 	return func(yield func(partRecord, error) bool) {
 		for e, err := range t.Scan(kv.Prefix(tableParts, prefix)) {
@@ -244,11 +245,11 @@ func (s *Store) LoseParts(ctx context.Context, f store.Fence, keys []string, cha
 		if err != nil {
 			return err
 		}
-		news, err := t.loseParts(&rec, keys)
-		if lost = rec.Lost; err != nil || !news && figures(&rec.Job) == figures(&before.Job) {
+		newlyLost, err := t.loseParts(&rec, keys)
+		if lost = rec.Lost; err != nil || !newlyLost && figures(&rec.Job) == figures(&before.Job) {
 			return err
 		}
-		if news && change != nil {
+		if newlyLost && change != nil {
 			change(&rec)
 		}
 		rec.Version++
@@ -260,9 +261,9 @@ func (s *Store) LoseParts(ctx context.Context, f store.Fence, keys []string, cha
 	return lost, nil
 }
 
-// loseParts marks parts as lost and sets the figures of the job. It reports whether a part is
-// newly lost.
-func (t *tx) loseParts(rec *store.Record, keys []string) (news bool, err error) {
+// loseParts marks parts as lost and sets the progress fields of the job. It reports whether a
+// part is newly lost.
+func (t *tx) loseParts(rec *store.Record, keys []string) (newlyLost bool, err error) {
 	job, id := &rec.Job, rec.Job.ID
 	var kept, lost store.Totals
 	for p, err := range t.allParts(partsOf(id)) {
@@ -276,7 +277,7 @@ func (t *tx) loseParts(rec *store.Record, keys []string) (news bool, err error) 
 			if p.Carried {
 				job.RowsTakenOver -= p.Rows
 			}
-			p.Lost, news = true, true
+			p.Lost, newlyLost = true, true
 		}
 		if p.Lost {
 			lost = lost.Plus(p.Totals)
@@ -290,10 +291,10 @@ func (t *tx) loseParts(rec *store.Record, keys []string) (news bool, err error) 
 	if paid := kept.Plus(lost); job.InputTokens != nil && job.OutputTokens != nil {
 		job.InputTokens, job.OutputTokens = &paid.InputTokens, &paid.OutputTokens
 	}
-	return news, nil
+	return newlyLost, nil
 }
 
-// figures are the progress fields of a job.
+// figures returns the progress fields of a job.
 func figures(j *rowmill.Job) store.Totals {
 	t := store.Totals{
 		Rows: j.RowsDone, Failed: j.FailedRows, TruncatedRows: j.TruncatedRows, TruncatedOutputs: j.TruncatedOutputs, Deduplicated: j.DeduplicatedRows,
@@ -304,8 +305,8 @@ func figures(j *rowmill.Job) store.Totals {
 	return t
 }
 
-// restorePart ends the loss of a carried part, whose object was written again under the same
-// key. It reports whether the part was lost.
+// restorePart records that a carried part is not lost any more: its object was written again
+// under its key. It reports whether the part was lost.
 func (t *tx) restorePart(jobID string, p store.Part) (bool, error) {
 	if !p.Carried {
 		return false, nil
@@ -334,7 +335,7 @@ func (t *tx) restorePart(jobID string, p store.Part) (bool, error) {
 	return true, nil
 }
 
-// losePart writes the record of a part as lost.
+// losePart marks the record of one part as lost.
 func (t *tx) losePart(jobID string, p store.Part) error {
 	place, err := t.Get(tablePartKeys, append(partsOf(jobID), p.Key...))
 	if err != nil {
@@ -348,8 +349,8 @@ func (t *tx) losePart(jobID string, p store.Part) error {
 	return nil
 }
 
-// dropChunk is the most keys that one transaction removes. This takes a few
-// milliseconds, so that other writers do not notice.
+// dropChunk is the largest number of keys that one transaction removes. The removal takes
+// a few milliseconds, so that other writers hardly wait.
 const dropChunk = 2048
 
 // DropParts removes the part records of a job that has ended.

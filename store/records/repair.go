@@ -45,9 +45,9 @@ func (s *Store) RepairIndexes(ctx context.Context) error {
 	return nil
 }
 
-// Rebuild writes the indexes of all jobs again, and makes the figures of each unsuccessful
-// job agree with its parts, after records were lost. No node may use the records
-// meanwhile.
+// Rebuild is for a store that has lost some records. It writes the indexes of all jobs again,
+// and computes the progress fields of each job that has not succeeded from the job's parts.
+// No node may use the records meanwhile.
 func (s *Store) Rebuild(ctx context.Context) error {
 	err := s.eachHeader(ctx, nil, func(t *tx, h header) error {
 		t.writeIndexes(h)

@@ -41,8 +41,8 @@ func (s *Store) Holders(ctx context.Context) ([]string, error) {
 	return accounts, nil
 }
 
-// skipAfter is how many keys of an account are read before a new scan skips its other
-// keys.
+// skipAfter is how many keys of an account are read before a new scan skips the other keys
+// of the account.
 const skipAfter = 16
 
 // An accountKeys is an account with its first keys in a table that orderKey sorts.
@@ -100,9 +100,9 @@ func until(prefix []byte, at time.Time) []byte {
 	return kv.After(append(bytes.Clone(prefix), position(at)...))
 }
 
-// ids returns up to limit ids from the keys of a range: each key without its first
-// behind bytes.
-func (t *tx) ids(r kv.Range, behind, limit int) (ids []string, err error) {
+// ids returns up to limit ids from the keys of a range. An id is a key without its first
+// skip bytes.
+func (t *tx) ids(r kv.Range, skip, limit int) (ids []string, err error) {
 	for {
 		r.Limit = limit - len(ids)
 		n, last := 0, []byte(nil)
@@ -113,10 +113,10 @@ func (t *tx) ids(r kv.Range, behind, limit int) (ids []string, err error) {
 				continue
 			case err != nil:
 				return nil, err
-			case len(e.Key) < behind:
+			case len(e.Key) < skip:
 				return nil, fmt.Errorf("a key of table %s is cut off", r.Table)
 			}
-			ids = append(ids, string(e.Key[behind:]))
+			ids = append(ids, string(e.Key[skip:]))
 		}
 		if n < r.Limit || len(ids) >= limit {
 			return ids, nil
@@ -130,7 +130,7 @@ func (s *Store) RemoveData(ctx context.Context, jobID string, now time.Time) (st
 	return s.changeUnfenced(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.RemoveData(now) })
 }
 
-// KeepInput records that objects hold the input of an ended job.
+// KeepInput records until when objects hold the input of an ended job.
 func (s *Store) KeepInput(ctx context.Context, jobID string, until time.Time) error {
 	_, err := s.changeUnfenced(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.KeepInput(until) })
 	return err
@@ -142,7 +142,7 @@ func (s *Store) InputGone(ctx context.Context, jobID string, now time.Time) erro
 	return err
 }
 
-// Continued records which job takes over the rows of another.
+// Continued records in a job which other job takes over its rows.
 func (s *Store) Continued(ctx context.Context, jobID, by string) error {
 	_, err := s.changeUnfenced(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.Continued(by) })
 	return err
@@ -253,7 +253,7 @@ func (s *Store) DataGone(ctx context.Context, jobID string) error {
 	})
 }
 
-// ShowRunning records that the job's client has seen its status.
+// ShowRunning records that a client has asked for the job's status.
 func (s *Store) ShowRunning(ctx context.Context, jobID string) error {
 	return s.write(ctx, func(t *tx) error {
 		before, err := t.writable(jobID)

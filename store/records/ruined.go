@@ -6,7 +6,8 @@ import (
 )
 
 // A job is ruined when its specification or its texts are damaged: none of its rows can
-// run. The store then makes its last record from the header.
+// run. When such a job is claimed or cancelled, the store ends it, with a final record that
+// it builds from the header alone.
 
 // ruined builds the record of a ruined job from its header.
 func (t *tx) ruined(h header) (store.Record, error) {

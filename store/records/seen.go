@@ -18,8 +18,8 @@ const (
 	maxCachedBytes = 4 << 10
 )
 
-// seen caches the heads that clients read last, by job id.
-type seen = memo.Recent[string, cachedHead]
+// A headCache holds the heads that clients read last, by job id.
+type headCache = memo.Recent[string, cachedHead]
 
 // A cachedHead is valid as long as the stored header equals header. Every change of a job
 // changes its header.
@@ -38,7 +38,7 @@ func (s *Store) head(t *tx, id string) (*store.Head, error) {
 	if raw == nil {
 		return nil, fmt.Errorf("job %s: %w", id, rowmill.ErrNotFound)
 	}
-	if last, known := s.seen.Get(id); known && last.header == string(raw) {
+	if last, known := s.cache.Get(id); known && last.header == string(raw) {
 		return last.head, nil
 	}
 	header, head := string(raw), new(store.Head)
@@ -53,7 +53,7 @@ func (s *Store) head(t *tx, id string) (*store.Head, error) {
 		return nil, fmt.Errorf("decode the texts of job %s: %w", id, err)
 	}
 	if len(header)+len(texts) <= maxCachedBytes {
-		s.seen.Put(id, cachedHead{header, head})
+		s.cache.Put(id, cachedHead{header, head})
 	}
 	return head, nil
 }

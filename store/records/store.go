@@ -22,7 +22,7 @@ type Store struct {
 
 	engine kv.Engine
 	log    *slog.Logger
-	seen   seen
+	cache  headCache
 }
 
 // layout is the number of the table layout in doc.go. Open refuses records of another
@@ -50,7 +50,7 @@ func Open(ctx context.Context, engine kv.Engine, log *slog.Logger) (*Store, erro
 	if err != nil {
 		return nil, err
 	}
-	return &Store{Sessions: engine, engine: engine, log: log, seen: seen{Most: cachedJobs}}, nil
+	return &Store{Sessions: engine, engine: engine, log: log, cache: headCache{Most: cachedJobs}}, nil
 }
 
 // layoutOf returns the layout of the records; 0 when there are none.
@@ -73,7 +73,7 @@ func layoutOf(t kv.Tx) (int64, error) {
 // the layout of the records while this program was running or disconnected.
 func checkLayout(t kv.Tx) error {
 	found, err := layoutOf(t)
-	if err == nil && found == 0 { // Open has written it
+	if err == nil && found == 0 { // Open has written the layout, so it was lost
 		err = fmt.Errorf("%w: all records are gone: the store was emptied, or another server answers in its place; restore the records, or restart the nodes to begin without them", rowmill.ErrUnavailable)
 	}
 	if err == nil && found > layout {
@@ -165,7 +165,7 @@ func (t *tx) undamaged(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
 	}
 }
 
-// damaged reports whether err concerns one damaged record, and logs it.
+// damaged reports whether err means that one record is damaged, and logs such an err.
 func (t *tx) damaged(err error) bool {
 	if !errors.Is(err, store.ErrDamaged) {
 		return false

@@ -13,7 +13,7 @@ func testActive(s *suite) {
 		s.Helper()
 		found, err := s.Active(s.Context(), accounts, since, limit)
 		if err != nil || len(found) != len(accounts) {
-			s.Fatalf("%d lists for %d accounts, %v", len(found), len(accounts), err)
+			s.Fatalf("Active returns %d lists for %d accounts: %v", len(found), len(accounts), err)
 		}
 		return found
 	}
@@ -21,12 +21,12 @@ func testActive(s *suite) {
 		s.Helper()
 		slices.Sort(want)
 		if got := slices.Sorted(slices.Values(got)); !slices.Equal(got, want) {
-			s.Errorf("%s: %v, want %v", what, got, want)
+			s.Errorf("%s: active jobs are %v, want %v", what, got, want)
 		}
 	}
 	none := s.start.Add(long)
-	over := s.running(1)
-	s.finish(over, rowmill.StatusFailed)
+	ended := s.running(1)
+	s.finish(ended, rowmill.StatusFailed)
 	owned, released := s.running(1), s.running(1)
 	oldest := s.create("a")
 	middle, newest := s.create("a"), s.create("a")
@@ -40,12 +40,12 @@ func testActive(s *suite) {
 	same("of the last account asked for", lists[2], owned.JobID, released.JobID, oldest, middle, newest)
 	same("of no account", slices.Concat(active(none, 10)...))
 
-	since := s.get(over.JobID).Job.Created
-	same("with new ones", active(since, 10, "a")[0], over.JobID, owned.JobID, released.JobID, oldest, middle, newest)
-	same("of an instant later", active(since.Add(1), 10, "a")[0], owned.JobID, released.JobID, oldest, middle, newest)
+	since := s.get(ended.JobID).Job.Created
+	same("open and newly created jobs", active(since, 10, "a")[0], ended.JobID, owned.JobID, released.JobID, oldest, middle, newest)
+	same("created a nanosecond later", active(since.Add(1), 10, "a")[0], owned.JobID, released.JobID, oldest, middle, newest)
 	s.must(s.Cancel(s.Context(), newest, s.start, nil))
 	same("after a cancellation", active(none, 1, "a")[0], owned.JobID, middle)
-	same("with the newest alone", active(since, 1, "a")[0], owned.JobID, middle, newest)
+	same("with only the newest created job", active(since, 1, "a")[0], owned.JobID, middle, newest)
 	s.must(s.CloseSession(s.Context(), owned.Session))
 	same("of a dead owner", active(none, 1, "a")[0], owned.JobID, middle)
 }

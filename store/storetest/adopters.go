@@ -15,14 +15,15 @@ func (s *suite) adopt(id, process string) (store.Fence, func()) {
 	session := s.session()
 	rec := must(s.Claim(s.Context(), id, session, store.Adopter{Node: "node " + process, Process: process, Alone: process == "p2", Epoch: 5}))(s)
 	if n := len(rec.Adopters); n == 0 || rec.Adopters[n-1] != (store.Adopter{Node: "node " + process, Process: process, Alone: process == "p2", Epoch: rec.Epoch}) {
-		s.Errorf("the last adopter is not the owner of epoch %d, want it: %+v", rec.Epoch, rec.Adopters)
+		s.Errorf("the adopters are %+v, want the owner with epoch %d as the last one", rec.Adopters, rec.Epoch)
 	}
-	s.same("adopters", s.get(id).Adopters, rec.Adopters)
+	s.wantSame("adopters", s.get(id).Adopters, rec.Adopters)
 	return store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}, func() {
 		s.must(s.CloseSession(s.Context(), session))
 	}
 }
 
+// wantAdopters compares the processes in the adopters of a job.
 func (s *suite) wantAdopters(when, id string, want ...string) {
 	s.Helper()
 	var got []string
@@ -34,6 +35,7 @@ func (s *suite) wantAdopters(when, id string, want ...string) {
 	}
 }
 
+// wantTried compares the processes in the Tried of an orphan.
 func (s *suite) wantTried(when, id string, want ...string) {
 	s.Helper()
 	orphans := must(s.Orphans(s.Context(), 100))(s)
@@ -47,11 +49,11 @@ func (s *suite) wantTried(when, id string, want ...string) {
 		got = append(got, a.Process)
 	}
 	if !slices.Equal(got, want) {
-		s.Errorf("%s: %q have tried, want %q", when, got, want)
+		s.Errorf("%s: the orphan names the adopters %q, want %q", when, got, want)
 	}
 }
 
-// Owners whose sessions end without a release are listed.
+// testAdopters checks that an owner is listed if its session ends without a release.
 func testAdopters(s *suite) {
 	id := s.create("a")
 	s.wantTried("it was never claimed", id)
@@ -66,7 +68,7 @@ func testAdopters(s *suite) {
 	s.wantAdopters("claimed again", id, "p1", "p2")
 	dies()
 	s.wantTried("its second owner died", id, "p1", "p2")
-	s.fails("a dead session gave the job back", errAny)(s.Release(s.Context(), second))
+	s.wantError("a dead session gave the job back", errAny)(s.Release(s.Context(), second))
 	third, _ := s.adopt(id, "p3")
 	s.wantAdopters("claimed once more", id, "p1", "p2", "p3")
 	s.must(s.Release(s.Context(), third))
@@ -79,7 +81,7 @@ func testAdopters(s *suite) {
 	s.wantTried("it waited", id, "p1", "p2")
 }
 
-// Progress of a job empties its list of owners.
+// testAdoptersCleared checks that progress of a job empties its list of adopters.
 func testAdoptersCleared(s *suite) {
 	id := s.create("a")
 	_, dies := s.adopt(id, "p1")
@@ -123,7 +125,7 @@ func testAdoptersCleared(s *suite) {
 	s.wantAdopters("it has ended", id)
 }
 
-// The list of owners has a limit.
+// testAdoptersBounded checks the limit of the list of adopters.
 func testAdoptersBounded(s *suite) {
 	id := s.create("a")
 	for i := range store.MaxAdopters + 3 {
@@ -135,8 +137,8 @@ func testAdoptersBounded(s *suite) {
 	}
 }
 
-// A parked job is no orphan until its time, or until it is released. Its next owner sees
-// the last two owners that made no progress.
+// testPark checks that a parked job is no orphan until its time has come or Unpark is
+// called. The next owner gets the last two owners that made no progress.
 func testPark(s *suite) {
 	id := s.create("a")
 	for _, process := range []string{"p0", "p1", "p2"} {
@@ -154,7 +156,7 @@ func testPark(s *suite) {
 	f := park("p3", time.Hour)
 	rec := s.get(id)
 	if at := rec.Job.ParkedUntil; at == nil || at.Sub(began) < time.Hour || at.Sub(began) > 2*time.Hour || rec.Session != "" || rec.Job.Message != "parked" {
-		s.Errorf("the job is parked until %v, owner %q, %q", at, rec.Session, rec.Job.Message)
+		s.Errorf("the job is parked until %v, with owner %q and message %q; want it parked for an hour, without an owner", at, rec.Session, rec.Job.Message)
 	}
 	s.wantAdopters("parked", id, "p1", "p2")
 	if slices.ContainsFunc(rec.Adopters, func(a store.Adopter) bool { return a.Alone }) {
@@ -164,11 +166,11 @@ func testPark(s *suite) {
 		s.Errorf("%d orphans while the job is parked, %v, want none", len(orphans), err)
 	}
 	if open, err := s.Active(s.Context(), []string{"a"}, began, 10); err != nil || !slices.Contains(open[0], id) {
-		s.Errorf("open jobs are %q, %v", open, err)
+		s.Errorf("active jobs are %q, %v; want the parked job among them", open, err)
 	}
 	_, err = s.Claim(s.Context(), id, s.session(), store.Adopter{Process: "p9"})
-	s.fails("a parked job is claimed", rowmill.ErrConflict)(err)
-	s.fails("its last owner parks it again", rowmill.ErrLeaseLost)(s.Park(s.Context(), f, time.Hour, ""))
+	s.wantError("a parked job is claimed", rowmill.ErrConflict)(err)
+	s.wantError("its last owner parks it again", rowmill.ErrLeaseLost)(s.Park(s.Context(), f, time.Hour, ""))
 	for range 2 {
 		s.must(s.Unpark(s.Context(), id))
 	}
@@ -178,12 +180,12 @@ func testPark(s *suite) {
 	s.wantTried("its time has come", id, "p1", "p2")
 	f, _ = s.adopt(id, "p5")
 	if rec := s.get(id); rec.Job.ParkedUntil != nil {
-		s.Errorf("the job has an owner, and is parked until %v", rec.Job.ParkedUntil)
+		s.Errorf("the job has an owner but is parked until %v, want it not parked", rec.Job.ParkedUntil)
 	}
-	s.fails("a job that is not parked is released", rowmill.ErrConflict)(s.Unpark(s.Context(), id))
+	s.wantError("a job that is not parked is released", rowmill.ErrConflict)(s.Unpark(s.Context(), id))
 	s.must(s.Park(s.Context(), f, time.Hour, ""))
 	ended, err := s.Cancel(s.Context(), id, began, nil)
 	if err != nil || ended.Job.ParkedUntil != nil {
-		s.Errorf("cancelled, parked until %v, %v", ended.Job.ParkedUntil, err)
+		s.Errorf("the cancelled job is parked until %v, %v; want it not parked", ended.Job.ParkedUntil, err)
 	}
 }

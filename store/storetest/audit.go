@@ -23,19 +23,19 @@ func (s *suite) entry(account string, n int) store.AuditEntry {
 	}
 }
 
-func (s *suite) appended(e store.AuditEntry) {
+func (s *suite) appendAudit(e store.AuditEntry) {
 	s.Helper()
 	s.must(s.AppendAudit(s.Context(), e))
 }
 
-// audited returns all entries of an account, read in pages of limit.
-func (s *suite) audited(account string, limit int) []store.AuditEntry {
+// listAudit returns all entries of an account, read in pages of limit.
+func (s *suite) listAudit(account string, limit int) []store.AuditEntry {
 	s.Helper()
 	var all []store.AuditEntry
 	for cursor := ""; ; {
 		page, next, err := s.ListAudit(s.Context(), account, limit, cursor)
 		if err != nil || len(page) > limit || next != "" && len(page) < limit {
-			s.Fatalf("list: %d of %d entries, %v", len(page), limit, err)
+			s.Fatalf("ListAudit returns %d entries for a limit of %d: %v", len(page), limit, err)
 		}
 		all = append(all, page...)
 		if cursor = next; next == "" {
@@ -45,7 +45,7 @@ func (s *suite) audited(account string, limit int) []store.AuditEntry {
 }
 
 func testAudit(s *suite) {
-	if found := s.audited("", 5); len(found) != 0 {
+	if found := s.listAudit("", 5); len(found) != 0 {
 		s.Errorf("a new store has the entries %v, want none", found)
 	}
 	accounts := []string{"a", "a:b", "a\nb", "audit", "\x01"}
@@ -56,19 +56,19 @@ func testAudit(s *suite) {
 		if n == 19 {
 			e.Failed = "unavailable"
 		}
-		s.appended(e)
+		s.appendAudit(e)
 		byAccount[e.Account] = append([]store.AuditEntry{e}, byAccount[e.Account]...)
 		all = append([]store.AuditEntry{e}, all...)
 	}
-	s.appended(all[7]) // a repeated call
+	s.appendAudit(all[7]) // a repeated call
 	s.reopen()
 	for _, limit := range []int{1, 3, 20, 100} {
-		s.equal(fmt.Sprintf("all, %d at a time", limit), all, s.audited("", limit))
+		s.wantEqual(fmt.Sprintf("all, %d at a time", limit), all, s.listAudit("", limit))
 		for _, account := range accounts {
-			s.equal(fmt.Sprintf("account %q, %d at a time", account, limit), byAccount[account], s.audited(account, limit))
+			s.wantEqual(fmt.Sprintf("account %q, %d at a time", account, limit), byAccount[account], s.listAudit(account, limit))
 		}
 	}
-	if found := s.audited("b", 5); len(found) != 0 {
+	if found := s.listAudit("b", 5); len(found) != 0 {
 		s.Errorf("an account without actions has the entries %v, want none", found)
 	}
 }
@@ -76,7 +76,7 @@ func testAudit(s *suite) {
 func testAuditUnderInserts(s *suite) {
 	var want []string
 	for n := 9; n >= 0; n-- {
-		s.appended(s.entry("a", n))
+		s.appendAudit(s.entry("a", n))
 		want = append(want, s.entry("a", n).ID)
 	}
 	var got []string
@@ -88,21 +88,21 @@ func testAuditUnderInserts(s *suite) {
 		for _, e := range page {
 			got = append(got, e.ID)
 		}
-		s.appended(s.entry("a", made))
+		s.appendAudit(s.entry("a", made))
 		if cursor = next; next == "" {
 			break
 		}
 	}
-	s.equal("entries", want, got)
+	s.wantEqual("entries", want, got)
 }
 
-// auditedAfter returns the ids of all entries after a position, read in pages of limit.
-func (s *suite) auditedAfter(at time.Time, id string, limit int) (ids []string) {
+// listAuditAfter returns the ids of all entries after a position, read in pages of limit.
+func (s *suite) listAuditAfter(at time.Time, id string, limit int) (ids []string) {
 	s.Helper()
 	for {
 		page, err := s.AuditAfter(s.Context(), at, id, limit)
 		if err != nil || len(page) > limit {
-			s.Fatalf("after %v, %q: %d of %d entries, %v", at, id, len(page), limit, err)
+			s.Fatalf("AuditAfter returns %d entries after (%v, %q) for a limit of %d: %v", len(page), at, id, limit, err)
 		}
 		for _, e := range page {
 			ids, at, id = append(ids, e.ID), e.At, e.ID
@@ -114,7 +114,7 @@ func (s *suite) auditedAfter(at time.Time, id string, limit int) (ids []string) 
 }
 
 func testAuditAfter(s *suite) {
-	if found := s.auditedAfter(s.start, "", 3); len(found) != 0 {
+	if found := s.listAuditAfter(s.start, "", 3); len(found) != 0 {
 		s.Errorf("a new store has the entries %v, want none", found)
 	}
 	same := s.start.Add(time.Minute)
@@ -123,23 +123,23 @@ func testAuditAfter(s *suite) {
 		e := s.entry(fmt.Sprint("account", n), n)
 		e.ID, e.At = id, same
 		want = append(want, id)
-		s.appended(e)
+		s.appendAudit(e)
 	}
 	early, late := s.entry("c", 1), s.entry("c", 61)
-	s.appended(late)
-	s.appended(early) // added later, with an earlier time
+	s.appendAudit(late)
+	s.appendAudit(early) // added later, with an earlier time
 	s.reopen()
 	all := append(append([]string{early.ID}, want...), late.ID)
 	for _, limit := range []int{1, 2, 7, 100} {
-		s.equal(fmt.Sprintf("all, %d at a time", limit), all, s.auditedAfter(s.start, "", limit))
+		s.wantEqual(fmt.Sprintf("all, %d at a time", limit), all, s.listAuditAfter(s.start, "", limit))
 	}
 	for place, from := range map[string]int{"": 1, "a": 2, "aa": 4, "b": 6} {
-		s.equal(fmt.Sprintf("behind %q of a time", place), all[from:], s.auditedAfter(same, place, 2))
+		s.wantEqual(fmt.Sprintf("after the id %q of the same time", place), all[from:], s.listAuditAfter(same, place, 2))
 	}
-	if found := s.auditedAfter(late.At, late.ID, 2); len(found) != 0 {
+	if found := s.listAuditAfter(late.At, late.ID, 2); len(found) != 0 {
 		s.Errorf("after the last entry the list has %v, want none", found)
 	}
-	s.fails("a limit of 0 is accepted", errAny)(s.AuditAfter(s.Context(), s.start, "", 0))
+	s.wantError("a limit of 0 is accepted", errAny)(s.AuditAfter(s.Context(), s.start, "", 0))
 }
 
 func testAuditRefuses(s *suite) {
@@ -153,9 +153,9 @@ func testAuditRefuses(s *suite) {
 	} {
 		e := s.entry("a", 1)
 		change(&e)
-		s.fails(fmt.Sprintf("%s: it is accepted", name), errAny)(s.AppendAudit(s.Context(), e))
+		s.wantError(fmt.Sprintf("%s: it is accepted", name), errAny)(s.AppendAudit(s.Context(), e))
 	}
-	if found := s.audited("", 5); len(found) != 0 {
+	if found := s.listAudit("", 5); len(found) != 0 {
 		s.Errorf("refused entries are listed, want none: %v", found)
 	}
 	for _, cursor := range []string{"x", "!!!", "AAAA", strings.Repeat("A", 5000)} {
@@ -165,27 +165,27 @@ func testAuditRefuses(s *suite) {
 			s.Errorf("cursor %.20q: %v, want an InvalidError on field cursor", cursor, err)
 		}
 	}
-	s.fails("a limit of 0 is accepted", errAny)(s.ListAudit(s.Context(), "a", 0, ""))
+	s.wantError("a limit of 0 is accepted", errAny)(s.ListAudit(s.Context(), "a", 0, ""))
 }
 
 func testReplaceKey(s *suite) {
 	k := store.Key{ID: "k", Hash: []byte{1}, Account: "a", Role: "user", Created: s.start}
 	next := k
 	next.Hash = []byte{2}
-	s.fails("replace a key that never was", rowmill.ErrNotFound)(s.ReplaceKey(s.Context(), next, k.Hash))
+	s.wantError("replace a key that never was", rowmill.ErrNotFound)(s.ReplaceKey(s.Context(), next, k.Hash))
 	s.must(s.PutKey(s.Context(), k))
 	for range 2 { // the second call is a repeat
 		s.must(s.ReplaceKey(s.Context(), next, k.Hash))
 	}
 	late := k
 	late.Hash = []byte{3}
-	s.fails("replace a key that was replaced", rowmill.ErrConflict)(s.ReplaceKey(s.Context(), late, k.Hash))
+	s.wantError("replace a key that was replaced", rowmill.ErrConflict)(s.ReplaceKey(s.Context(), late, k.Hash))
 	keys, err := s.ListKeys(s.Context())
 	if diff := cmp.Diff([]store.Key{next}, keys); diff != "" || err != nil {
 		s.Errorf("keys (-want +got):\n%s%v", diff, err)
 	}
 	s.must(s.DeleteKey(s.Context(), "k"))
-	s.fails("replace a key that was deleted", rowmill.ErrNotFound)(s.ReplaceKey(s.Context(), late, next.Hash))
+	s.wantError("replace a key that was deleted", rowmill.ErrNotFound)(s.ReplaceKey(s.Context(), late, next.Hash))
 	if keys, err := s.ListKeys(s.Context()); err != nil || len(keys) != 0 {
 		s.Errorf("a deleted key exists again, want none: %v, %v", keys, err)
 	}
@@ -217,6 +217,6 @@ func testReplaceKeyRace(s *suite) {
 	}
 	keys, err := s.ListKeys(s.Context())
 	if err != nil || won < 0 || len(keys) != 1 || keys[0].Hash[1] != byte(won) {
-		s.Errorf("call %d won; the keys are %v, %v", won, keys, err)
+		s.Errorf("call %d replaced the key, but the keys are %v, %v", won, keys, err)
 	}
 }

@@ -38,7 +38,7 @@ func SumOf(t testing.TB, s store.Ledger, account string, from, to time.Time) (to
 	}
 	for _, u := range usage {
 		if u.Key != KeyID {
-			t.Errorf("account %s used %+v with key %q, all its jobs are of %s", account, u.Usage, u.Key, KeyID)
+			t.Errorf("account %s used %+v with key %q, want only usage with key %s", account, u.Usage, u.Key, KeyID)
 		}
 		totals, cost = totals.Plus(u.Totals), cost.Plus(u.Cost)
 	}
@@ -64,8 +64,8 @@ func WantKeys(t testing.TB, s store.Ledger, account string, want map[string]stor
 // JobID returns the id of the i-th job of Fill.
 func JobID(i int) string { return fmt.Sprintf("job-%08d", i) }
 
-// Fill creates n jobs of ten accounts, ended or waiting.
-func Fill(b *testing.B, s store.Store, n int, over bool) {
+// Fill creates n jobs of ten accounts: ended jobs if ended is true, else waiting jobs.
+func Fill(b *testing.B, s store.Store, n int, ended bool) {
 	b.Helper()
 	row := strings.Repeat("x", 1000)
 	var next atomic.Int64
@@ -76,7 +76,7 @@ func Fill(b *testing.B, s store.Store, n int, over bool) {
 			var err error
 			for i := int(next.Add(1)) - 1; i < n && err == nil; i = int(next.Add(1)) - 1 {
 				_, _, err = s.Create(b.Context(), Record(JobID(i), fmt.Sprint("account-", i%10), row), nil)
-				if err == nil && over {
+				if err == nil && ended {
 					_, err = s.Cancel(b.Context(), JobID(i), time.Now(), nil)
 				}
 			}
@@ -90,8 +90,8 @@ func Fill(b *testing.B, s store.Store, n int, over bool) {
 	}
 }
 
-// Timed runs step in the benchmark loop and reports percentiles of its time. It returns
-// the number of steps.
+// Timed runs step in the benchmark loop and reports percentiles of the time of a step. It
+// returns the number of steps.
 func Timed(b *testing.B, step func(i int)) int64 {
 	b.Helper()
 	var took []time.Duration
@@ -134,7 +134,7 @@ func TimeList(b *testing.B, s store.Store) {
 	})
 }
 
-// TimeOrphans lists orphans; there must be some when waiting is set.
+// TimeOrphans lists orphans. If waiting is set, there must be at least 64.
 func TimeOrphans(b *testing.B, s store.Store, waiting bool) int64 {
 	return Timed(b, func(int) {
 		if jobs, err := s.Orphans(b.Context(), 64); err != nil || waiting && len(jobs) != 64 {
@@ -184,8 +184,8 @@ func TimeCommit(b *testing.B, s store.Store, jobs int, count func() (report func
 	b.ReportMetric(float64(n.Load())/b.Elapsed().Seconds(), "commits/s")
 }
 
-// TimePoll reads the marks of all open jobs of Fill's accounts. There must be n of
-// them. A node does this each second for its subscribers.
+// TimePoll reads the marks of all open jobs of Fill's accounts, as a node does each second
+// for its subscribers. There must be n open jobs.
 func TimePoll(b *testing.B, s store.Store, n int) {
 	accounts := make([]string, 10)
 	for i := range accounts {

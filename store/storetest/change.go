@@ -15,10 +15,10 @@ import (
 func testUpdate(s *suite) {
 	f := s.owned("a")
 	before := s.get(f.JobID)
-	s.same("listed", before.Job, first(s))
+	s.wantSame("listed", before.Job, first(s))
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	after := s.update(f, func(r *store.Record) error {
-		s.same("the record given to the change", before, *r)
+		s.wantSame("the record given to the change", before, *r)
 		r.Job.NumRows, r.Shards = pointer(int64(7)), 2
 		r.Job.Message, r.Job.Warnings = "reading", []string{"w"}
 		r.Job.System, r.Job.Sampling = pointer("changed"), map[string]any{"max_tokens": 5}
@@ -27,15 +27,15 @@ func testUpdate(s *suite) {
 		return r.Job.Become(rowmill.StatusStarting, at)
 	})
 	if after.Version <= before.Version {
-		s.Errorf("version %d after %d", after.Version, before.Version)
+		s.Errorf("the update changes version %d to %d, want a larger version", before.Version, after.Version)
 	}
 	if after.Job.Status != rowmill.StatusStarting || after.Job.NumRows == nil || *after.Job.NumRows != 7 || after.Shards != 2 ||
 		after.Job.Message != "reading" || after.DownloadStarted == nil || !after.DownloadStarted.Equal(at) || *after.Job.System != "changed" {
-		s.Errorf("updated: %s", asJSON(s, after))
+		s.Errorf("the updated record is %s, want the changed values", asJSON(s, after))
 	}
-	s.unchanged(after)
-	s.same("listed", after.Job, first(s))
-	s.same("specification", before.Spec, after.Spec)
+	s.wantUnchanged(after)
+	s.wantSame("listed", after.Job, first(s))
+	s.wantSame("specification", before.Spec, after.Spec)
 
 	mine := errors.New("mine")
 	_, err := s.Update(s.Context(), f, func(r *store.Record) error {
@@ -43,15 +43,15 @@ func testUpdate(s *suite) {
 		return fmt.Errorf("wrapped: %w", mine)
 	})
 	if !errors.Is(err, mine) {
-		s.Errorf("the change's error: %v, want it passed through", err)
+		s.Errorf("Update returns %v, want the error of the change function", err)
 	}
-	s.unchanged(after)
+	s.wantUnchanged(after)
 
 	cleared := s.update(f, func(r *store.Record) error { r.Job.System = nil; return nil })
 	if cleared.Job.System != nil || s.get(f.JobID).Job.System != nil {
 		s.Error("the record still has the system prompt, want none")
 	}
-	s.same("listed", cleared.Job, first(s))
+	s.wantSame("listed", cleared.Job, first(s))
 }
 
 // first returns the newest job of account a.
@@ -91,11 +91,11 @@ func testUpdateTransitions(s *suite) {
 			var refused *rowmill.TransitionError
 			switch {
 			case legal && err != nil:
-				s.Errorf("%s to %s: %v", from, to, err)
+				s.Errorf("change from %s to %s: %v, want no error", from, to, err)
 			case !legal && !errors.As(err, &refused):
-				s.Errorf("%s to %q: %v, want a TransitionError", from, to, err)
+				s.Errorf("change from %s to %q: %v, want a TransitionError", from, to, err)
 			case !legal:
-				s.unchanged(before)
+				s.wantUnchanged(before)
 			}
 		}
 	}
@@ -132,7 +132,7 @@ func testUpdateRefuses(s *suite) {
 		if err == nil {
 			s.Errorf("Update accepts a change of %s, want an error", name)
 		}
-		s.unchanged(before)
+		s.wantUnchanged(before)
 	}
 	s.update(f, func(r *store.Record) error { r.Job.NumRows = pointer(int64(3)); return nil })
 }
@@ -143,7 +143,7 @@ func testUpdatePanics(s *suite) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			s.fails("a change that panics is accepted", errAny)(s.Update(s.Context(), f, func(*store.Record) error { panic("a bug") }))
+			s.wantError("a change that panics is accepted", errAny)(s.Update(s.Context(), f, func(*store.Record) error { panic("a bug") }))
 		})
 		rec := s.newRecord("a")
 		wg.Go(func() {
@@ -153,7 +153,7 @@ func testUpdatePanics(s *suite) {
 		})
 	}
 	wg.Wait()
-	s.unchanged(before)
+	s.wantUnchanged(before)
 }
 
 func testUpdateRace(s *suite) {
@@ -176,7 +176,7 @@ func testUpdateRace(s *suite) {
 func testFinish(s *suite) {
 	f := s.running(2)
 	s.commit(f, store.Part{Key: "p", Rows: 2})
-	s.fails("a finish that ends nothing is accepted", errAny)(s.Finish(s.Context(), f, func(*store.Record) error { return nil }))
+	s.wantError("a finish that ends nothing is accepted", errAny)(s.Finish(s.Context(), f, func(*store.Record) error { return nil }))
 	rec, err := s.Finish(s.Context(), f, func(r *store.Record) error {
 		r.Job.JobCost = pointer(0.25)
 		r.Artifacts = map[string]store.Artifact{"full": {Key: "k", Size: 3}}
@@ -186,11 +186,11 @@ func testFinish(s *suite) {
 		s.Fatal(err)
 	}
 	if rec.Job.Status != rowmill.StatusSucceeded || *rec.Job.JobCost != 0.25 || rec.Artifacts["full"].Size != 3 || rec.Job.Completed == nil {
-		s.Errorf("finished: %s", asJSON(s, rec))
+		s.Errorf("the finished record is %s, want the values of the change", asJSON(s, rec))
 	}
-	s.unchanged(rec)
+	s.wantUnchanged(rec)
 	if parts, err := s.ListParts(s.Context(), f.JobID); err != nil || len(parts) != 1 {
-		s.Errorf("after the finish there are %d parts, %v", len(parts), err)
+		s.Errorf("after the finish there are %d parts, %v; want 1", len(parts), err)
 	}
 
 	failed := s.owned("a")
@@ -199,7 +199,7 @@ func testFinish(s *suite) {
 		return become(r, rowmill.StatusFailed)
 	})
 	if err != nil || rec.Job.FailureReason == nil || rec.Job.FailureReason.Code != rowmill.CodeDownloadFailed {
-		s.Errorf("failed: %s, %v", asJSON(s, rec), err)
+		s.Errorf("the failed record is %s, %v; want the failure reason", asJSON(s, rec), err)
 	}
 	if got := s.orphans(10); len(got) != 0 {
 		s.Errorf("ended jobs are listed as orphans, want none: %v", got)
@@ -217,9 +217,9 @@ func testFinishRecounts(s *suite) {
 		s.Helper()
 		before := s.get(f.JobID)
 		for name, attempt := range attempts {
-			s.fails(fmt.Sprintf("%s with %s", name, when), rowmill.ErrConflict)(attempt(f))
+			s.wantError(fmt.Sprintf("%s with %s", name, when), rowmill.ErrConflict)(attempt(f))
 		}
-		s.unchanged(before)
+		s.wantUnchanged(before)
 	}
 	refuse("no parts")
 	s.must(s.CommitParts(s.Context(), f, []store.Part{{Key: "a", Shard: 0, Rows: 4}, {Key: "b", Shard: 1, Rows: 5}}))
@@ -261,12 +261,12 @@ func testTerminal(s *suite) {
 				s.Errorf("%s of a job that is %s: %v, want ErrTerminal", name, end, err)
 			}
 		}
-		s.unchanged(before)
+		s.wantUnchanged(before)
 	}
 }
 
 func testCancel(s *suite) {
-	s.fails("cancel of an unknown job", rowmill.ErrNotFound)(s.Cancel(s.Context(), "job-none", s.start, nil))
+	s.wantError("cancel of an unknown job", rowmill.ErrNotFound)(s.Cancel(s.Context(), "job-none", s.start, nil))
 	now := time.Date(2026, 7, 8, 9, 10, 11, 0, time.FixedZone("east", 3600))
 	f := s.running(5)
 	s.commit(f, store.Part{Key: "p", Rows: 2})
@@ -279,23 +279,23 @@ func testCancel(s *suite) {
 		}
 		if rec.Job.Status != rowmill.StatusCancelled || rec.Job.Completed == nil || !rec.Job.Completed.Equal(now) ||
 			rec.Job.JobCost == nil || *rec.Job.JobCost != float64(rec.Job.RowsDone) || rec.Job.Message == "" {
-			s.Errorf("%s: %s", name, asJSON(s, rec))
+			s.Errorf("%s: the cancelled record is %s, want the values of the change", name, asJSON(s, rec))
 		}
-		s.unchanged(rec)
+		s.wantUnchanged(rec)
 		again, err := s.Cancel(s.Context(), id, now.Add(time.Hour), func(r *store.Record) { r.Job.Message = "again" })
 		if !errors.Is(err, rowmill.ErrTerminal) {
-			s.Errorf("%s, again: %v, want ErrTerminal", name, err)
+			s.Errorf("%s: a second cancel returns %v, want ErrTerminal", name, err)
 		}
-		s.same("the record of the second cancel", rec, again)
+		s.wantSame("the record of the second cancel", rec, again)
 	}
 	if got := s.get(f.JobID).Job.RowsDone; got != 2 {
 		s.Errorf("the cancelled job has %d rows done, want the 2 committed", got)
 	}
 	id := s.create("a")
 	before := s.get(id)
-	s.fails("a cancel that changes the id is accepted", errAny)(s.Cancel(s.Context(), id, now, func(r *store.Record) { r.Job.ID = "job-other" }))
-	s.fails("a cancel that panics is accepted", errAny)(s.Cancel(s.Context(), id, now, func(*store.Record) { panic("a bug") }))
-	s.unchanged(before)
+	s.wantError("a cancel that changes the id is accepted", errAny)(s.Cancel(s.Context(), id, now, func(r *store.Record) { r.Job.ID = "job-other" }))
+	s.wantError("a cancel that panics is accepted", errAny)(s.Cancel(s.Context(), id, now, func(*store.Record) { panic("a bug") }))
+	s.wantUnchanged(before)
 }
 
 // testCancelRace cancels while the owner finishes: exactly one succeeds.
@@ -311,7 +311,7 @@ func testCancelRace(s *suite) {
 			case !errors.Is(err, rowmill.ErrTerminal):
 				s.Errorf("%s: %v", name, err)
 			case name == "cancel" && !rec.Job.Status.Terminal():
-				s.Errorf("the record of a cancel that lost is %q", rec.Job.Status)
+				s.Errorf("a cancel that was too late returns a record with status %q, want an ended job", rec.Job.Status)
 			}
 		}
 		for range 8 {
@@ -332,51 +332,51 @@ func testCancelRace(s *suite) {
 }
 
 func testAddArtifact(s *suite) {
-	s.fails("unknown job", rowmill.ErrNotFound)(s.AddArtifact(s.Context(), "job-none", "v", store.Artifact{Key: "k"}))
+	s.wantError("unknown job", rowmill.ErrNotFound)(s.AddArtifact(s.Context(), "job-none", "v", store.Artifact{Key: "k"}))
 	f := s.running(1)
-	s.fails("running job", rowmill.ErrConflict)(s.AddArtifact(s.Context(), f.JobID, "v", store.Artifact{Key: "k"}))
+	s.wantError("running job", rowmill.ErrConflict)(s.AddArtifact(s.Context(), f.JobID, "v", store.Artifact{Key: "k"}))
 	before := s.finish(f, rowmill.StatusSucceeded)
 	for _, variant := range []string{"v", "w"} {
 		for i := range 2 {
 			rec := must(s.AddArtifact(s.Context(), f.JobID, variant, store.Artifact{Key: fmt.Sprint("k", i), Size: int64(i)}))(s)
 			if got := rec.Artifacts[variant]; got != (store.Artifact{Key: "k0"}) {
-				s.Errorf("artifact %d: %+v holds, want the first", i, got)
+				s.Errorf("after call %d the artifact is %+v, want the artifact of the first call", i, got)
 			}
-			s.unchanged(rec)
+			s.wantUnchanged(rec)
 		}
 	}
 	for _, status := range []rowmill.Status{rowmill.StatusFailed, rowmill.StatusCancelled} {
-		over := s.running(1)
+		ended := s.running(1)
 		if status == rowmill.StatusFailed {
-			s.finish(over, status)
-		} else if _, err := s.Cancel(s.Context(), over.JobID, s.start, nil); err != nil {
+			s.finish(ended, status)
+		} else if _, err := s.Cancel(s.Context(), ended.JobID, s.start, nil); err != nil {
 			s.Fatal(err)
 		}
-		if rec, err := s.AddArtifact(s.Context(), over.JobID, "v", store.Artifact{Key: "k"}); err != nil || rec.Artifacts["v"].Key != "k" {
-			s.Errorf("%s job: %v, %v", status, rec.Artifacts, err)
+		if rec, err := s.AddArtifact(s.Context(), ended.JobID, "v", store.Artifact{Key: "k"}); err != nil || rec.Artifacts["v"].Key != "k" {
+			s.Errorf("the artifacts of a %s job are %v, %v; want the added one", status, rec.Artifacts, err)
 		}
 	}
 	after := s.get(f.JobID)
 	if len(after.Artifacts) != 2 {
-		s.Errorf("artifacts: %v", after.Artifacts)
+		s.Errorf("the job has the artifacts %v, want 2", after.Artifacts)
 	}
-	s.same("the job", before.Job, after.Job)
+	s.wantSame("the job", before.Job, after.Job)
 }
 
 func testReplaceArtifact(s *suite) {
 	f := s.running(1)
 	first, second := store.Artifact{Key: "first", Size: 1}, store.Artifact{Key: "second", Size: 2}
-	s.fails("of a running job", rowmill.ErrConflict)(s.ReplaceArtifact(s.Context(), f.JobID, "v", store.Artifact{}, first))
+	s.wantError("of a running job", rowmill.ErrConflict)(s.ReplaceArtifact(s.Context(), f.JobID, "v", store.Artifact{}, first))
 	s.finish(f, rowmill.StatusSucceeded)
 	s.must(s.AddArtifact(s.Context(), f.JobID, "v", first))
 	for _, change := range []struct{ was, is, want store.Artifact }{
-		{second, store.Artifact{Key: "third"}, first}, // another was expected
+		{second, store.Artifact{Key: "third"}, first}, // the variant does not have the artifact second
 		{first, second, second},
 		{first, second, second}, // repeated
 	} {
 		rec, err := s.ReplaceArtifact(s.Context(), f.JobID, "v", change.was, change.is)
 		if err != nil || rec.Artifacts["v"] != change.want {
-			s.Errorf("%+v in place of %+v: %+v, %v; want %+v", change.is, change.was, rec.Artifacts["v"], err, change.want)
+			s.Errorf("replace artifact %+v with %+v: the record has %+v, %v; want %+v", change.was, change.is, rec.Artifacts["v"], err, change.want)
 		}
 	}
 }
@@ -398,7 +398,7 @@ func testAddArtifactRace(s *suite) {
 	wg.Wait()
 	for _, winner := range winners {
 		if winner != winners[0] {
-			s.Errorf("callers were given %v, want one winner", winners)
+			s.Errorf("the calls returned the artifacts %v, want the same one from all", winners)
 			break
 		}
 	}

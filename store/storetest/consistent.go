@@ -14,9 +14,9 @@ import (
 // tables holds all keys and values of some tables.
 type tables map[kv.Table]map[string][]byte
 
-// Consistent checks the tables of an engine directly: the indexes of jobs, their totals
-// and the ledger must match the jobs and parts. s is the store over the engine; it must
-// not be in use meanwhile.
+// Consistent checks the tables of an engine directly: the indexes of jobs, the totals of
+// jobs and the ledger must match the jobs and parts. s is the store over the engine; no one
+// may use it meanwhile.
 func Consistent(t testing.TB, engine kv.Engine, s store.Store) {
 	t.Helper()
 	names := []kv.Table{"jobs", "accounts", "waiting", "owned", "parts", "partkeys", "reserved", "specs"}
@@ -45,30 +45,30 @@ func Consistent(t testing.TB, engine kv.Engine, s store.Store) {
 		if err := json.Unmarshal(raw, &h); err != nil {
 			t.Fatalf("job %s: %v", id, err)
 		}
-		over := h.Job.Status.Terminal()
+		ended := h.Job.Status.Terminal()
 		created := binary.BigEndian.AppendUint64(nil, uint64(h.Job.Created.UnixNano())^(1<<63))
 		place := h.Account + "\x00" + string(created) + id
 		for table, want := range map[kv.Table]struct {
-			key   string
-			there bool
-			value string
+			key    string
+			exists bool
+			value  string
 		}{
 			"accounts": {place, true, ""},
-			"waiting":  {place, !over && h.Session == "", string(h.Job.Status)},
-			"owned":    {place, !over && h.Session != "", string(h.Job.Status) + "\x00" + h.Session},
+			"waiting":  {place, !ended && h.Session == "", string(h.Job.Status)},
+			"owned":    {place, !ended && h.Session != "", string(h.Job.Status) + "\x00" + h.Session},
 			"reserved": {h.Account + "\x00" + id, h.Reserved != 0, ""},
 			"specs":    {id, true, string(all["specs"][id])},
 		} {
-			value, there := all[table][want.key]
-			if there != want.there || there && string(value) != want.value {
-				t.Errorf("job %s, %s, session %q: table %s has it %v with %q, want %v", id, h.Job.Status, h.Session, table, there, value, want)
+			value, exists := all[table][want.key]
+			if exists != want.exists || exists && string(value) != want.value {
+				t.Errorf("job %s (%s, session %q): table %s has its key: %v, with value %q; want %+v", id, h.Job.Status, h.Session, table, exists, value, want)
 			}
-			if there {
+			if exists {
 				listed[table]++
 			}
 		}
-		if over && h.Reserved != 0 {
-			t.Errorf("job %s, %s, has %v set aside", id, h.Job.Status, h.Reserved)
+		if ended && h.Reserved != 0 {
+			t.Errorf("job %s is %s and has %v reserved, want no reservation", id, h.Job.Status, h.Reserved)
 		}
 		parts, err := s.ListParts(t.Context(), id)
 		if err != nil {
@@ -94,7 +94,7 @@ func Consistent(t testing.TB, engine kv.Engine, s store.Store) {
 			sum = sum.Plus(p.Totals)
 		}
 		if len(parts) > 0 && (h.Job.RowsDone != done || h.Job.InputTokens == nil || *h.Job.InputTokens != sum.InputTokens) {
-			t.Errorf("job %s: the record has %d rows and %v tokens, the parts %d rows and %+v with the lost parts", id, h.Job.RowsDone, h.Job.InputTokens, done, sum)
+			t.Errorf("job %s: the record has %d rows done and %v input tokens; its parts have %d rows, and %+v together with the lost parts", id, h.Job.RowsDone, h.Job.InputTokens, done, sum)
 		}
 		used[h.Account] = used[h.Account].Plus(sum)
 	}
@@ -108,7 +108,7 @@ func Consistent(t testing.TB, engine kv.Engine, s store.Store) {
 	}
 	for _, table := range []kv.Table{"accounts", "waiting", "owned", "reserved", "specs", "parts"} {
 		if len(all[table]) != listed[table] {
-			t.Errorf("table %s has %d keys, the jobs account for %d", table, len(all[table]), listed[table])
+			t.Errorf("table %s has %d keys, but only %d belong to jobs", table, len(all[table]), listed[table])
 		}
 	}
 	for account, want := range used {

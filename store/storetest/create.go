@@ -16,8 +16,8 @@ import (
 )
 
 func testCreateAndGet(s *suite) {
-	s.fails("get of an unknown job", rowmill.ErrNotFound)(s.Get(s.Context(), "job-none"))
-	s.fails("head of an unknown job", rowmill.ErrNotFound)(s.Head(s.Context(), "job-none"))
+	s.wantError("get of an unknown job", rowmill.ErrNotFound)(s.Get(s.Context(), "job-none"))
+	s.wantError("head of an unknown job", rowmill.ErrNotFound)(s.Head(s.Context(), "job-none"))
 	rec := s.newRecord("a")
 	stored, existed, err := s.Create(s.Context(), rec, nil)
 	if err != nil || existed {
@@ -26,9 +26,9 @@ func testCreateAndGet(s *suite) {
 	if stored.SchemaVersion != store.SchemaVersion || stored.Version <= 0 || stored.Epoch != 0 || stored.Session != "" {
 		s.Errorf("a new record has schema version %d, version %d, epoch %d, session %q", stored.SchemaVersion, stored.Version, stored.Epoch, stored.Session)
 	}
-	s.same("job", rec.Job, stored.Job)
-	s.same("specification", rec.Spec, stored.Spec)
-	s.unchanged(stored)
+	s.wantSame("job", rec.Job, stored.Job)
+	s.wantSame("specification", rec.Spec, stored.Spec)
+	s.wantUnchanged(stored)
 }
 
 func testCreateTwice(s *suite) {
@@ -38,17 +38,17 @@ func testCreateTwice(s *suite) {
 		s.Fatal(err)
 	}
 	rec.Job.Model = "another"
-	s.fails("create with a taken id", rowmill.ErrConflict)(s.Create(s.Context(), rec, nil))
+	s.wantError("create with a taken id", rowmill.ErrConflict)(s.Create(s.Context(), rec, nil))
 	rec.Spec.Account = "b"
-	s.fails("create with an id another account took", rowmill.ErrConflict)(s.Create(s.Context(), rec, nil))
-	s.unchanged(first)
+	s.wantError("create with an id another account took", rowmill.ErrConflict)(s.Create(s.Context(), rec, nil))
+	s.wantUnchanged(first)
 	if jobs, _, err := s.List(s.Context(), "b", 10, ""); err != nil || len(jobs) != 0 {
 		s.Errorf("a refused job is listed, want none: %v, %v", ids(jobs), err)
 	}
 }
 
 func testCreateRefuses(s *suite) {
-	for name, spoil := range map[string]func(*store.Record){
+	for name, makeInvalid := range map[string]func(*store.Record){
 		"no id":      func(r *store.Record) { r.Job.ID = "" },
 		"no account": func(r *store.Record) { r.Spec.Account = "" },
 		"running":    func(r *store.Record) { r.Job.Status = rowmill.StatusRunning },
@@ -56,8 +56,8 @@ func testCreateRefuses(s *suite) {
 		"no time":    func(r *store.Record) { r.Job.Created = time.Time{} },
 	} {
 		rec := s.newRecord("a")
-		spoil(&rec)
-		s.fails(fmt.Sprintf("%s: created", name), errAny)(s.Create(s.Context(), rec, nil))
+		makeInvalid(&rec)
+		s.wantError(fmt.Sprintf("%s: created", name), errAny)(s.Create(s.Context(), rec, nil))
 	}
 	if jobs, _, err := s.List(s.Context(), "a", 10, ""); err != nil || len(jobs) != 0 {
 		s.Errorf("refused jobs are listed, want none: %v, %v", ids(jobs), err)
@@ -101,46 +101,46 @@ func testRecordSurvivesWhole(s *suite) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.same("job as stored", rec.Job, stored.Job)
-	s.same("specification as stored", rec.Spec, stored.Spec)
+	s.wantSame("job as stored", rec.Job, stored.Job)
+	s.wantSame("specification as stored", rec.Spec, stored.Spec)
 	s.reopen()
-	s.unchanged(stored)
+	s.wantUnchanged(stored)
 	if got := s.get("job-whole").Spec.Inline; !slices.Equal(got, rec.Spec.Inline) {
-		s.Errorf("inline rows differ: %d rows for %d", len(got), len(rec.Spec.Inline))
+		s.Errorf("%d inline rows are read back, and differ from the %d rows that were stored", len(got), len(rec.Spec.Inline))
 	}
 	jobs, _, err := s.List(s.Context(), "a", 1, "")
 	if err != nil || len(jobs) != 1 {
 		s.Fatalf("list: %d jobs, %v", len(jobs), err)
 	}
-	s.same("job as listed", rec.Job, jobs[0])
+	s.wantSame("job as listed", rec.Job, jobs[0])
 
 	rec.Job.ID, rec.Job.System, rec.Job.Schema = "job-empty", pointer(""), nil
 	rec.Spec.System, rec.Spec.Schema, rec.Spec.Inline = "", nil, nil
 	s.must(s.Create(s.Context(), rec, nil))
 	got := s.get("job-empty")
-	s.same("job with an empty prompt", rec.Job, got.Job)
-	s.same("specification without rows", rec.Spec, got.Spec)
+	s.wantSame("job with an empty prompt", rec.Job, got.Job)
+	s.wantSame("specification without rows", rec.Spec, got.Spec)
 }
 
 func testIdempotency(s *suite) {
 	idem := store.Idempotency{Key: "k", BodyHash: "h", TTL: long}
-	s.fails("lookup of an unused key", rowmill.ErrNotFound)(s.Lookup(s.Context(), "a", idem))
+	s.wantError("lookup of an unused key", rowmill.ErrNotFound)(s.Lookup(s.Context(), "a", idem))
 	first, existed, err := s.Create(s.Context(), s.newRecord("a"), &idem)
 	if err != nil || existed {
-		s.Fatalf("first: existed %v, %v", existed, err)
+		s.Fatalf("first create: existed %v, %v", existed, err)
 	}
 	again, existed, err := s.Create(s.Context(), s.newRecord("a"), &idem)
 	if err != nil || !existed {
-		s.Fatalf("again: existed %v, %v", existed, err)
+		s.Fatalf("second create: existed %v, %v; want the first job", existed, err)
 	}
-	s.same("the first job", first, again)
+	s.wantSame("the first job", first, again)
 	found := must(s.Lookup(s.Context(), "a", idem))(s)
-	s.same("the job looked up", first, found)
+	s.wantSame("the job looked up", first, found)
 
 	other := idem
 	other.BodyHash = "other"
-	s.fails("create with another body", rowmill.ErrConflict)(s.Create(s.Context(), s.newRecord("a"), &other))
-	s.fails("lookup with another body", rowmill.ErrConflict)(s.Lookup(s.Context(), "a", other))
+	s.wantError("create with another body", rowmill.ErrConflict)(s.Create(s.Context(), s.newRecord("a"), &other))
+	s.wantError("lookup with another body", rowmill.ErrConflict)(s.Lookup(s.Context(), "a", other))
 	if _, existed, err := s.Create(s.Context(), s.newRecord("b"), &other); err != nil || existed {
 		s.Errorf("another account with the same key: existed %v, %v", existed, err)
 	}
@@ -149,8 +149,8 @@ func testIdempotency(s *suite) {
 	taken := s.newRecord("a")
 	taken.Job.ID = first.Job.ID
 	unused := store.Idempotency{Key: "unused", BodyHash: "h", TTL: long}
-	s.fails("create with a taken id", rowmill.ErrConflict)(s.Create(s.Context(), taken, &unused))
-	s.fails("lookup of a key whose submission was refused", rowmill.ErrNotFound)(s.Lookup(s.Context(), "a", unused))
+	s.wantError("create with a taken id", rowmill.ErrConflict)(s.Create(s.Context(), taken, &unused))
+	s.wantError("lookup of a key whose submission was refused", rowmill.ErrNotFound)(s.Lookup(s.Context(), "a", unused))
 	if jobs, _, err := s.List(s.Context(), "a", 10, ""); err != nil || len(jobs) != 1 {
 		s.Errorf("the account has the jobs %v (%v), want the first alone", ids(jobs), err)
 	}
@@ -185,22 +185,22 @@ func testContinuedOnce(s *suite) {
 		s.Errorf("%d callers learned that their call created the job, want 1", n)
 	}
 	old.Job.ContinuedBy, old.Version = &first, old.Version+1
-	s.unchanged(old)
+	s.wantUnchanged(old)
 	s.reopen()
 	if again, existed, err := s.Create(s.Context(), s.continuation(old.Job.ID, false), nil); err != nil || !existed || again.Job.ID != first {
 		s.Errorf("after reopening: job %s for %s, existed %v, %v", again.Job.ID, first, existed, err)
 	}
 	another, existed, err := s.Create(s.Context(), s.continuation(old.Job.ID, true), nil)
 	if err != nil || existed || another.Job.ID == first {
-		s.Errorf("asked to continue again: job %s, existed %v, %v", another.Job.ID, existed, err)
+		s.Errorf("create with Again: job %s, existed %v, %v; want a new job", another.Job.ID, existed, err)
 	}
 	old.Job.ContinuedBy, old.Version = &another.Job.ID, old.Version+1
-	s.unchanged(old)
+	s.wantUnchanged(old)
 	open := s.running(2)
 	early := s.newRecord("a")
 	early.Spec.Continue = &rowmill.Continuation{Job: open.JobID}
 	if _, existed, err := s.Create(s.Context(), early, nil); err != nil || existed {
-		s.Errorf("the end of the job is forgotten: existed %v, %v", existed, err)
+		s.Errorf("continue a job that is still running: existed %v, %v; want a new job", existed, err)
 	}
 	if by := s.get(open.JobID).Job.ContinuedBy; by != nil {
 		s.Errorf("a running job is continued by %s, want no continuation", *by)
@@ -222,13 +222,13 @@ func testIdempotencyExpires(s *suite) {
 		s.Fatal(err)
 	}
 	s.Advance(2 * s.TTL)
-	s.fails("lookup of an expired key", rowmill.ErrNotFound)(s.Lookup(s.Context(), "a", idem))
+	s.wantError("lookup of an expired key", rowmill.ErrNotFound)(s.Lookup(s.Context(), "a", idem))
 	idem = store.Idempotency{Key: "k", BodyHash: "another body", TTL: long}
 	second, existed, err := s.Create(s.Context(), s.newRecord("a"), &idem)
 	if err != nil || existed || second.Job.ID == first.Job.ID {
 		s.Fatalf("create with an expired key: existed %v, job %s, %v", existed, second.Job.ID, err)
 	}
-	s.unchanged(first)
+	s.wantUnchanged(first)
 	// Leftovers of the first use of the key must not end its second use.
 	for i := range 20 {
 		filler := store.Idempotency{Key: fmt.Sprint("filler", i), BodyHash: "h", TTL: long}
@@ -259,7 +259,7 @@ func testIdempotencyRace(s *suite) {
 	created := 0
 	for i := range callers {
 		if got[i] != got[0] {
-			s.Errorf("callers were given the jobs %v, want one", got)
+			s.Errorf("the calls returned the jobs %v, want the same one from all", got)
 			break
 		}
 		if fresh[i] {
@@ -295,18 +295,18 @@ func testListNewestFirst(s *suite) {
 			}
 			cursor = next
 		}
-		s.equal(fmt.Sprintf("limit %d", limit), want, got)
+		s.wantEqual(fmt.Sprintf("limit %d", limit), want, got)
 		if full := (len(want) + limit - 1) / limit; pages != full {
-			s.Errorf("limit %d: %d pages, want %d: a cursor must be empty when nothing is left", limit, pages, full)
+			s.Errorf("limit %d: %d pages, want %d: the cursor of the last page must be empty", limit, pages, full)
 		}
 	}
 	if jobs, next, err := s.List(s.Context(), "nobody", 5, ""); err != nil || len(jobs) != 0 || next != "" {
 		s.Errorf("list of an unknown account: %v, next %q, %v", ids(jobs), next, err)
 	}
-	s.fails("a limit of 0 is accepted", errAny)(s.List(s.Context(), "a", 0, ""))
+	s.wantError("a limit of 0 is accepted", errAny)(s.List(s.Context(), "a", 0, ""))
 }
 
-// testListUnderInserts lists pages while jobs are created, some with a slow clock.
+// testListUnderInserts lists pages while jobs are created, some of them with earlier times.
 func testListUnderInserts(s *suite) {
 	round := 0
 	rapid.Check(s.T, func(t *rapid.T) {
@@ -339,7 +339,7 @@ func testListUnderInserts(s *suite) {
 				}
 				seen[j.ID] = true
 				if !last.IsZero() && j.Created.After(last) {
-					t.Fatalf("%s, made at %v, comes after one made at %v", j.ID, j.Created, last)
+					t.Fatalf("job %s, created at %v, is listed after a job that was created at %v", j.ID, j.Created, last)
 				}
 				last = j.Created
 			}

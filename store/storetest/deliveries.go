@@ -14,13 +14,13 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// at returns the time that many seconds after the start, in whole ms.
+// at returns the time this number of seconds after the start, in whole seconds.
 func (s *suite) at(seconds int) *time.Time {
 	return pointer(s.start.Truncate(time.Second).Add(time.Duration(seconds) * time.Second))
 }
 
-// delivery returns the n-th delivery to an endpoint, due that many seconds after the
-// start.
+// delivery returns the n-th delivery to an endpoint, which is due this number of seconds
+// after the start.
 func (s *suite) delivery(endpoint string, n, due int) store.Delivery {
 	return store.Delivery{
 		ID: fmt.Sprintf("msg-%04d", n), Account: "a", Endpoint: endpoint, Event: "job.succeeded", Job: "job-1",
@@ -28,7 +28,7 @@ func (s *suite) delivery(endpoint string, n, due int) store.Delivery {
 	}
 }
 
-func (s *suite) announced(d store.Delivery) {
+func (s *suite) createDelivery(d store.Delivery) {
 	s.Helper()
 	s.must(s.CreateDelivery(s.Context(), d))
 }
@@ -39,13 +39,14 @@ func (s *suite) putDelivery(d store.Delivery) store.Delivery {
 	return must(s.PutDelivery(s.Context(), d))(s)
 }
 
-func (s *suite) gotDelivery(id string) store.Delivery {
+func (s *suite) getDelivery(id string) store.Delivery {
 	s.Helper()
 	d := must(s.GetDelivery(s.Context(), id))(s)
 	return d
 }
 
-// dueDeliveries returns the ids of the due deliveries.
+// dueDeliveries returns the ids of the deliveries that are due this number of seconds after
+// the start.
 func (s *suite) dueDeliveries(seconds, limit int) (ids []string) {
 	s.Helper()
 	due := must(s.DueDeliveries(s.Context(), *s.at(seconds), limit))(s)
@@ -55,35 +56,36 @@ func (s *suite) dueDeliveries(seconds, limit int) (ids []string) {
 	return ids
 }
 
-// over ends a delivery and lets it expire that many seconds after the start.
-func (s *suite) over(d store.Delivery, state string, expires int) store.Delivery {
+// ended returns the delivery d in an ended state. It expires this number of seconds after
+// the start.
+func (s *suite) ended(d store.Delivery, state string, expires int) store.Delivery {
 	d.State, d.Due, d.Expires = state, nil, s.at(expires)
 	return d
 }
 
 func testDeliveries(s *suite) {
 	first := s.delivery("one", 1, 5)
-	s.announced(first)
+	s.createDelivery(first)
 	first.Version = 1
-	s.equal("a delivery", first, s.gotDelivery(first.ID))
+	s.wantEqual("a delivery", first, s.getDelivery(first.ID))
 	again := s.delivery("one", 1, 99)
 	again.Payload = "other"
-	s.announced(again) // the id exists
+	s.createDelivery(again) // the id exists
 	first.Attempts = []store.DeliveryAttempt{{At: *s.at(5), Millis: 7, Status: 500, Answer: "no\x00", Error: "not 2xx"}}
 	first.Tries, first.Due = 1, s.at(9)
 	stale := first
 	first = s.putDelivery(first)
-	if diff := cmp.Diff(first, s.gotDelivery(first.ID)); diff != "" || first.Version != 2 {
+	if diff := cmp.Diff(first, s.getDelivery(first.ID)); diff != "" || first.Version != 2 {
 		s.Errorf("a delivery that was changed, version %d (-want +got):\n%s", first.Version, diff)
 	}
-	s.fails("put at a version that is past", rowmill.ErrConflict)(s.PutDelivery(s.Context(), stale))
-	s.fails("put of an unknown delivery", rowmill.ErrNotFound)(s.PutDelivery(s.Context(), s.delivery("one", 2, 0)))
-	s.fails("get of an unknown delivery", rowmill.ErrNotFound)(s.GetDelivery(s.Context(), "msg-0002"))
+	s.wantError("put at a version that is past", rowmill.ErrConflict)(s.PutDelivery(s.Context(), stale))
+	s.wantError("put of an unknown delivery", rowmill.ErrNotFound)(s.PutDelivery(s.Context(), s.delivery("one", 2, 0)))
+	s.wantError("get of an unknown delivery", rowmill.ErrNotFound)(s.GetDelivery(s.Context(), "msg-0002"))
 	other := first
 	other.Endpoint = "two"
-	s.fails("a delivery went to another endpoint", errAny)(s.PutDelivery(s.Context(), other))
+	s.wantError("a delivery went to another endpoint", errAny)(s.PutDelivery(s.Context(), other))
 	for n := 3; n < 8; n++ {
-		s.announced(s.delivery([]string{"one", "one\x01"}[n%2], n, 50))
+		s.createDelivery(s.delivery([]string{"one", "one\x01"}[n%2], n, 50))
 	}
 	list := func(endpoint string) []string {
 		s.Helper()
@@ -96,68 +98,68 @@ func testDeliveries(s *suite) {
 		}, func() {})
 	}
 	if got, want := list("one"), []string{"msg-0006", "msg-0004", "msg-0001"}; !slices.Equal(got, want) {
-		s.Errorf("newest first: %v, want %v", got, want)
+		s.Errorf("the deliveries, newest first, are %v, want %v", got, want)
 	}
 	if got := list("nobody"); len(got) > 0 {
-		s.Errorf("list of an unknown endpoint: %v", got)
+		s.Errorf("an unknown endpoint has the deliveries %v, want none", got)
 	}
-	s.fails("a page of nothing was given", errAny)(s.ListDeliveries(s.Context(), "one", store.Page{}))
-	for _, bad := range []store.Delivery{{}, s.over(first, store.DeliveryPending, 1), s.over(first, "strange", 1)} {
-		s.fails(fmt.Sprintf("%+v was taken", bad), errAny)(s.CreateDelivery(s.Context(), bad))
+	s.wantError("a page of nothing was given", errAny)(s.ListDeliveries(s.Context(), "one", store.Page{}))
+	for _, bad := range []store.Delivery{{}, s.ended(first, store.DeliveryPending, 1), s.ended(first, "strange", 1)} {
+		s.wantError(fmt.Sprintf("%+v was taken", bad), errAny)(s.CreateDelivery(s.Context(), bad))
 	}
 	s.reopen()
-	s.equal("after a restart", first, s.gotDelivery(first.ID))
+	s.wantEqual("after a restart", first, s.getDelivery(first.ID))
 }
 
 func testDeliveriesDue(s *suite) {
 	for n := range 4 { // an endpoint with many deliveries takes one place
-		s.announced(s.delivery("many", n, 10+n))
+		s.createDelivery(s.delivery("many", n, 10+n))
 	}
-	s.announced(s.delivery("few", 10, 15))
-	s.announced(s.delivery("later", 11, 30))
+	s.createDelivery(s.delivery("few", 10, 15))
+	s.createDelivery(s.delivery("later", 11, 30))
 	want := func(seconds, limit int, ids ...string) {
 		s.Helper()
 		if got := s.dueDeliveries(seconds, limit); !slices.Equal(got, ids) {
-			s.Errorf("due after %d s: %v, want %v", seconds, got, ids)
+			s.Errorf("due deliveries after %d s are %v, want %v", seconds, got, ids)
 		}
 	}
 	want(9, 9)
 	want(10, 9, "msg-0000")
 	want(20, 9, "msg-0000", "msg-0010")
 	want(20, 1, "msg-0000")
-	taken := s.gotDelivery("msg-0000")
+	taken := s.getDelivery("msg-0000")
 	taken.Due = s.at(60)
 	taken = s.putDelivery(taken)
 	want(20, 9, "msg-0001", "msg-0010")
-	second := s.putDelivery(s.over(s.gotDelivery("msg-0001"), store.DeliveryDelivered, 100))
+	second := s.putDelivery(s.ended(s.getDelivery("msg-0001"), store.DeliveryDelivered, 100))
 	want(20, 9, "msg-0002", "msg-0010")
 	second.State, second.Expires, second.Due = store.DeliveryPending, nil, s.at(11) // pending again
 	second = s.putDelivery(second)
 	want(20, 9, "msg-0001", "msg-0010")
-	s.putDelivery(s.over(second, store.DeliveryFailed, 40))
+	s.putDelivery(s.ended(second, store.DeliveryFailed, 40))
 	for _, n := range []int{2, 3} {
-		s.putDelivery(s.over(s.gotDelivery(fmt.Sprintf("msg-%04d", n)), store.DeliveryDelivered, 100))
+		s.putDelivery(s.ended(s.getDelivery(fmt.Sprintf("msg-%04d", n)), store.DeliveryDelivered, 100))
 	}
 	want(59, 9, "msg-0010", "msg-0011")
 	want(60, 9, "msg-0010", "msg-0011", "msg-0000")
-	s.putDelivery(s.over(taken, store.DeliveryFailed, 50))
+	s.putDelivery(s.ended(taken, store.DeliveryFailed, 50))
 	s.reopen()
 	want(99, 9, "msg-0010", "msg-0011")
 	for _, drop := range []struct{ seconds, limit, want int }{{39, 9, 0}, {50, 1, 1}, {50, 9, 1}, {99, 9, 0}, {100, 9, 2}} {
 		if n, err := s.DropDeliveries(s.Context(), *s.at(drop.seconds), drop.limit); err != nil || n != drop.want {
-			s.Errorf("after %d s %d were dropped, want %d: %v", drop.seconds, n, drop.want, err)
+			s.Errorf("after %d s %d deliveries were dropped, want %d: %v", drop.seconds, n, drop.want, err)
 		}
 	}
 	if found, _, err := s.ListDeliveries(s.Context(), "many", store.Page{Limit: 9}); err != nil || len(found) > 0 {
-		s.Errorf("%d are left: %v", len(found), err)
+		s.Errorf("%d deliveries are left, %v; want none", len(found), err)
 	}
 	want(99, 9, "msg-0010", "msg-0011")
 }
 
 // testDeliveriesRace updates one delivery from several goroutines at once.
 func testDeliveriesRace(s *suite) {
-	s.announced(s.delivery("one", 1, 0))
-	seen := s.gotDelivery("msg-0001")
+	s.createDelivery(s.delivery("one", 1, 0))
+	seen := s.getDelivery("msg-0001")
 	seen.Due = s.at(60)
 	var took atomic.Int32
 	var all sync.WaitGroup
@@ -182,7 +184,7 @@ func testDeliveriesRace(s *suite) {
 func testDeliveriesTakenOnce(s *suite) {
 	const deliveries = 100
 	for n := range deliveries {
-		s.announced(s.delivery("one", n, n/10))
+		s.createDelivery(s.delivery("one", n, n/10))
 	}
 	var mu sync.Mutex
 	taken := map[string]int{}
@@ -195,9 +197,9 @@ func testDeliveriesTakenOnce(s *suite) {
 					s.Errorf("due: %v", err)
 				}
 				mu.Lock()
-				over := len(taken) == deliveries
+				allTaken := len(taken) == deliveries
 				mu.Unlock()
-				if err != nil || over {
+				if err != nil || allTaken {
 					return
 				}
 				for _, d := range due {
@@ -211,8 +213,8 @@ func testDeliveriesTakenOnce(s *suite) {
 					mu.Lock()
 					taken[d.ID]++
 					mu.Unlock()
-					if _, err = s.PutDelivery(s.Context(), s.over(d, store.DeliveryDelivered, 500)); err != nil {
-						s.Errorf("put of an own delivery: %v", err)
+					if _, err = s.PutDelivery(s.Context(), s.ended(d, store.DeliveryDelivered, 500)); err != nil {
+						s.Errorf("put of a delivery that this goroutine has taken: %v", err)
 					}
 				}
 			}

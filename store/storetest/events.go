@@ -8,22 +8,21 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// wantEvents compares the events of a job without their times. The times must be in
-// order, and the time of a claim must be its epoch.
+// wantEvents compares the events of a job without their times. The times must be in order.
 func (s *suite) wantEvents(when, id string, want ...store.Event) {
 	s.Helper()
 	events := s.get(id).Events
 	var last int64
 	for i := range events {
 		if events[i].At < last || events[i].At == 0 {
-			s.Errorf("%s: event %d is of %d, after %d", when, i, events[i].At, last)
+			s.Errorf("%s: event %d has the time %d, and the event before has %d", when, i, events[i].At, last)
 		}
 		last, events[i].At = events[i].At, 0
 	}
-	s.same(when+": events", want, events)
+	s.wantSame(when+": events", want, events)
 }
 
-// Claims and releases of a job are noted.
+// testEvents checks that claims and releases of a job are recorded as events.
 func testEvents(s *suite) {
 	id := s.create("a")
 	s.wantEvents("it was never claimed", id)
@@ -32,7 +31,7 @@ func testEvents(s *suite) {
 	}
 	first, dies := s.adopt(id, "p1")
 	if owner, ok := s.owner(id); !ok || owner.Process != "p1" || owner.At != first.Epoch {
-		s.Errorf("its owner is %+v, %t", owner, ok)
+		s.Errorf("the owner is %+v, %t; want process p1", owner, ok)
 	}
 	s.update(first, func(r *store.Record) error { // like an owner
 		r.Note(store.Event{At: first.Epoch, What: store.EventWaits, For: "a \"server\"\n, another", Until: first.Epoch + 5})
@@ -45,7 +44,7 @@ func testEvents(s *suite) {
 	s.Advance(10 * time.Millisecond)
 	s.must(s.Release(s.Context(), second))
 	if owner, ok := s.owner(id); ok {
-		s.Errorf("given back, its owner is %+v", owner)
+		s.Errorf("after the release the owner is %+v, want none", owner)
 	}
 	third, _ := s.adopt(id, "p3")
 	all := []store.Event{claimed("p1", false), waited, claimed("p2", true), {What: store.EventReleased}, claimed("p3", false)}
@@ -55,13 +54,15 @@ func testEvents(s *suite) {
 	s.wantEvents("it has ended", id, all...)
 }
 
+// owner returns the Record.Owner of a job.
 func (s *suite) owner(id string) (store.Event, bool) {
 	s.Helper()
 	rec := s.get(id)
 	return rec.Owner()
 }
 
-// The list has a limit, and waits are dropped first.
+// testEventsBounded checks the limit of the list of events, and that events of waits are
+// dropped first.
 func testEventsBounded(s *suite) {
 	id := s.create("a")
 	f, dies := s.adopt(id, "p1")
@@ -79,7 +80,7 @@ func testEventsBounded(s *suite) {
 	}
 	events := s.get(id).Events
 	if n := len(events); n != store.MaxEvents || events[0].Process != "p1" || events[1].For != fmt.Sprint(more+1) || events[n-1].Process != fmt.Sprint("p", more+1) {
-		s.Errorf("%d events are kept: %+v", n, events)
+		s.Errorf("%d events are kept, want %d, with waits dropped first: %+v", n, store.MaxEvents, events)
 	}
 	for i := range store.MaxEvents {
 		_, dies := s.adopt(id, fmt.Sprint("q", i))

@@ -23,7 +23,7 @@ func (s *suite) file(account, purpose string, n int) store.File {
 	return f
 }
 
-func (s *suite) filed(f store.File) {
+func (s *suite) createFile(f store.File) {
 	s.Helper()
 	s.must(s.CreateFile(s.Context(), f))
 }
@@ -35,7 +35,7 @@ func (s *suite) pages(ascending bool, read func(store.Page) ([]string, bool, err
 	for {
 		found, more, err := read(page)
 		if err != nil || len(found) > page.Limit || more && len(found) < page.Limit {
-			s.Fatalf("%d of %d, more %v: %v", len(found), page.Limit, more, err)
+			s.Fatalf("a page has %d ids for a limit of %d, and more is %v: %v", len(found), page.Limit, more, err)
 		}
 		ids = append(ids, found...)
 		if !more {
@@ -48,16 +48,16 @@ func (s *suite) pages(ascending bool, read func(store.Page) ([]string, bool, err
 
 func testFiles(s *suite) {
 	for n := range 5 {
-		s.filed(s.file("a", []string{"batch", "other"}[n%2], n))
+		s.createFile(s.file("a", []string{"batch", "other"}[n%2], n))
 	}
-	s.filed(s.file("a\x01", "batch", 8)) // names with a common prefix stay apart
-	s.filed(s.file("b", "batch", 9))
-	s.filed(s.file("a", "batch", 4)) // a repeated call
+	s.createFile(s.file("a\x01", "batch", 8)) // names with a common prefix stay apart
+	s.createFile(s.file("b", "batch", 9))
+	s.createFile(s.file("a", "batch", 4)) // a repeated call
 	changed := s.file("a", "batch", 4)
 	changed.Size++
-	s.fails("another file of the same id", rowmill.ErrConflict)(s.CreateFile(s.Context(), changed))
+	s.wantError("another file of the same id", rowmill.ErrConflict)(s.CreateFile(s.Context(), changed))
 	got := must(s.GetFile(s.Context(), "file-0003"))(s)
-	s.equal("a file", s.file("a", "other", 3), got)
+	s.wantEqual("a file", s.file("a", "other", 3), got)
 	list := func(account, purpose string) func(store.Page) ([]string, bool, error) {
 		return func(page store.Page) (ids []string, more bool, err error) {
 			files, more, err := s.ListFiles(s.Context(), account, purpose, page)
@@ -87,14 +87,14 @@ func testFiles(s *suite) {
 		{"nobody", "", nil},
 	} {
 		if got := whole(tt.account, tt.purpose, true); !slices.Equal(got, tt.want) {
-			s.Errorf("%s of %s: %v, want %v", tt.purpose, tt.account, got, tt.want)
+			s.Errorf("account %s has the files %v with purpose %q, want %v", tt.account, got, tt.purpose, tt.want)
 		}
 		slices.Reverse(tt.want)
 		if got := whole(tt.account, tt.purpose, false); !slices.Equal(got, tt.want) {
-			s.Errorf("%s of %s, newest first: %v, want %v", tt.purpose, tt.account, got, tt.want)
+			s.Errorf("account %s has, newest first, the files %v with purpose %q, want %v", tt.account, got, tt.purpose, tt.want)
 		}
 	}
-	s.fails("a page of nothing was given", errAny)(s.ListFiles(s.Context(), "a", "", store.Page{}))
+	s.wantError("a page of nothing was given", errAny)(s.ListFiles(s.Context(), "a", "", store.Page{}))
 	expired := func(hours, limit int) (ids []string) {
 		s.Helper()
 		files := must(s.ExpiredFiles(s.Context(), s.start.Add(time.Duration(hours)*time.Hour), limit))(s)
@@ -104,24 +104,24 @@ func testFiles(s *suite) {
 		return ids
 	}
 	if got := expired(3, 2); !slices.Equal(got, []string{"file-0001", "file-0002"}) {
-		s.Errorf("expired: %v", got)
+		s.Errorf("expired files are %v, want file-0001 and file-0002", got)
 	}
 	for _, id := range []string{"file-0001", "file-0000"} {
 		s.must(s.DeleteFile(s.Context(), id))
-		s.fails("deleted twice", rowmill.ErrNotFound)(s.DeleteFile(s.Context(), id))
-		s.fails("a deleted file", rowmill.ErrNotFound)(s.GetFile(s.Context(), id))
+		s.wantError("deleted twice", rowmill.ErrNotFound)(s.DeleteFile(s.Context(), id))
+		s.wantError("a deleted file", rowmill.ErrNotFound)(s.GetFile(s.Context(), id))
 	}
 	if got := expired(3, 9); !slices.Equal(got, []string{"file-0002", "file-0003"}) {
-		s.Errorf("expired after one was deleted: %v", got)
+		s.Errorf("after file-0001 was deleted, expired files are %v, want file-0002 and file-0003", got)
 	}
 	if got := whole("a", "batch", true); !slices.Equal(got, []string{"0002", "0004"}) {
-		s.Errorf("left: %v", got)
+		s.Errorf("after two deletions the files are %v, want 0002 and 0004", got)
 	}
 	s.reopen()
 	if got := whole("a", "", true); !slices.Equal(got, []string{"0002", "0003", "0004"}) {
-		s.Errorf("after a restart: %v", got)
+		s.Errorf("after a restart the files are %v, want 0002, 0003 and 0004", got)
 	}
-	s.fails("a file without an id was taken", errAny)(s.CreateFile(s.Context(), store.File{}))
+	s.wantError("a file without an id was taken", errAny)(s.CreateFile(s.Context(), store.File{}))
 }
 
 // batch creates a batch of an account and returns its id.
@@ -134,7 +134,7 @@ func (s *suite) batch(account, dialect string) string {
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.equal("the stored batch", rec.Spec.Raw, stored.Spec.Raw)
+	s.wantEqual("the stored batch", rec.Spec.Raw, stored.Spec.Raw)
 	return stored.Job.ID
 }
 
@@ -157,15 +157,15 @@ func testBatches(s *suite) {
 	later := slices.Clone(want)
 	got := s.pages(true, read, func() { later = append(later, s.batch("a", rowmill.DialectOpenAI)) })
 	if len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
-		s.Errorf("oldest first: %v, want %v", got, want)
+		s.Errorf("the batches, oldest first, are %v, want %v", got, want)
 	}
 	slices.Sort(later)
 	slices.Reverse(later)
 	if got := s.pages(false, read, func() { s.batch("a", rowmill.DialectOpenAI) }); !slices.Equal(got, later) {
-		s.Errorf("newest first: %v, want %v", got, later)
+		s.Errorf("the batches, newest first, are %v, want %v", got, later)
 	}
 	if ids, more, err := read(store.Page{Limit: 100, After: want[0], Ascending: false}); len(ids) != 0 || more || err != nil {
-		s.Errorf("before the first: %v, %v, %v", ids, more, err)
+		s.Errorf("before the first batch the list has %v, more is %v, %v; want nothing", ids, more, err)
 	}
 	session := s.session()
 	f := s.claim(want[0], session)

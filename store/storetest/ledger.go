@@ -25,7 +25,7 @@ func (s *suite) spending(account, model string) store.Fence {
 	return s.spendingWith(account, model, "")
 }
 
-// spendingWith is spending with an API key; empty for none.
+// spendingWith is like spending, for a job with an API key; empty for none.
 func (s *suite) spendingWith(account, model, key string) store.Fence {
 	s.Helper()
 	rec := s.newRecord(account)
@@ -33,11 +33,11 @@ func (s *suite) spendingWith(account, model, key string) store.Fence {
 	if key != "" {
 		rec.Job.KeyID = &key
 	}
-	return s.started(rec)
+	return s.startJob(rec)
 }
 
-// started creates a job, claims it and moves it to running.
-func (s *suite) started(rec store.Record) store.Fence {
+// startJob creates a job, claims it and moves it to running.
+func (s *suite) startJob(rec store.Record) store.Fence {
 	s.Helper()
 	s.must(s.Create(s.Context(), rec, nil))
 	f := s.claim(rec.Job.ID, s.session())
@@ -52,15 +52,15 @@ func (s *suite) spend(f store.Fence, key string, totals store.Totals) {
 	s.must(s.CommitParts(s.Context(), f, []store.Part{part}))
 }
 
-// used returns the usage of an account for the days around today.
-func (s *suite) used(account string) []store.Usage {
+// usage returns the usage of an account for the days around today.
+func (s *suite) usage(account string) []store.Usage {
 	s.Helper()
 	usage := must(s.Usage(s.Context(), account, s.Now().AddDate(0, 0, -2), s.Now().AddDate(0, 0, 2)))(s)
 	return usage
 }
 
-// usedByKey returns the same usage by API key.
-func (s *suite) usedByKey(account string) []store.KeyUsage {
+// usageByKey is like usage, by API key.
+func (s *suite) usageByKey(account string) []store.KeyUsage {
 	s.Helper()
 	usage := must(s.UsageByKey(s.Context(), account, s.Now().AddDate(0, 0, -2), s.Now().AddDate(0, 0, 2)))(s)
 	return usage
@@ -70,12 +70,12 @@ func (s *suite) usedByKey(account string) []store.KeyUsage {
 func (s *suite) wantKeys(account, model string, want map[string]store.Totals) {
 	s.Helper()
 	got, costs := map[string]store.Totals{}, map[string]rowmill.Money{}
-	for _, u := range s.usedByKey(account) {
+	for _, u := range s.usageByKey(account) {
 		if u.Model == model {
 			got[u.Key], costs[u.Key] = got[u.Key].Plus(u.Totals), costs[u.Key].Plus(u.Cost)
 		}
 	}
-	s.equal(fmt.Sprintf("usage of %s by account %s by key", model, account), want, got)
+	s.wantEqual(fmt.Sprintf("usage of %s by account %s by key", model, account), want, got)
 	for key, totals := range want {
 		if charge := priced(model).Charge(totals.InputTokens, totals.OutputTokens); costs[key] != charge {
 			s.Errorf("%s costs key %q of account %s %v, want %v", model, key, account, costs[key], charge)
@@ -83,16 +83,16 @@ func (s *suite) wantKeys(account, model string, want map[string]store.Totals) {
 	}
 }
 
-// sumOfKeys checks the order of the usage by key, and that its sums over keys equal the
+// checkSumOfKeys checks the order of the usage by key, and that its sums over keys equal the
 // usage.
-func (s *suite) sumOfKeys(account string) {
+func (s *suite) checkSumOfKeys(account string) {
 	s.Helper()
 	var sum []store.Usage
-	keyed := s.usedByKey(account)
+	keyed := s.usageByKey(account)
 	for i, k := range keyed {
 		if i > 0 && k.Day.Equal(keyed[i-1].Day) && k.Model == keyed[i-1].Model {
 			if k.Key <= keyed[i-1].Key {
-				s.Errorf("keys are out of order: %q behind %q", k.Key, keyed[i-1].Key)
+				s.Errorf("the keys are not sorted: %q follows %q", k.Key, keyed[i-1].Key)
 			}
 			last := &sum[len(sum)-1]
 			last.Totals, last.Cost = last.Totals.Plus(k.Totals), last.Cost.Plus(k.Cost)
@@ -100,7 +100,7 @@ func (s *suite) sumOfKeys(account string) {
 		}
 		sum = append(sum, k.Usage)
 	}
-	s.equal(fmt.Sprintf("usage of account %s and its sum over keys", account), s.used(account), sum)
+	s.wantEqual(fmt.Sprintf("usage of account %s and its sum over keys", account), s.usage(account), sum)
 }
 
 // wantUsage compares an account's usage by model, summed over days.
@@ -108,12 +108,12 @@ func (s *suite) wantUsage(account string, want map[string]store.Totals) {
 	s.Helper()
 	got := map[string]store.Totals{}
 	costs := map[string]rowmill.Money{}
-	for _, u := range s.used(account) {
+	for _, u := range s.usage(account) {
 		got[u.Model] = got[u.Model].Plus(u.Totals)
 		costs[u.Model] = costs[u.Model].Plus(u.Cost)
 	}
-	s.equal(fmt.Sprintf("usage of account %s", account), want, got)
-	s.sumOfKeys(account)
+	s.wantEqual(fmt.Sprintf("usage of account %s", account), want, got)
+	s.checkSumOfKeys(account)
 	for model, totals := range want {
 		if charge := priced(model).Charge(totals.InputTokens, totals.OutputTokens); costs[model] != charge {
 			s.Errorf("%s costs account %s %v, want %v", model, account, costs[model], charge)
@@ -122,8 +122,8 @@ func (s *suite) wantUsage(account string, want map[string]store.Totals) {
 }
 
 func testUsage(s *suite) {
-	if usage := s.used("a"); len(usage) != 0 {
-		s.Errorf("an account that never ran a job used %v", usage)
+	if usage := s.usage("a"); len(usage) != 0 {
+		s.Errorf("an account that never ran a job used %v, want nothing", usage)
 	}
 	one := store.Totals{Rows: 4, Failed: 1, TruncatedRows: 1, TruncatedOutputs: 2, InputTokens: 30, OutputTokens: 7, Deduplicated: 2}
 	f := s.spending("a", "m")
@@ -136,12 +136,12 @@ func testUsage(s *suite) {
 	s.wantUsage("ab", map[string]store.Totals{"m": one})
 	s.wantUsage("b", map[string]store.Totals{})
 
-	usage := s.used("a")
+	usage := s.usage("a")
 	if !slices.IsSortedFunc(usage, func(u, v store.Usage) int { return u.Day.Compare(v.Day) }) {
-		s.Errorf("days are out of order: %v", usage)
+		s.Errorf("the days are not sorted: %v", usage)
 	}
 	if len(usage) == 2 && (usage[0].Model != "k" || usage[1].Model != "m") {
-		s.Errorf("models are out of order: %v", usage)
+		s.Errorf("the models are not sorted: %v", usage)
 	}
 	for _, u := range usage {
 		if u.Day.Location() != time.UTC || !u.Day.Equal(u.Day.Truncate(24*time.Hour)) {
@@ -154,7 +154,7 @@ func testUsage(s *suite) {
 		}
 	}
 	if usage, err := s.Usage(s.Context(), "a", time.Time{}, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)); err != nil || len(usage) < 2 {
-		s.Errorf("all of time: %v, %v", usage, err)
+		s.Errorf("over all time the usage is %v, %v; want at least 2 models", usage, err)
 	}
 	s.reopen()
 	s.wantUsage("a", map[string]store.Totals{"m": one.Plus(one).Plus(one), "k": one})
@@ -164,7 +164,7 @@ func testUsageByKey(s *suite) {
 	of := func(n int64) store.Totals {
 		return store.Totals{Rows: n, Failed: 1, TruncatedRows: 2, TruncatedOutputs: 3, InputTokens: 7 * n, OutputTokens: 3 * n, Deduplicated: n}
 	}
-	if usage := s.usedByKey("a"); len(usage) != 0 {
+	if usage := s.usageByKey("a"); len(usage) != 0 {
 		s.Errorf("an account that never ran a job used %v", usage)
 	}
 	// These names would be equal if they were joined without a separator.
@@ -185,18 +185,18 @@ func testUsageByKey(s *suite) {
 	}
 	rec := s.newRecord("a")
 	rec.Spec.Model, rec.Spec.Estimate, rec.Job.RunType, rec.Job.KeyID = priced("m"), true, rowmill.RunEstimate, pointer("k")
-	s.spend(s.started(rec), "p", of(9))
+	s.spend(s.startJob(rec), "p", of(9))
 	for range 2 {
 		s.wantKeys("a", "m", map[string]store.Totals{"k": of(1).Plus(of(7)), "k1": of(2), "1:k": of(3), "": of(4)})
 		s.wantKeys("a", "1m", map[string]store.Totals{"k": of(5)})
 		s.wantKeys("a", "0.1:2:m", map[string]store.Totals{"k:0.05": of(8)})
 		s.wantKeys("ab", "m", map[string]store.Totals{"k": of(6)})
 		s.wantKeys("b", "m", map[string]store.Totals{})
-		s.sumOfKeys("a")
+		s.checkSumOfKeys("a")
 		s.reopen()
 	}
 	if got := s.get(f.JobID).Job.KeyID; got == nil || *got != "k" {
-		s.Errorf("the record names the key %v", got)
+		s.Errorf("the record names the API key %v, want k", got)
 	}
 	for name, days := range map[string][2]int{"before": {-9, -3}, "after": {3, 9}, "backwards": {2, -2}} {
 		if usage, err := s.UsageByKey(s.Context(), "a", s.Now().AddDate(0, 0, days[0]), s.Now().AddDate(0, 0, days[1])); err != nil || len(usage) != 0 {
@@ -206,7 +206,7 @@ func testUsageByKey(s *suite) {
 	for name, key := range map[string]string{"empty": "", "with a NUL": "k\x00"} {
 		rec := s.newRecord("a")
 		rec.Job.KeyID = &key
-		s.fails(fmt.Sprintf("a job of a key that is %s is accepted", name), errAny)(s.Create(s.Context(), rec, nil))
+		s.wantError(fmt.Sprintf("a job of a key that is %s is accepted", name), errAny)(s.Create(s.Context(), rec, nil))
 	}
 }
 
@@ -230,7 +230,7 @@ func testUsageRepeated(s *suite) {
 	late := f
 	f = s.claim(f.JobID, s.session())
 	commit(part("b", 2), part("e", 1))
-	s.fails("commit of the former owner", rowmill.ErrLeaseLost)(s.CommitParts(s.Context(), late, []store.Part{part("z", 9)}))
+	s.wantError("commit of the former owner", rowmill.ErrLeaseLost)(s.CommitParts(s.Context(), late, []store.Part{part("z", 9)}))
 	s.wantUsage("a", map[string]store.Totals{"m": of(8)})
 }
 
@@ -244,9 +244,9 @@ func testUsageOfCarriedRows(s *suite) {
 	for range 2 {
 		s.must(s.CommitParts(s.Context(), f, []store.Part{carried, own}))
 		s.wantUsage("a", map[string]store.Totals{"m": of})
-		s.equal("parts", []store.Part{carried, own}, s.parts(f.JobID))
+		s.wantEqual("parts", []store.Part{carried, own}, s.parts(f.JobID))
 		if job := s.get(f.JobID).Job; job.RowsDone != 8 || job.FailedRows != 3 || *job.InputTokens != 30 {
-			s.Errorf("the job has %+v and %d input tokens", job.RowCounts, *job.InputTokens)
+			s.Errorf("the job has %+v and %d input tokens, want 8 rows done, 3 failed, and 30 input tokens", job.RowCounts, *job.InputTokens)
 		}
 		s.must(s.CloseSession(s.Context(), f.Session))
 		f = s.claim(f.JobID, s.session())
@@ -267,7 +267,7 @@ func testUsageRace(s *suite) {
 			}
 		})
 		wg.Go(func() {
-			s.fails("a change that panics is accepted", errAny)(s.Update(s.Context(), broken, func(*store.Record) error { panic("a bug") }))
+			s.wantError("a change that panics is accepted", errAny)(s.Update(s.Context(), broken, func(*store.Record) error { panic("a bug") }))
 		})
 	}
 	wg.Wait()
@@ -296,7 +296,7 @@ func testUsageOutlivesJobs(s *suite) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		s.fails(fmt.Sprintf("a commit after the job has %s", end), rowmill.ErrTerminal)(s.CommitParts(s.Context(), f, []store.Part{{Key: "late", Rows: 1, Totals: of}}))
+		s.wantError(fmt.Sprintf("a commit after the job has %s", end), rowmill.ErrTerminal)(s.CommitParts(s.Context(), f, []store.Part{{Key: "late", Rows: 1, Totals: of}}))
 		s.must(s.DropParts(s.Context(), f.JobID))
 		s.wantUsage("a", map[string]store.Totals{"m": want})
 		s.wantKeys("a", "m", map[string]store.Totals{"k": want})
@@ -313,7 +313,7 @@ func (s *suite) estimating(account string) store.Fence {
 	s.Helper()
 	rec := s.newRecord(account)
 	rec.Spec.Model, rec.Spec.Estimate, rec.Job.RunType = priced("m"), true, rowmill.RunEstimate
-	return s.started(rec)
+	return s.startJob(rec)
 }
 
 func testFinishEstimate(s *suite) {
@@ -333,7 +333,7 @@ func testFinishEstimate(s *suite) {
 		if rec.Job.Status != rowmill.StatusSucceeded || *rec.Job.CostEstimate != 0.5 || *rec.Job.JobCost != 0 {
 			s.Errorf("%s: %s", name, asJSON(s, rec))
 		}
-		s.unchanged(rec)
+		s.wantUnchanged(rec)
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// testNamesApart uses names that would be equal if an adapter joined them without care.
+// testNamesApart uses names that would become equal if a store joined names without a
+// separator that no name contains.
 func testNamesApart(s *suite) {
 	accounts := []string{"a", "a:b", "a:b:c", "a b", "a\nb", "ä", "job", ":"}
 	byAccount := map[string]string{}
@@ -22,30 +23,30 @@ func testNamesApart(s *suite) {
 	}
 	for i, account := range accounts {
 		if jobs, _, err := s.List(s.Context(), account, 10, ""); err != nil || !slices.Equal(ids(jobs), []string{byAccount[account]}) {
-			s.Errorf("account %q has the jobs %v, %v", account, ids(jobs), err)
+			s.Errorf("account %q has the jobs %v, %v; want only %s", account, ids(jobs), err, byAccount[account])
 		}
-		s.holds(byAccount[account], "p: \n"+account)
-		usage := s.used(account)
+		s.wantParts(byAccount[account], "p: \n"+account)
+		usage := s.usage(account)
 		if len(usage) != 1 || usage[0].Model != "m:"+account || usage[0].Totals.Rows != int64(i+1) {
-			s.Errorf("account %q used %+v", account, usage)
+			s.Errorf("account %q used %+v, want %d rows of one model", account, usage, i+1)
 		}
 	}
 	found, err := s.Orphans(s.Context(), 100)
 	if err != nil || len(found) != len(accounts) {
-		s.Errorf("orphans %v, %v", found, err)
+		s.Errorf("the orphans are %v, %v; want one of each account", found, err)
 	}
 	for _, o := range found {
 		if byAccount[o.Account] != o.JobID {
-			s.Errorf("orphan %s of account %q", o.JobID, o.Account)
+			s.Errorf("orphan %s is listed for account %q, want the job of this account", o.JobID, o.Account)
 		}
 	}
 
 	idem := func(key string) *store.Idempotency { return &store.Idempotency{Key: key, BodyHash: "h", TTL: long} }
 	if _, existed, err := s.Create(s.Context(), s.newRecord("a:b"), idem("c")); err != nil || existed {
-		s.Errorf("existed %v, %v", existed, err)
+		s.Errorf("first use of an idempotency key: existed %v, %v", existed, err)
 	}
 	if _, existed, err := s.Create(s.Context(), s.newRecord("a"), idem("b:c")); err != nil || existed {
-		s.Errorf("the idempotency key of another account is met: existed %v, %v", existed, err)
+		s.Errorf("an idempotency key that resembles the key of another account: existed %v, %v", existed, err)
 	}
 }
 
@@ -69,12 +70,13 @@ func testLargeSums(s *suite) {
 	f := s.spendingWith("a", "m", KeyID)
 	s.spend(f, "1", store.Totals{Rows: 1, OutputTokens: odd})
 	s.spend(f, "2", store.Totals{Rows: 1, OutputTokens: odd + 1})
-	if usage := s.used("a"); len(usage) != 1 || usage[0].Totals.OutputTokens != 2*odd+1 {
-		s.Errorf("used %+v, want %d tokens out", usage, int64(2*odd+1))
+	if usage := s.usage("a"); len(usage) != 1 || usage[0].Totals.OutputTokens != 2*odd+1 {
+		s.Errorf("the usage is %+v, want %d output tokens", usage, int64(2*odd+1))
 	}
-	s.sumOfKeys("a")
+	s.checkSumOfKeys("a")
 
-	// Trillionths beyond 2^53: one too many must be refused.
+	// The amounts in trillionths are beyond 2^53. A reservation that exceeds the limit by
+	// one trillionth must be refused.
 	b := []store.Fence{s.spending("b", "m"), s.spending("b", "m"), s.spending("b", "m")}
 	s.spend(b[0], "1", store.Totals{Rows: 1, InputTokens: 1}) // 50,000 trillionths
 	limit := 9008.0
@@ -92,7 +94,7 @@ func testLargeSums(s *suite) {
 	}
 }
 
-// testReplaceManyParts merges more parts than an adapter handles in one step.
+// testReplaceManyParts merges more parts than a store handles in one step.
 func testReplaceManyParts(s *suite) {
 	const parts, each = 1201, 200
 	f := s.running(parts)
@@ -107,11 +109,11 @@ func testReplaceManyParts(s *suite) {
 	for _, p := range batch {
 		want = append(want, p.Key)
 	}
-	s.holds(f.JobID, want...)
+	s.wantParts(f.JobID, want...)
 	s.must(s.ReplaceParts(s.Context(), f, store.Part{Key: "all", Shard: 5, Rows: parts, Complete: true}))
-	s.holds(f.JobID, "all")
+	s.wantParts(f.JobID, "all")
 	s.must(s.CommitParts(s.Context(), f, batch[each-1:each+2]))
-	s.holds(f.JobID, "all")
+	s.wantParts(f.JobID, "all")
 	if _, err := s.Finish(s.Context(), f, func(r *store.Record) error {
 		return r.Job.Become(rowmill.StatusSucceeded, time.Now())
 	}); err != nil {

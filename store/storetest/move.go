@@ -15,8 +15,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// RunMove tests that records can be moved from one kind of store to another. The clocks
-// of both must agree.
+// RunMove tests that records can be moved from one kind of store to another kind. The
+// clocks of both stores must agree.
 func RunMove(t *testing.T, from, to func(t *testing.T) Harness) {
 	open := func(t *testing.T, fresh func(t *testing.T) Harness) *suite {
 		h := fresh(t)
@@ -46,19 +46,20 @@ func Everything(t *testing.T, s store.Store, now time.Time) {
 	(&suite{T: t, Store: s, start: now.Add(-time.Hour).Truncate(time.Millisecond).UTC()}).everything()
 }
 
-// Jobs of everything that the tests use.
+// These jobs, which everything creates, are used by tests.
 const (
 	movedOpen = "job-0001" // running: parts of shard 0 were merged, shard 1 has one part
 	movedIdem = "job-0002" // waiting; an idempotency key belongs to it
 )
 
+// everything is Everything for a suite.
 func (s *suite) everything() {
 	s.Helper()
 	rec := s.newRecord("a")
 	rec.Spec.Model, rec.Job.KeyID = priced("m"), pointer("key-1")
 	rec.Spec.System, rec.Job.System, rec.Job.Schema = "be <brief>", pointer(""), json.RawMessage(`{"type":"object"}`)
 	rec.Spec.Sampling = map[string]any{"seed": json.Number("9007199254740993")}
-	f := s.started(rec)
+	f := s.startJob(rec)
 	s.update(f, func(r *store.Record) error {
 		r.Job.NumRows, r.Shards = pointer(int64(6)), 2
 		return nil
@@ -76,10 +77,10 @@ func (s *suite) everything() {
 	s.batch("a:b", rowmill.DialectOpenAI)
 	s.claim(s.create("b"), s.session())
 
-	over := s.spending("b", "m2") // no key
-	s.update(over, func(r *store.Record) error { r.Job.NumRows = pointer(int64(2)); return nil })
-	s.spend(over, "all", store.Totals{Rows: 2, InputTokens: 10, OutputTokens: 10})
-	if _, err := s.Finish(s.Context(), over, func(r *store.Record) error {
+	ended := s.spending("b", "m2") // no key
+	s.update(ended, func(r *store.Record) error { r.Job.NumRows = pointer(int64(2)); return nil })
+	s.spend(ended, "all", store.Totals{Rows: 2, InputTokens: 10, OutputTokens: 10})
+	if _, err := s.Finish(s.Context(), ended, func(r *store.Record) error {
 		r.Artifacts = map[string]store.Artifact{"full": {Key: "jobs/x/results/full", Size: 7}}
 		return become(r, rowmill.StatusSucceeded)
 	}); err != nil {
@@ -91,15 +92,15 @@ func (s *suite) everything() {
 	s.must(s.RemoveData(s.Context(), gone, s.start))
 	s.must(s.DataGone(s.Context(), gone))
 
-	s.filed(s.file("a", "batch", 0))
-	s.filed(s.file("a", "results", 1))
-	s.announced(s.delivery("one", 1, 5))
-	s.announced(s.delivery("one", 2, 3))
-	s.announced(s.delivery("two", 3, 4))
-	sent := s.gotDelivery("msg-0003")
-	s.putDelivery(s.over(sent, store.DeliveryDelivered, 60))
-	s.appended(s.entry("a", 1))
-	s.appended(s.entry("b", 2))
+	s.createFile(s.file("a", "batch", 0))
+	s.createFile(s.file("a", "results", 1))
+	s.createDelivery(s.delivery("one", 1, 5))
+	s.createDelivery(s.delivery("one", 2, 3))
+	s.createDelivery(s.delivery("two", 3, 4))
+	sent := s.getDelivery("msg-0003")
+	s.putDelivery(s.ended(sent, store.DeliveryDelivered, 60))
+	s.appendAudit(s.entry("a", 1))
+	s.appendAudit(s.entry("b", 2))
 	for i, key := range []store.Key{
 		{ID: "key-1", Hash: []byte{0, 255}, Account: "a", Role: "admin", Name: "ops", Created: s.start, Expires: s.at(9), RequestsPerMinute: pointer(0)},
 		{ID: "key-2", Hash: []byte("x"), Account: "b", Role: "reader", Created: s.start, Dialect: "sdk"},
@@ -133,16 +134,16 @@ func (s *suite) movable() store.Movable {
 	return m
 }
 
-// exported returns all entries, also as sorted JSON, and the expiry of the idempotency
+// exportAll returns all entries, also as sorted JSON, and the expiry of the idempotency
 // keys.
-func (s *suite) exported() (entries []store.Entry, texts []string, expires []time.Time) {
+func (s *suite) exportAll() (entries []store.Entry, texts []string, expires []time.Time) {
 	s.Helper()
 	err := s.movable().Export(s.Context(), func(e store.Entry) error {
 		entries = append(entries, e)
 		if i := e.Idempotency; i != nil {
 			expires = append(expires, i.Expires)
 			at := *i
-			at.Expires = time.Time{} // only as exact as the clocks of the stores
+			at.Expires = time.Time{} // compared separately, because the clocks of the stores differ a little
 			e = store.Entry{Idempotency: &at}
 		}
 		texts = append(texts, e.Kind()+" "+asJSON(s, e))
@@ -155,16 +156,17 @@ func (s *suite) exported() (entries []store.Entry, texts []string, expires []tim
 	return entries, texts, expires
 }
 
-// taken imports entries, three at a time.
-func (s *suite) taken(entries []store.Entry) {
+// importAll imports entries, three at a time.
+func (s *suite) importAll(entries []store.Entry) {
 	s.Helper()
 	for some := range slices.Chunk(entries, 3) {
 		s.must(s.movable().Import(s.Context(), some))
 	}
 }
 
-// looked returns everything that clients and nodes see of the records of everything.
-func (s *suite) looked() map[string]any {
+// readEverything returns all that clients and nodes can read of the records that everything
+// creates.
+func (s *suite) readEverything() map[string]any {
 	s.Helper()
 	seen := map[string]any{}
 	note := func(what string, v any, err error) {
@@ -231,10 +233,11 @@ func (s *suite) looked() map[string]any {
 	return seen
 }
 
-// Every kind of entry is moved, and every read and list finds it.
+// testMoveWhole checks that every kind of entry is moved, and that every read and list finds
+// the entry.
 func testMoveWhole(a, b *suite) {
 	a.everything()
-	entries, texts, expires := a.exported()
+	entries, texts, expires := a.exportAll()
 	kinds := map[string]bool{}
 	for _, e := range entries {
 		v := reflect.ValueOf(e)
@@ -245,26 +248,26 @@ func testMoveWhole(a, b *suite) {
 		}
 	}
 	if want := reflect.TypeFor[store.Entry]().NumField(); len(kinds) != want {
-		a.Errorf("entries of %d kinds of %d were exported: %v", len(kinds), want, kinds)
+		a.Errorf("entries of %d kinds were exported, want all %d kinds: %v", len(kinds), want, kinds)
 	}
-	b.taken(entries)
-	_, got, later := b.exported()
+	b.importAll(entries)
+	_, got, later := b.exportAll()
 	if diff := cmp.Diff(texts, got); diff != "" {
 		b.Errorf("moved entries (-want +got):\n%s", diff)
 	}
 	if len(expires) != 1 || len(later) != 1 || expires[0].Sub(later[0]).Abs() > time.Second {
 		b.Errorf("after the move idempotency keys expire at %v, want %v as before", later, expires)
 	}
-	want := a.looked()
+	want := a.readEverything()
 	b.start = a.start
-	b.same("moved records", want, b.looked())
+	b.wantSame("moved records", want, b.readEverything())
 }
 
-// Moved jobs, values and deliveries continue.
+// testMoveGoesOn checks that work continues on moved jobs, values and deliveries.
 func testMoveGoesOn(a, b *suite) {
 	a.everything()
-	entries, _, _ := a.exported()
-	b.taken(entries)
+	entries, _, _ := a.exportAll()
+	b.importAll(entries)
 	b.start, b.made = a.start, a.made
 	idem := store.Idempotency{Key: "k:1", BodyHash: "h", TTL: long}
 	if rec, err := b.Lookup(b.Context(), "a", idem); err != nil || rec.Job.ID != movedIdem {
@@ -273,21 +276,21 @@ func testMoveGoesOn(a, b *suite) {
 	before := b.get(movedOpen)
 	f := b.claim(movedOpen, b.session())
 	if f.Epoch <= before.Epoch {
-		b.Errorf("epoch %d follows %d", f.Epoch, before.Epoch)
+		b.Errorf("the epoch is %d after epoch %d, want a larger one", f.Epoch, before.Epoch)
 	}
-	spent := b.used("a")
+	spent := b.usage("a")
 	again := []store.Part{{Key: "p1", Rows: 2, Totals: store.Totals{Rows: 2}}, {Key: "p4", Shard: 1, Rows: 1, Totals: store.Totals{Rows: 1}}}
 	if err := b.CommitParts(b.Context(), f, again); err != nil {
 		b.Fatal(err)
 	}
-	b.same("usage after parts that were known", spent, b.used("a"))
+	b.wantSame("usage after parts that were known", spent, b.usage("a"))
 	last := store.Part{Key: "p5", Shard: 1, Rows: 2, Totals: store.Totals{Rows: 2, InputTokens: 2}}
 	if err := b.CommitParts(b.Context(), f, []store.Part{last}); err != nil {
 		b.Fatal(err)
 	}
-	b.holds(movedOpen, "p3", "p4", "p5")
+	b.wantParts(movedOpen, "p3", "p4", "p5")
 	var charged rowmill.Money
-	for _, u := range b.used("a") {
+	for _, u := range b.usage("a") {
 		charged = charged.Plus(u.Cost)
 	}
 	if want := priced("m").Charge(336, 82); charged != want {
@@ -297,51 +300,51 @@ func testMoveGoesOn(a, b *suite) {
 	other := b.spending("a", "m")
 	var refused *store.LimitError
 	if _, err := b.Reserve(b.Context(), other, 0.1, &limit); !errors.As(err, &refused) {
-		b.Errorf("an earlier reservation does not count: %v", err)
+		b.Errorf("reserve while a moved reservation uses up the limit: %v, want a LimitError", err)
 	}
 	if rec, err := b.Finish(b.Context(), f, func(r *store.Record) error { return become(r, rowmill.StatusSucceeded) }); err != nil || rec.Reserved != 0 {
-		b.Errorf("the job does not end: %v, with %v set aside", err, rec.Reserved)
+		b.Errorf("finish the moved job: %v, with %v reserved; want no error and no reservation", err, rec.Reserved)
 	}
 	if _, err := b.Reserve(b.Context(), other, 0.1, &limit); err != nil {
-		b.Errorf("reserve after a release: %v, want no error", err)
+		b.Errorf("reserve after the end of the moved job: %v, want no error", err)
 	}
 	if _, err := b.PutValue(b.Context(), "settings/a", json.RawMessage(`1`), 2); !errors.Is(err, rowmill.ErrConflict) {
-		b.Errorf("a value at a version that is past: %v", err)
+		b.Errorf("put a value at an old version: %v, want ErrConflict", err)
 	}
 	if version, err := b.PutValue(b.Context(), "settings/a", json.RawMessage(`1`), 3); err != nil || version != 4 {
-		b.Errorf("the value has version %d then: %v", version, err)
+		b.Errorf("put a value at its version: version %d, %v; want version 4", version, err)
 	}
-	d := b.gotDelivery("msg-0002")
-	b.putDelivery(b.over(d, store.DeliveryFailed, 60))
+	d := b.getDelivery("msg-0002")
+	b.putDelivery(b.ended(d, store.DeliveryFailed, 60))
 	if got := b.dueDeliveries(4, 10); len(got) != 0 {
-		b.Errorf("due before the next is: %v", got)
+		b.Errorf("due deliveries after 4 s are %v, want none", got)
 	}
 	if got := b.dueDeliveries(5, 10); !slices.Equal(got, []string{"msg-0001"}) {
-		b.Errorf("due: %v", got)
+		b.Errorf("due deliveries after 5 s are %v, want msg-0001", got)
 	}
 	if n, err := b.DropDeliveries(b.Context(), *b.at(60), 10); n != 2 || err != nil {
-		b.Errorf("%d deliveries have expired: %v", n, err)
+		b.Errorf("%d expired deliveries were dropped, %v; want 2", n, err)
 	}
 	if err := b.DeleteFile(b.Context(), b.file("a", "results", 1).ID); err != nil {
 		b.Error(err)
 	}
 	if files, err := b.ExpiredFiles(b.Context(), b.start.AddDate(1, 0, 0), 10); len(files) != 0 || err != nil {
-		b.Errorf("expired: %v, %v", files, err)
+		b.Errorf("expired files are %v, %v; want none", files, err)
 	}
 }
 
-// A repeated import changes nothing.
+// testMoveRepeated checks that a repeated import changes nothing.
 func testMoveRepeated(a, b *suite) {
 	a.everything()
-	entries, texts, _ := a.exported()
-	b.taken(entries)
-	b.taken(entries)
-	if _, got, _ := b.exported(); !slices.Equal(texts, got) {
-		b.Errorf("moved twice (-want +got):\n%s", cmp.Diff(texts, got))
+	entries, texts, _ := a.exportAll()
+	b.importAll(entries)
+	b.importAll(entries)
+	if _, got, _ := b.exportAll(); !slices.Equal(texts, got) {
+		b.Errorf("entries after a second import (-want +got):\n%s", cmp.Diff(texts, got))
 	}
 }
 
-// A store that a node uses is not moved.
+// testMoveRefused checks that a store that a node uses is not exported.
 func testMoveRefused(a, _ *suite) {
 	a.everything()
 	session := a.session()
@@ -361,20 +364,20 @@ func testMoveRefused(a, _ *suite) {
 	}
 }
 
-// A cleared store is like a new one.
+// testMoveCleared checks that a cleared store is like a new one.
 func testMoveCleared(a, _ *suite) {
-	nothing := a.looked()
+	nothing := a.readEverything()
 	a.everything()
-	entries, texts, _ := a.exported()
+	entries, texts, _ := a.exportAll()
 	if err := a.movable().Clear(a.Context()); err != nil {
 		a.Fatal(err)
 	}
-	if left, _, _ := a.exported(); len(left) > 0 {
+	if left, _, _ := a.exportAll(); len(left) > 0 {
 		a.Errorf("a cleared store has %d entries, want none", len(left))
 	}
-	a.same("an empty store", nothing, a.looked())
-	a.taken(entries)
-	if _, got, _ := a.exported(); !slices.Equal(texts, got) {
-		a.Errorf("moved back (-want +got):\n%s", cmp.Diff(texts, got))
+	a.wantSame("an empty store", nothing, a.readEverything())
+	a.importAll(entries)
+	if _, got, _ := a.exportAll(); !slices.Equal(texts, got) {
+		a.Errorf("entries after they were imported again (-want +got):\n%s", cmp.Diff(texts, got))
 	}
 }

@@ -19,18 +19,18 @@ func testSessions(s *suite) {
 	for range 20 {
 		id := s.session()
 		if id == "" || seen[id] {
-			s.Fatalf("the session id %q is empty or used, want a new one", id)
+			s.Fatalf("the session id %q is empty or was used before, want a new one", id)
 		}
 		seen[id] = true
 	}
 	id := s.session()
 	if n, err := s.LiveSessions(s.Context()); n != 21 || err != nil {
-		s.Errorf("%d sessions live, %v; want 21", n, err)
+		s.Errorf("LiveSessions returns %d, %v; want 21", n, err)
 	}
 	if err := s.RenewSession(s.Context(), id); err != nil {
 		s.Errorf("renew: %v", err)
 	}
-	s.fails("renew an unknown session", rowmill.ErrLeaseLost)(s.RenewSession(s.Context(), "unknown"))
+	s.wantError("renew an unknown session", rowmill.ErrLeaseLost)(s.RenewSession(s.Context(), "unknown"))
 	for range 2 {
 		if err := s.CloseSession(s.Context(), id); err != nil {
 			s.Errorf("close: %v", err)
@@ -39,8 +39,8 @@ func testSessions(s *suite) {
 	if err := s.CloseSession(s.Context(), "unknown"); err != nil {
 		s.Errorf("close an unknown session: %v", err)
 	}
-	s.fails("renew a closed session", rowmill.ErrLeaseLost)(s.RenewSession(s.Context(), id))
-	s.fails("a session without a ttl is accepted", errAny)(s.OpenSession(s.Context(), "node", 0))
+	s.wantError("renew a closed session", rowmill.ErrLeaseLost)(s.RenewSession(s.Context(), id))
+	s.wantError("a session without a ttl is accepted", errAny)(s.OpenSession(s.Context(), "node", 0))
 }
 
 func testSessionExpires(s *suite) {
@@ -53,18 +53,18 @@ func testSessionExpires(s *suite) {
 	s.update(f, func(*store.Record) error { return nil })
 	before := s.get(f.JobID)
 	s.Advance(s.TTL * 2)
-	s.refused("after its session expired", f)
-	s.fails("renew an expired session", rowmill.ErrLeaseLost)(s.RenewSession(s.Context(), id))
-	s.refused("after a renewal that came too late", f)
-	s.fails("claim with an expired session", rowmill.ErrLeaseLost)(s.Claim(s.Context(), s.create("a"), id, store.Adopter{}))
-	s.unchanged(before)
+	s.wantLeaseLost("after its session expired", f)
+	s.wantError("renew an expired session", rowmill.ErrLeaseLost)(s.RenewSession(s.Context(), id))
+	s.wantLeaseLost("after a renewal that came too late", f)
+	s.wantError("claim with an expired session", rowmill.ErrLeaseLost)(s.Claim(s.Context(), s.create("a"), id, store.Adopter{}))
+	s.wantUnchanged(before)
 	if got := s.claim(f.JobID, s.session()); got.Epoch <= f.Epoch {
-		s.Errorf("the new owner has epoch %d after %d", got.Epoch, f.Epoch)
+		s.Errorf("the new owner has epoch %d after epoch %d, want a larger one", got.Epoch, f.Epoch)
 	}
 }
 
-// refused checks that every write under f returns ErrLeaseLost.
-func (s *suite) refused(when string, f store.Fence) {
+// wantLeaseLost checks that every write under f returns ErrLeaseLost.
+func (s *suite) wantLeaseLost(when string, f store.Fence) {
 	s.Helper()
 	nothing := func(*store.Record) error { return nil }
 	_, update := s.Update(s.Context(), f, nothing)
@@ -87,10 +87,10 @@ func testClaim(s *suite) {
 	created := s.get(id)
 	rec := must(s.Claim(s.Context(), id, session, store.Adopter{}))(s)
 	if rec.Session != session || rec.Epoch <= created.Epoch || rec.Job.Status != rowmill.StatusSubmitted || rec.Version <= created.Version {
-		s.Errorf("claimed: session %q, epoch %d, %s, version %d", rec.Session, rec.Epoch, rec.Job.Status, rec.Version)
+		s.Errorf("the claimed record has session %q, epoch %d, status %s, version %d; want the session, a larger epoch, submitted, a larger version", rec.Session, rec.Epoch, rec.Job.Status, rec.Version)
 	}
-	s.same("specification", created.Spec, rec.Spec)
-	s.unchanged(rec)
+	s.wantSame("specification", created.Spec, rec.Spec)
+	s.wantUnchanged(rec)
 
 	// A job with progress keeps its status under its next owner.
 	f := store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
@@ -98,7 +98,7 @@ func testClaim(s *suite) {
 	s.must(s.CloseSession(s.Context(), session))
 	next := must(s.Claim(s.Context(), id, s.session(), store.Adopter{}))(s)
 	if next.Job.Status != rowmill.StatusStarting || next.Epoch <= rec.Epoch {
-		s.Errorf("the next owner got %s, epoch %d", next.Job.Status, next.Epoch)
+		s.Errorf("the next owner gets status %s and epoch %d, want starting and an epoch above %d", next.Job.Status, next.Epoch, rec.Epoch)
 	}
 }
 
@@ -107,16 +107,16 @@ func testClaimRefuses(s *suite) {
 	f := s.claim(s.create("a"), session)
 	before := s.get(f.JobID)
 	for _, by := range []string{session, s.session()} {
-		s.fails("claim of a job with a live owner", rowmill.ErrConflict)(s.Claim(s.Context(), f.JobID, by, store.Adopter{}))
+		s.wantError("claim of a job with a live owner", rowmill.ErrConflict)(s.Claim(s.Context(), f.JobID, by, store.Adopter{}))
 	}
-	s.unchanged(before)
+	s.wantUnchanged(before)
 	for _, by := range []string{"unknown", ""} {
-		s.fails(fmt.Sprintf("claim with session %q", by), rowmill.ErrLeaseLost)(s.Claim(s.Context(), s.create("a"), by, store.Adopter{}))
+		s.wantError(fmt.Sprintf("claim with session %q", by), rowmill.ErrLeaseLost)(s.Claim(s.Context(), s.create("a"), by, store.Adopter{}))
 	}
-	s.fails("claim of an unknown job", rowmill.ErrNotFound)(s.Claim(s.Context(), "job-none", session, store.Adopter{}))
-	over := s.create("a")
-	s.must(s.Cancel(s.Context(), over, s.start, nil))
-	s.fails("claim of a cancelled job", rowmill.ErrTerminal)(s.Claim(s.Context(), over, session, store.Adopter{}))
+	s.wantError("claim of an unknown job", rowmill.ErrNotFound)(s.Claim(s.Context(), "job-none", session, store.Adopter{}))
+	ended := s.create("a")
+	s.must(s.Cancel(s.Context(), ended, s.start, nil))
+	s.wantError("claim of a cancelled job", rowmill.ErrTerminal)(s.Claim(s.Context(), ended, session, store.Adopter{}))
 }
 
 func testClaimRace(s *suite) {
@@ -145,37 +145,37 @@ func testRelease(s *suite) {
 	session := s.session()
 	f := s.claim(s.create("a"), session)
 	s.must(s.Release(s.Context(), f))
-	s.refused("after the release", f)
+	s.wantLeaseLost("after the release", f)
 	if got := s.orphans(10); !slices.Equal(got, []string{f.JobID}) {
-		s.Errorf("orphans %v, want the released job", got)
+		s.Errorf("the orphans are %v, want the released job", got)
 	}
 	again := s.claim(f.JobID, session)
 	if again.Epoch <= f.Epoch {
-		s.Errorf("epoch %d after %d", again.Epoch, f.Epoch)
+		s.Errorf("the epoch is %d after epoch %d, want a larger one", again.Epoch, f.Epoch)
 	}
-	s.refused("with the epoch before the release", f)
+	s.wantLeaseLost("with the epoch before the release", f)
 }
 
 func testFencing(s *suite) {
 	f := s.owned("a")
 	before := s.get(f.JobID)
-	for name, spoil := range map[string]func(*store.Fence){
-		"with an older epoch":       func(f *store.Fence) { f.Epoch-- },
-		"with a later epoch":        func(f *store.Fence) { f.Epoch++ },
-		"with another session":      func(f *store.Fence) { f.Session = s.session() },
-		"with an unknown session":   func(f *store.Fence) { f.Session = "unknown" },
-		"without a session":         func(f *store.Fence) { f.Session = "" },
-		"as the owner of other job": func(g *store.Fence) { *g = store.Fence{JobID: f.JobID, Session: s.owned("b").Session, Epoch: 1} },
+	for name, makeInvalid := range map[string]func(*store.Fence){
+		"with an older epoch":         func(f *store.Fence) { f.Epoch-- },
+		"with a later epoch":          func(f *store.Fence) { f.Epoch++ },
+		"with another session":        func(f *store.Fence) { f.Session = s.session() },
+		"with an unknown session":     func(f *store.Fence) { f.Session = "unknown" },
+		"without a session":           func(f *store.Fence) { f.Session = "" },
+		"as the owner of another job": func(g *store.Fence) { *g = store.Fence{JobID: f.JobID, Session: s.owned("b").Session, Epoch: 1} },
 	} {
-		spoiled := f
-		spoil(&spoiled)
-		s.refused(name, spoiled)
+		invalid := f
+		makeInvalid(&invalid)
+		s.wantLeaseLost(name, invalid)
 	}
 	unowned := store.Fence{JobID: s.create("a")}
-	s.refused("without a session on a job that has none", unowned)
-	s.unchanged(before)
+	s.wantLeaseLost("without a session on a job that has none", unowned)
+	s.wantUnchanged(before)
 	unknown := store.Fence{JobID: "job-none", Session: f.Session, Epoch: 1}
-	s.fails("update of an unknown job", rowmill.ErrNotFound)(s.Update(s.Context(), unknown, func(*store.Record) error { return nil }))
+	s.wantError("update of an unknown job", rowmill.ErrNotFound)(s.Update(s.Context(), unknown, func(*store.Record) error { return nil }))
 }
 
 // orphans returns the ids of up to limit orphans.
@@ -201,11 +201,11 @@ func testOrphansFair(s *suite) {
 		byAccount["small"] = append(byAccount["small"], s.create("small"))
 		byAccount["tiny"] = append(byAccount["tiny"], s.create("tiny"))
 	}
-	over := s.create("small")
-	s.must(s.Cancel(s.Context(), over, s.start, nil))
+	ended := s.create("small")
+	s.must(s.Cancel(s.Context(), ended, s.start, nil))
 	found := must(s.Orphans(s.Context(), 100))(s)
-	// The n-th orphan of any account comes before every n+1-th, and the orphans of an
-	// account come oldest first.
+	// The n-th orphan of each account comes before all n+1-th orphans, and the orphans of
+	// an account come oldest first.
 	rank := map[string]int{}
 	last := 0
 	for _, o := range found {
@@ -232,7 +232,7 @@ func testOrphansFair(s *suite) {
 	}
 }
 
-// testOrphansPriority checks that orphans carry their priority.
+// testOrphansPriority checks that orphans have the priority of their jobs.
 func testOrphansPriority(s *suite) {
 	want := map[string]rowmill.Priority{}
 	for _, priority := range rowmill.Priorities() {
@@ -253,14 +253,14 @@ func testOrphansPriority(s *suite) {
 	}
 	for _, o := range found {
 		if o.Priority != want[o.JobID] || o.Account != fmt.Sprint("account-", o.Priority) {
-			s.Errorf("orphan %+v is of priority %d", o, want[o.JobID])
+			s.Errorf("the orphan is %+v, want priority %d", o, want[o.JobID])
 		}
 	}
 }
 
 // testOrphansTakeTurns claims one job at a time, like a node with few slots.
 func testOrphansTakeTurns(s *suite) {
-	for name, over := range map[string]bool{"jobs that last": false, "jobs that end at once": true} {
+	for name, ended := range map[string]bool{"jobs that last": false, "jobs that end at once": true} {
 		big, small := name+" big", name+" small"
 		var backlog []string
 		for range 6 {
@@ -276,7 +276,7 @@ func testOrphansTakeTurns(s *suite) {
 			}
 			f := s.claim(next[0], session)
 			claimed = append(claimed, f.JobID)
-			if over {
+			if ended {
 				s.finish(f, rowmill.StatusFailed)
 			}
 		}
@@ -292,24 +292,24 @@ func testOrphansTakeTurns(s *suite) {
 }
 
 func testOrphansOfTheDead(s *suite) {
-	mortal := must(s.OpenSession(s.Context(), "node", s.TTL))(s)
+	expiring := must(s.OpenSession(s.Context(), "node", s.TTL))(s)
 	closed, live := s.session(), s.session()
-	a := s.claim(s.create("a"), mortal)
+	a := s.claim(s.create("a"), expiring)
 	b := s.claim(s.create("a"), closed)
 	s.claim(s.create("a"), live)
 	d := s.create("a")
 	if got := s.orphans(10); !slices.Equal(got, []string{d}) {
-		s.Errorf("orphans %v, want the unclaimed job", got)
+		s.Errorf("the orphans are %v, want the unclaimed job", got)
 	}
 	s.Advance(2 * s.TTL)
 	s.must(s.CloseSession(s.Context(), closed))
-	s.equal("orphans", []string{a.JobID, b.JobID, d}, s.orphans(10))
+	s.wantEqual("orphans", []string{a.JobID, b.JobID, d}, s.orphans(10))
 	found, err := s.Orphans(s.Context(), 1)
 	if err != nil || len(found) != 1 || found[0].JobID != a.JobID || found[0].Account != "a" || found[0].Status != rowmill.StatusSubmitted {
-		s.Errorf("orphan %+v, %v", found, err)
+		s.Errorf("the first orphan is %+v, %v; want the submitted job %s of account a", found, err, a.JobID)
 	}
 	s.claim(a.JobID, live)
-	s.equal("orphans after a claim", []string{b.JobID, d}, s.orphans(10))
+	s.wantEqual("orphans after a claim", []string{b.JobID, d}, s.orphans(10))
 }
 
 // testOneOwner simulates nodes that crash, restart and write late, and compares the
@@ -352,7 +352,7 @@ func testOneOwner(s *suite) {
 						t.Fatalf("claim of an owned job: %v", err)
 					}
 				case err != nil || rec.Epoch <= epoch:
-					t.Fatalf("claim: epoch %d after %d, %v", rec.Epoch, epoch, err)
+					t.Fatalf("claim: epoch %d after epoch %d, %v; want a larger epoch", rec.Epoch, epoch, err)
 				default:
 					epoch = rec.Epoch
 					owner = len(fences)
@@ -370,8 +370,8 @@ func testOneOwner(s *suite) {
 				} else {
 					err = s.CommitParts(s.Context(), fences[i], nil)
 				}
-				if may := i == owner && alive[fences[i].Session]; may != (err == nil) || err != nil && !errors.Is(err, rowmill.ErrLeaseLost) {
-					t.Fatalf("write of epoch %d under epoch %d: %v", fences[i].Epoch, epoch, err)
+				if allowed := i == owner && alive[fences[i].Session]; allowed != (err == nil) || err != nil && !errors.Is(err, rowmill.ErrLeaseLost) {
+					t.Fatalf("write with epoch %d while the job has epoch %d: %v; allowed: %v", fences[i].Epoch, epoch, err, allowed)
 				}
 				if release && err == nil {
 					owner = -1
@@ -384,16 +384,16 @@ func testOneOwner(s *suite) {
 	})
 }
 
-// testMarks reads the marks of records.
+// testMarks compares marks with the records, also for a missing record.
 func testMarks(s *suite) {
 	f, waiting := s.running(3), s.create("b")
-	over := s.running(1)
-	s.finish(over, rowmill.StatusFailed)
-	marks, err := s.Marks(s.Context(), []string{waiting, "job-none", f.JobID, over.JobID}, "nobody")
+	ended := s.running(1)
+	s.finish(ended, rowmill.StatusFailed)
+	marks, err := s.Marks(s.Context(), []string{waiting, "job-none", f.JobID, ended.JobID}, "nobody")
 	if err != nil || len(marks) != 4 {
-		s.Fatalf("%d marks, %v", len(marks), err)
+		s.Fatalf("Marks returns %d marks, %v; want 4", len(marks), err)
 	}
-	for i, id := range []string{waiting, "", f.JobID, over.JobID} {
+	for i, id := range []string{waiting, "", f.JobID, ended.JobID} {
 		var want store.Mark
 		if id != "" {
 			rec := s.get(id)

@@ -27,10 +27,10 @@ func (s *suite) keys(id string) []string {
 	return out
 }
 
-// holds compares the keys of a job's parts.
-func (s *suite) holds(id string, want ...string) {
+// wantParts compares the keys of a job's parts.
+func (s *suite) wantParts(id string, want ...string) {
 	s.Helper()
-	s.equal("parts", want, s.keys(id))
+	s.wantEqual("parts", want, s.keys(id))
 }
 
 func testCommitParts(s *suite) {
@@ -41,19 +41,19 @@ func testCommitParts(s *suite) {
 		Totals: store.Totals{Rows: 2, Failed: 1, TruncatedRows: 1, TruncatedOutputs: 1, InputTokens: 10, OutputTokens: 20, Deduplicated: 1}, Size: 99,
 	}
 	s.must(s.CommitParts(s.Context(), f, []store.Part{part}))
-	s.equal("parts", []store.Part{part}, s.parts(f.JobID))
+	s.wantEqual("parts", []store.Part{part}, s.parts(f.JobID))
 	after := s.get(f.JobID)
 	want := before
 	want.Job.RowsDone, want.Job.FailedRows, want.Job.TruncatedRows, want.Job.TruncatedOutputs = 2, 1, 1, 1
 	want.Job.InputTokens, want.Job.OutputTokens = pointer(int64(10)), pointer(int64(20))
 	want.Job.DeduplicatedRows = 1
 	want.Version, want.Adopters = after.Version, nil
-	s.same("record: its progress grows, and nothing else changes", want, after)
+	s.wantSame("record: its progress grows, and nothing else changes", want, after)
 	if after.Version <= before.Version {
-		s.Errorf("version %d after %d", after.Version, before.Version)
+		s.Errorf("the commit changes version %d to %d, want a larger version", before.Version, after.Version)
 	}
 	s.must(s.CommitParts(s.Context(), f, nil))
-	s.unchanged(after)
+	s.wantUnchanged(after)
 }
 
 // testCommitPartsRepeated repeats commits late and in part.
@@ -70,9 +70,9 @@ func testCommitPartsRepeated(s *suite) {
 	commit(a, b)
 	commit(b, c)
 	commit(b, c)
-	s.holds(f.JobID, "a", "b", "c")
+	s.wantParts(f.JobID, "a", "b", "c")
 	commit(a, b)
-	s.holds(f.JobID, "a", "b", "c")
+	s.wantParts(f.JobID, "a", "b", "c")
 	if job := s.get(f.JobID).Job; job.RowsDone != 7 || *job.InputTokens != 7 || *job.OutputTokens != 7 {
 		s.Errorf("a late repeat changed the progress: %d rows, %d and %d tokens", job.RowsDone, *job.InputTokens, *job.OutputTokens)
 	}
@@ -81,20 +81,20 @@ func testCommitPartsRepeated(s *suite) {
 	changed := a
 	changed.Rows = 50
 	commit(changed, store.Part{Key: "d", Rows: 1}, store.Part{Key: "d", Rows: 1})
-	s.holds(f.JobID, "a", "b", "c", "d")
+	s.wantParts(f.JobID, "a", "b", "c", "d")
 	if got := s.parts(f.JobID)[0].Rows; got != 1 {
 		s.Errorf("part a has %d rows after a repeat, want 1", got)
 	}
 	// The same key in another job is another part.
 	other := s.running(1)
 	s.commit(other, a)
-	s.holds(other.JobID, "a")
+	s.wantParts(other.JobID, "a")
 
 	// The next owner may repeat a commit of its predecessor.
 	s.must(s.CloseSession(s.Context(), f.Session))
 	f = s.claim(f.JobID, s.session())
 	commit(a, b, c)
-	s.holds(f.JobID, "a", "b", "c", "d")
+	s.wantParts(f.JobID, "a", "b", "c", "d")
 }
 
 func testCommitPartsRace(s *suite) {
@@ -129,39 +129,39 @@ func testReplaceParts(s *suite) {
 		"more rows":  {Key: "1", Shard: 1, Rows: 6, Complete: true},
 		"no parts":   {Key: "9", Shard: 9, Rows: 1, Complete: true},
 	} {
-		s.fails(name, rowmill.ErrConflict)(s.ReplaceParts(s.Context(), f, wrong))
+		s.wantError(name, rowmill.ErrConflict)(s.ReplaceParts(s.Context(), f, wrong))
 	}
-	s.holds(f.JobID, "0a", "1a", "1b", "2a")
+	s.wantParts(f.JobID, "0a", "1a", "1b", "2a")
 	for range 2 {
 		s.must(s.ReplaceParts(s.Context(), f, complete))
-		s.holds(f.JobID, "0a", "1", "2a")
+		s.wantParts(f.JobID, "0a", "1", "2a")
 	}
-	s.equal("complete part", complete, s.parts(f.JobID)[1])
+	s.wantEqual("complete part", complete, s.parts(f.JobID)[1])
 	after := s.get(f.JobID)
-	s.same("progress", before.Job, after.Job)
+	s.wantSame("progress", before.Job, after.Job)
 
 	// A late repeat of a merged part must not restore it.
 	s.commit(f, store.Part{Key: "1a", Shard: 1, Rows: 2})
-	s.holds(f.JobID, "0a", "1", "2a")
+	s.wantParts(f.JobID, "0a", "1", "2a")
 
 	// A second merge replaces the first. A repeat of the first changes nothing.
 	second := complete
 	second.Key = "1-second"
 	for _, p := range []store.Part{second, complete, second} {
 		s.must(s.ReplaceParts(s.Context(), f, p))
-		s.holds(f.JobID, "0a", "1-second", "2a")
+		s.wantParts(f.JobID, "0a", "1-second", "2a")
 	}
 
 	// A part that holds its whole shard can itself become the complete part.
 	whole := store.Part{Key: "2a", Shard: 2, Rows: 9, Complete: true}
 	s.must(s.ReplaceParts(s.Context(), f, whole))
-	s.equal("promoted part", whole, s.parts(f.JobID)[2])
+	s.wantEqual("promoted part", whole, s.parts(f.JobID)[2])
 }
 
 func testLoseParts(s *suite) {
 	whole := s.running(1)
 	s.finish(whole, rowmill.StatusSucceeded)
-	s.fails("of a job that succeeded", rowmill.ErrConflict)(s.LoseParts(s.Context(), store.Fence{JobID: whole.JobID}, []string{"all"}, nil))
+	s.wantError("of a job that succeeded", rowmill.ErrConflict)(s.LoseParts(s.Context(), store.Fence{JobID: whole.JobID}, []string{"all"}, nil))
 	f := s.running(8)
 	of := func(rows, failed int64) store.Totals {
 		return store.Totals{Rows: rows, Failed: failed, InputTokens: 10 * rows, OutputTokens: 3 * rows}
@@ -182,13 +182,13 @@ func testLoseParts(s *suite) {
 		return sum
 	}
 	used := usage() // of both jobs
-	wants := func(what string, done, failed, tokens int64, kept, lost string) {
+	wantJob := func(what string, done, failed, tokens int64, kept, lost string) {
 		s.Helper()
 		job := s.get(f.JobID).Job
 		if job.RowsDone != done || job.FailedRows != failed || *job.InputTokens != tokens {
 			s.Errorf("%s: %d rows done, %d failed, %d input tokens; want %d, %d and %d", what, job.RowsDone, job.FailedRows, *job.InputTokens, done, failed, tokens)
 		}
-		s.holds(f.JobID, strings.Fields(kept)...)
+		s.wantParts(f.JobID, strings.Fields(kept)...)
 		all, err := s.LostParts(s.Context(), f.JobID)
 		var keys []string
 		for _, p := range all {
@@ -200,7 +200,7 @@ func testLoseParts(s *suite) {
 	}
 	stale := f
 	stale.Epoch--
-	s.fails("with an old fence", rowmill.ErrLeaseLost)(s.LoseParts(s.Context(), stale, []string{"a"}, nil))
+	s.wantError("with an old fence", rowmill.ErrLeaseLost)(s.LoseParts(s.Context(), stale, []string{"a"}, nil))
 	warns := 0
 	for range 2 {
 		lost, err := s.LoseParts(s.Context(), f, []string{"a", "c", "none"}, func(r *store.Record) {
@@ -208,39 +208,39 @@ func testLoseParts(s *suite) {
 			r.Job.Warnings = append(r.Job.Warnings, "lost")
 		})
 		if err != nil || lost.Rows != 4 || lost.InputTokens != 30 {
-			s.Fatalf("lost %+v, %v", lost, err)
+			s.Fatalf("LoseParts returns %+v, %v; want 4 rows and 30 input tokens", lost, err)
 		}
-		wants("after the loss", 2, 0, 50, "b", "a c")
+		wantJob("after the loss", 2, 0, 50, "b", "a c")
 	}
 	if warnings := s.get(f.JobID).Job.Warnings; len(warnings) != 1 || warns == 0 {
-		s.Errorf("warnings %q", warnings)
+		s.Errorf("the job has the warnings %q after two equal calls, want one", warnings)
 	}
 	// Late repeats bring no part back, and figures of before the loss do not stay.
 	s.must(s.CommitParts(s.Context(), f, parts[:2]))
 	s.must(s.LoseParts(s.Context(), f, []string{"a", "c"}, nil))
-	wants("after a late repeat", 2, 0, 50, "b", "a c")
+	wantJob("after a late repeat", 2, 0, 50, "b", "a c")
 	// A carried part is written again under its key; other rows run again and cost again.
 	s.must(s.CommitParts(s.Context(), f, []store.Part{carried}))
-	wants("with the carried part", 3, 0, 50, "b c", "a")
+	wantJob("with the carried part", 3, 0, 50, "b c", "a")
 	again := store.Part{Key: "d", Shard: 0, Rows: 3, Accepted: []byte{1}, Totals: of(3, 0)}
 	s.must(s.CommitParts(s.Context(), f, []store.Part{again}))
-	wants("after the rows ran again", 6, 0, 80, "d b c", "a")
+	wantJob("after the rows ran again", 6, 0, 80, "d b c", "a")
 	if now := usage(); now != used.Plus(of(3, 0)) {
 		s.Errorf("the ledger has %+v, want %+v", now, used.Plus(of(3, 0)))
 	}
 	s.must(s.ReplaceParts(s.Context(), f, store.Part{Key: "e", Shard: 0, Rows: 3, Complete: true, Totals: of(3, 0)}))
-	wants("after a merge", 6, 0, 80, "e b c", "a")
-	// A job that is over needs no fence.
+	wantJob("after a merge", 6, 0, 80, "e b c", "a")
+	// For an ended job, LoseParts needs no fence.
 	s.finish(f, rowmill.StatusFailed)
 	s.must(s.LoseParts(s.Context(), store.Fence{JobID: f.JobID}, []string{"e"}, nil))
 	s.reopen()
-	wants("of a job that is over", 3, 0, 80, "b c", "a e")
+	wantJob("of a job that is over", 3, 0, 80, "b c", "a e")
 	s.must(s.DropParts(s.Context(), f.JobID))
-	wants("without parts", 3, 0, 80, "", "")
+	wantJob("without parts", 3, 0, 80, "", "")
 }
 
 func testListParts(s *suite) {
-	s.fails("parts of an unknown job", rowmill.ErrNotFound)(s.ListParts(s.Context(), "job-none"))
+	s.wantError("parts of an unknown job", rowmill.ErrNotFound)(s.ListParts(s.Context(), "job-none"))
 	f := s.running(100)
 	if parts := s.parts(f.JobID); len(parts) != 0 {
 		s.Errorf("a new job has the parts %v, want none", parts)
@@ -253,26 +253,26 @@ func testListParts(s *suite) {
 	twin.Job.ID = f.JobID + "0"
 	s.must(s.Create(s.Context(), twin, nil))
 	s.commit(s.claim(twin.Job.ID, s.session()), store.Part{Key: "twin", Rows: 1})
-	s.holds(f.JobID, "b", "a", "y", "z", "x", "c")
+	s.wantParts(f.JobID, "b", "a", "y", "z", "x", "c")
 	s.reopen()
-	s.holds(f.JobID, "b", "a", "y", "z", "x", "c")
+	s.wantParts(f.JobID, "b", "a", "y", "z", "x", "c")
 }
 
 func testDropParts(s *suite) {
-	s.fails("parts of an unknown job", rowmill.ErrNotFound)(s.DropParts(s.Context(), "job-none"))
+	s.wantError("parts of an unknown job", rowmill.ErrNotFound)(s.DropParts(s.Context(), "job-none"))
 	f, other := s.running(3), s.running(1)
 	s.commit(f, store.Part{Key: "a", Rows: 2}, store.Part{Key: "b", Shard: 1, Rows: 1})
 	s.commit(other, store.Part{Key: "a", Rows: 1})
-	s.fails("parts of a running job", rowmill.ErrConflict)(s.DropParts(s.Context(), f.JobID))
-	s.holds(f.JobID, "a", "b")
+	s.wantError("parts of a running job", rowmill.ErrConflict)(s.DropParts(s.Context(), f.JobID))
+	s.wantParts(f.JobID, "a", "b")
 	s.must(s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, rowmill.StatusSucceeded) }))
 	before := s.get(f.JobID)
 	for range 2 {
 		s.must(s.DropParts(s.Context(), f.JobID))
 	}
 	if parts := s.parts(f.JobID); len(parts) != 0 {
-		s.Errorf("parts left: %v", parts)
+		s.Errorf("after DropParts the job has the parts %v, want none", parts)
 	}
-	s.same("the job", before.Job, s.get(f.JobID).Job)
-	s.holds(other.JobID, "a")
+	s.wantSame("the job", before.Job, s.get(f.JobID).Job)
+	s.wantParts(other.JobID, "a")
 }

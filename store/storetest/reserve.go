@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// reserve must succeed.
+// reserve sets money aside for a job. It must succeed.
 func (s *suite) reserve(f store.Fence, usd, limit float64) store.Record {
 	s.Helper()
 	rec, err := s.Reserve(s.Context(), f, usd, &limit)
@@ -22,12 +22,12 @@ func (s *suite) reserve(f store.Fence, usd, limit float64) store.Record {
 	if rec.Reserved != rowmill.MoneyOf(usd) {
 		s.Errorf("reserved %v, want %v USD", rec.Reserved, usd)
 	}
-	s.unchanged(rec)
+	s.wantUnchanged(rec)
 	return rec
 }
 
-// overLimit checks that a reservation is refused with these amounts in USD.
-func (s *suite) overLimit(f store.Fence, asked, spent, reserved, limit float64) {
+// wantOverLimit checks that a reservation is refused with these amounts in USD.
+func (s *suite) wantOverLimit(f store.Fence, asked, spent, reserved, limit float64) {
 	s.Helper()
 	before := s.get(f.JobID)
 	_, err := s.Reserve(s.Context(), f, asked, &limit)
@@ -40,8 +40,8 @@ func (s *suite) overLimit(f store.Fence, asked, spent, reserved, limit float64) 
 		Asked: rowmill.MoneyOf(asked), Spent: rowmill.MoneyOf(spent),
 		Reserved: rowmill.MoneyOf(reserved), Limit: rowmill.MoneyOf(limit),
 	}
-	s.equal("refusal", want, *refused)
-	s.unchanged(before)
+	s.wantEqual("refusal", want, *refused)
+	s.wantUnchanged(before)
 }
 
 // dollars returns totals that cost this many USD on the priced model.
@@ -55,21 +55,21 @@ func testReserve(s *suite) {
 	before := s.get(a.JobID)
 	after := s.reserve(a, 0.1, 0.3)
 	before.Reserved, before.Version = after.Reserved, after.Version
-	s.same("record: nothing else changes", before, after)
+	s.wantSame("record: nothing else changes", before, after)
 	s.reserve(b, 0.1, 0.3)
-	s.overLimit(c, 0.2, 0, 0.2, 0.3)
+	s.wantOverLimit(c, 0.2, 0, 0.2, 0.3)
 	s.reserve(c, 0.1, 0.3) // exactly the limit; as floats the sum would exceed it
-	s.overLimit(s.spending("a", "m"), 1e-12, 0, 0.3, 0.3)
+	s.wantOverLimit(s.spending("a", "m"), 1e-12, 0, 0.3, 0.3)
 	s.reserve(other, 0.3, 0.3) // another account has its own limit
 	s.reopen()
 	d := s.spending("a", "m")
-	s.overLimit(d, 0.1, 0, 0.3, 0.3)
+	s.wantOverLimit(d, 0.1, 0, 0.3, 0.3)
 	s.reserve(d, 0.1, 0.5) // the caller sets the limit
 	rec, err := s.Reserve(s.Context(), s.spending("a", "m"), 1000, nil)
 	if err != nil || rec.Reserved != rowmill.MoneyOf(1000) {
-		s.Errorf("without a limit: %v reserved, %v", rec.Reserved, err)
+		s.Errorf("reserve without a limit: %v are reserved, %v; want 1000 USD", rec.Reserved, err)
 	}
-	s.overLimit(s.spending("a", "m"), 0.1, 0, 1000.4, 0.5)
+	s.wantOverLimit(s.spending("a", "m"), 0.1, 0, 1000.4, 0.5)
 }
 
 func testReserveRefuses(s *suite) {
@@ -77,15 +77,15 @@ func testReserveRefuses(s *suite) {
 	before := s.get(f.JobID)
 	limit := 5.0
 	for _, usd := range []float64{-1, math.NaN()} {
-		s.fails(fmt.Sprintf("%v USD are reserved", usd), errAny)(s.Reserve(s.Context(), f, usd, &limit))
+		s.wantError(fmt.Sprintf("%v USD are reserved", usd), errAny)(s.Reserve(s.Context(), f, usd, &limit))
 	}
 	stale := f
 	stale.Epoch--
-	s.fails("with an older epoch", rowmill.ErrLeaseLost)(s.Reserve(s.Context(), stale, 1, &limit))
-	s.fails("for an unknown job", rowmill.ErrNotFound)(s.Reserve(s.Context(), store.Fence{JobID: "job-none", Session: f.Session, Epoch: 1}, 1, &limit))
-	s.unchanged(before)
+	s.wantError("with an older epoch", rowmill.ErrLeaseLost)(s.Reserve(s.Context(), stale, 1, &limit))
+	s.wantError("for an unknown job", rowmill.ErrNotFound)(s.Reserve(s.Context(), store.Fence{JobID: "job-none", Session: f.Session, Epoch: 1}, 1, &limit))
+	s.wantUnchanged(before)
 	s.must(s.Cancel(s.Context(), f.JobID, s.start, nil))
-	s.fails("for a cancelled job", rowmill.ErrTerminal)(s.Reserve(s.Context(), f, 1, &limit))
+	s.wantError("for a cancelled job", rowmill.ErrTerminal)(s.Reserve(s.Context(), f, 1, &limit))
 }
 
 // testReserveAgain repeats reservations, like retries and next owners.
@@ -105,9 +105,9 @@ func testReserveAgain(s *suite) {
 	s.reserve(f, 4, 5)
 	s.reserve(f, 4, 1) // granted before
 	s.reserve(f, 3, 1) // less than granted
-	s.overLimit(f, 4, 0, 0, 3.5)
+	s.wantOverLimit(f, 4, 0, 0, 3.5)
 	s.reserve(f, 3.5, 3.5)
-	s.overLimit(s.spending("a", "m"), 1, 0, 3.5, 4)
+	s.wantOverLimit(s.spending("a", "m"), 1, 0, 3.5, 4)
 	s.reserve(f, 0, 0)
 	s.reserve(s.spending("a", "m"), 4, 4)
 	s.reserve(s.spending("a", "m"), 0, 0) // zero is within any limit
@@ -120,7 +120,7 @@ func testReserveEndsWithTheJob(s *suite) {
 		for _, f := range []store.Fence{f, estimate} {
 			s.reserve(f, 2, 4)
 		}
-		s.overLimit(s.spending("a", "m"), 4, 0, 4, 4)
+		s.wantOverLimit(s.spending("a", "m"), 4, 0, 4, 4)
 		for _, f := range []store.Fence{f, estimate} {
 			var err error
 			if end == rowmill.StatusCancelled {
@@ -132,7 +132,7 @@ func testReserveEndsWithTheJob(s *suite) {
 				s.Fatal(err)
 			}
 			if got := s.get(f.JobID).Reserved; got != 0 {
-				s.Errorf("a job that has %s holds %v", end, got)
+				s.Errorf("a job that has %s has %v reserved, want 0", end, got)
 			}
 		}
 		g := s.spending("a", "m")
@@ -146,11 +146,11 @@ func testReserveCountsNothingTwice(s *suite) {
 	f, g := s.spending("a", "m"), s.spending("a", "m")
 	s.reserve(f, 6, 10)
 	s.spend(f, "1", dollars(5))
-	s.overLimit(g, 5, 5, 1, 10)
+	s.wantOverLimit(g, 5, 5, 1, 10)
 	s.reserve(g, 4, 10)
 	s.spend(f, "2", dollars(2)) // more than it had reserved
-	s.overLimit(s.spending("a", "m"), 1, 7, 4, 10)
-	s.overLimit(s.spending("a", "m"), 1e-12, 7, 4, 10)
+	s.wantOverLimit(s.spending("a", "m"), 1, 7, 4, 10)
+	s.wantOverLimit(s.spending("a", "m"), 1e-12, 7, 4, 10)
 
 	// A job's own spending is part of its reservation.
 	s.must(s.Cancel(s.Context(), g.JobID, s.start, nil))
@@ -158,10 +158,10 @@ func testReserveCountsNothingTwice(s *suite) {
 	limit := 10.0
 	var refused *store.LimitError
 	if _, err := s.Reserve(s.Context(), f, 11, &limit); !errors.As(err, &refused) || refused.Asked != rowmill.MoneyOf(4) {
-		s.Errorf("11 USD for a job that has spent 7: %v, want a refusal of the 4 left", err)
+		s.Errorf("reserve 11 USD for a job that has spent 7: %v, want a LimitError that asks for the other 4", err)
 	}
 	s.must(s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, rowmill.StatusFailed) }))
-	s.overLimit(s.spending("a", "m"), 4, 7, 0, 10)
+	s.wantOverLimit(s.spending("a", "m"), 4, 7, 0, 10)
 	s.reserve(s.spending("a", "m"), 3, 10)
 }
 
@@ -182,13 +182,13 @@ func testReserveRace(s *suite) {
 			case !errors.As(err, &refused):
 				s.Errorf("reserve: %v", err)
 			case refused.Spent != rowmill.MoneyOf(1) || refused.Reserved != rowmill.MoneyOf(5):
-				s.Errorf("refused at %v spent and %v reserved, want 1 and 5 USD", refused.Spent, refused.Reserved)
+				s.Errorf("a refusal names %v spent and %v reserved, want 1 and 5 USD", refused.Spent, refused.Reserved)
 			}
 		})
 	}
 	wg.Wait()
 	if granted.Load() != 5 {
-		s.Errorf("%d jobs were granted 1 USD of the 5 left", granted.Load())
+		s.Errorf("%d jobs were granted 1 USD each, want 5", granted.Load())
 	}
 }
 
@@ -222,7 +222,7 @@ func testReserveCrowd(s *suite) {
 		close(begin)
 		wg.Wait()
 		if int(granted.Load()) != room {
-			s.Errorf("%d of %d jobs were granted 1 USD of %d", granted.Load(), crowd, room)
+			s.Errorf("%d of %d jobs were granted 1 USD each of a limit of %d, want %d", granted.Load(), crowd, room, room)
 		}
 	}
 }
@@ -237,13 +237,13 @@ func testReserveByMonth(s *suite) {
 	f := s.spending("a", "m")
 	s.reserve(f, 8, 10)
 	s.spend(f, "1", dollars(5))
-	s.overLimit(s.spending("a", "m"), 3, 5, 3, 10)
+	s.wantOverLimit(s.spending("a", "m"), 3, 5, 3, 10)
 	s.Advance(time.Hour)
 	// In a new month the spent money is zero, and reservations remain.
-	s.overLimit(s.spending("a", "m"), 8, 0, 3, 10)
+	s.wantOverLimit(s.spending("a", "m"), 8, 0, 3, 10)
 	s.reserve(s.spending("a", "m"), 7, 10)
 	s.spend(f, "2", dollars(1))
-	s.overLimit(s.spending("a", "m"), 1, 1, 9, 10)
+	s.wantOverLimit(s.spending("a", "m"), 1, 1, 9, 10)
 	s.Advance(31 * 24 * time.Hour)
-	s.overLimit(s.spending("a", "m"), 2, 0, 9, 10)
+	s.wantOverLimit(s.spending("a", "m"), 2, 0, 9, 10)
 }

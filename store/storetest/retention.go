@@ -18,8 +18,8 @@ func (s *suite) cancelled(account string, at time.Time) string {
 	return id
 }
 
-// held checks the held jobs of an account that ended by a time.
-func (s *suite) held(account string, by time.Time, limit int, want ...string) {
+// wantHeld checks the held jobs of an account that ended by a time.
+func (s *suite) wantHeld(account string, by time.Time, limit int, want ...string) {
 	s.Helper()
 	got, err := s.Held(s.Context(), account, by, limit)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -27,7 +27,8 @@ func (s *suite) held(account string, by time.Time, limit int, want ...string) {
 	}
 }
 
-func (s *suite) holders(want ...string) {
+// wantHolders compares the accounts that have held jobs.
+func (s *suite) wantHolders(want ...string) {
 	s.Helper()
 	got, err := s.Holders(s.Context())
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -39,39 +40,39 @@ func (s *suite) holders(want ...string) {
 func testHeld(s *suite) {
 	now := s.Now().UTC().Truncate(time.Second)
 	at := func(second int) time.Time { return now.Add(time.Duration(second) * time.Second) }
-	s.holders()
-	s.held("a", at(31), 10)
+	s.wantHolders()
+	s.wantHeld("a", at(31), 10)
 	s.create("open")
 	late := s.cancelled("a", at(3))
 	early := s.cancelled("a", at(1))
 	middle := s.cancelled("a", at(2))
 	ab := s.cancelled("ab", at(1))
 	s.reopen()
-	s.holders("a", "ab")
-	s.held("a", at(31), 10, early, middle, late)
-	s.held("a", at(31), 2, early, middle)
-	s.held("a", at(2), 10, early, middle)
-	s.held("a", at(2).Add(-1), 10, early)
-	s.held("a", at(1).Add(-1), 10)
-	s.held("ab", at(31), 10, ab)
-	s.held("open", at(31), 10)
-	s.fails("a limit of 0 is accepted", errAny)(s.Held(s.Context(), "a", at(31), 0))
+	s.wantHolders("a", "ab")
+	s.wantHeld("a", at(31), 10, early, middle, late)
+	s.wantHeld("a", at(31), 2, early, middle)
+	s.wantHeld("a", at(2), 10, early, middle)
+	s.wantHeld("a", at(2).Add(-1), 10, early)
+	s.wantHeld("a", at(1).Add(-1), 10)
+	s.wantHeld("ab", at(31), 10, ab)
+	s.wantHeld("open", at(31), 10)
+	s.wantError("a limit of 0 is accepted", errAny)(s.Held(s.Context(), "a", at(31), 0))
 
 	done, failed := s.running(3), s.running(3)
 	s.finish(done, rowmill.StatusSucceeded)
 	s.finish(failed, rowmill.StatusFailed)
-	s.held("a", at(-60), 10) // their owner wrote an end in May, which does not count
+	s.wantHeld("a", at(-60), 10) // their owner wrote an end in May, which does not count
 	if held, err := s.Held(s.Context(), "a", s.Now().Add(time.Minute), 10); err != nil || len(held) != 5 {
-		s.Errorf("%v are held, %v, want all 5", held, err)
+		s.Errorf("the held jobs are %v, %v; want all 5", held, err)
 	}
 }
 
-// testTime checks that sessions expire by the store's time.
+// testTime compares the store's time with the clock of the harness.
 func testTime(s *suite) {
 	before := s.Now()
 	now, err := s.Time(s.Context())
 	if after := s.Now(); err != nil || now.Before(before.Add(-time.Second)) || now.After(after.Add(time.Second)) {
-		s.Errorf("the time is %v, %v, want one from %v to %v", now, err, before, after)
+		s.Errorf("the store's time is %v, %v; want a time from %v to %v", now, err, before, after)
 	}
 }
 
@@ -84,16 +85,16 @@ func testEndIsTheStores(s *suite) {
 	f := s.running(1)
 	s.commit(f, store.Part{Key: "all", Rows: 1, Complete: true})
 	finished := must(s.Finish(s.Context(), f, func(r *store.Record) error { return r.Job.Become(rowmill.StatusSucceeded, now.Add(-100*days)) }))(s)
-	s.unchanged(finished)
+	s.wantUnchanged(finished)
 	s.reopen()
-	s.held("a", now.Add(-2*time.Minute), 10)
+	s.wantHeld("a", now.Add(-2*time.Minute), 10)
 	if held, err := s.Held(s.Context(), "a", s.Now().Add(time.Minute), 10); err != nil || len(held) != 4 {
-		s.Errorf("%v are held, %v, want all 4", held, err)
+		s.Errorf("the held jobs are %v, %v; want all 4", held, err)
 	}
 	for _, id := range []string{behind, ahead, f.JobID} {
 		rec := s.get(id)
 		if rec.Ended == nil || rec.EndedAt().Sub(now).Abs() > time.Minute {
-			s.Errorf("job %s ended %v by the store's clock, %v", id, rec.Ended, rec.EndedAt())
+			s.Errorf("job %s has Ended %v and EndedAt %v, want the time of the store's clock", id, rec.Ended, rec.EndedAt())
 		}
 		if _, err := s.RemoveData(s.Context(), id, now); err != nil {
 			s.Errorf("remove data: %v", err)
@@ -103,55 +104,55 @@ func testEndIsTheStores(s *suite) {
 		}
 	}
 	if rec := s.get(near); rec.Ended != nil || !rec.EndedAt().Equal(*rec.Job.Completed) {
-		s.Errorf("job %s ended %v, completed %v: where the clocks agree the record's own time counts", near, rec.Ended, rec.Job.Completed)
+		s.Errorf("job %s has Ended %v and Completed %v, want only Completed, because the clocks agree", near, rec.Ended, rec.Job.Completed)
 	}
-	s.held("a", s.Now().Add(time.Minute), 10, near)
+	s.wantHeld("a", s.Now().Add(time.Minute), 10, near)
 }
 
 // testRemoveData checks the steps of a removal.
 func testRemoveData(s *suite) {
 	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
-	s.fails("remove the data of an unknown job", rowmill.ErrNotFound)(s.RemoveData(s.Context(), "job-none", now))
-	s.fails("the data of an unknown job is gone", rowmill.ErrNotFound)(s.DataGone(s.Context(), "job-none"))
+	s.wantError("remove the data of an unknown job", rowmill.ErrNotFound)(s.RemoveData(s.Context(), "job-none", now))
+	s.wantError("the data of an unknown job is gone", rowmill.ErrNotFound)(s.DataGone(s.Context(), "job-none"))
 	f := s.running(2)
 	before := s.get(f.JobID)
-	s.fails("remove the data of a running job", rowmill.ErrConflict)(s.RemoveData(s.Context(), f.JobID, now))
-	s.unchanged(before)
+	s.wantError("remove the data of a running job", rowmill.ErrConflict)(s.RemoveData(s.Context(), f.JobID, now))
+	s.wantUnchanged(before)
 	before = s.finish(f, rowmill.StatusSucceeded)
-	s.fails("the data of a job that has it is gone", rowmill.ErrConflict)(s.DataGone(s.Context(), f.JobID))
-	s.held("a", now, 10, f.JobID)
+	s.wantError("the data of a job that has it is gone", rowmill.ErrConflict)(s.DataGone(s.Context(), f.JobID))
+	s.wantHeld("a", now, 10, f.JobID)
 
 	removed := must(s.RemoveData(s.Context(), f.JobID, now))(s)
 	before.DataRemoved, before.InputRemoved, before.Spec.Inline, before.Version = &now, &now, nil, before.Version+1
-	s.same("record without data", before, removed)
-	s.unchanged(removed)
+	s.wantSame("record without data", before, removed)
+	s.wantUnchanged(removed)
 	removed.Version++ // the record is written again: see Record.RemoveData
 	if again, err := s.RemoveData(s.Context(), f.JobID, now.Add(time.Hour)); err != nil {
 		s.Errorf("remove data again: %v", err)
 	} else {
-		s.same("record after the second removal", removed, again)
+		s.wantSame("record after the second removal", removed, again)
 	}
-	s.fails("add an artifact after the removal", rowmill.ErrExpired)(s.AddArtifact(s.Context(), f.JobID, "late", store.Artifact{Key: "k"}))
-	s.held("a", now, 10, f.JobID)
+	s.wantError("add an artifact after the removal", rowmill.ErrExpired)(s.AddArtifact(s.Context(), f.JobID, "late", store.Artifact{Key: "k"}))
+	s.wantHeld("a", now, 10, f.JobID)
 
 	for range 2 {
 		if err := s.DataGone(s.Context(), f.JobID); err != nil {
 			s.Errorf("data gone: %v", err)
 		}
 	}
-	s.held("a", now, 10)
-	s.holders()
+	s.wantHeld("a", now, 10)
+	s.wantHolders()
 	s.reopen()
-	s.unchanged(removed)
-	s.holders()
+	s.wantUnchanged(removed)
+	s.wantHolders()
 }
 
 // testShowRunning checks that ShowRunning is stored, for open and ended jobs.
 func testShowRunning(s *suite) {
-	s.fails("show an unknown job", rowmill.ErrNotFound)(s.ShowRunning(s.Context(), "job-none"))
+	s.wantError("show an unknown job", rowmill.ErrNotFound)(s.ShowRunning(s.Context(), "job-none"))
 	f := s.running(1)
-	over := s.cancelled("a", s.start)
-	for _, id := range []string{f.JobID, over} {
+	ended := s.cancelled("a", s.start)
+	for _, id := range []string{f.JobID, ended} {
 		want := s.get(id)
 		want.ShownRunning, want.Version = true, want.Version+1
 		for range 2 {
@@ -160,13 +161,13 @@ func testShowRunning(s *suite) {
 			}
 		}
 		s.reopen()
-		s.unchanged(want)
+		s.wantUnchanged(want)
 	}
-	s.held("a", s.Now().Add(time.Minute), 10, over)
+	s.wantHeld("a", s.Now().Add(time.Minute), 10, ended)
 }
 
-// due checks the jobs that have something to remove by a time.
-func (s *suite) due(by time.Time, limit int, want ...string) {
+// wantDue checks the jobs that have something to remove by a time.
+func (s *suite) wantDue(by time.Time, limit int, want ...string) {
 	s.Helper()
 	got, err := s.Due(s.Context(), by, limit)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -178,36 +179,36 @@ func (s *suite) due(by time.Time, limit int, want ...string) {
 func testDue(s *suite) {
 	now := s.Now().UTC().Truncate(time.Second)
 	at := func(second int) time.Time { return now.Add(time.Duration(second) * time.Second) }
-	s.due(at(31), 10)
+	s.wantDue(at(31), 10)
 	s.create("open")
 	late, early := s.cancelled("a", at(3)), s.cancelled("b", at(1))
-	s.due(at(1).Add(-time.Second), 10)
-	s.due(at(2), 10, early)
-	s.due(at(31), 10, early, late)
-	s.due(at(31), 1, early)
-	s.fails("a limit of 0 is accepted", errAny)(s.Due(s.Context(), at(31), 0))
+	s.wantDue(at(1).Add(-time.Second), 10)
+	s.wantDue(at(2), 10, early)
+	s.wantDue(at(31), 10, early, late)
+	s.wantDue(at(31), 1, early)
+	s.wantError("a limit of 0 is accepted", errAny)(s.Due(s.Context(), at(31), 0))
 	for range 2 {
 		if err := s.KeepInput(s.Context(), early, at(10)); err != nil {
 			s.Errorf("keep input: %v", err)
 		}
 	}
 	s.reopen()
-	s.due(at(9), 10, late)
-	s.due(at(10), 10, late, early)
+	s.wantDue(at(9), 10, late)
+	s.wantDue(at(10), 10, late, early)
 	if _, err := s.RemoveData(s.Context(), late, at(4)); err != nil {
 		s.Errorf("remove data: %v", err)
 	}
-	s.due(at(31), 10, early)
+	s.wantDue(at(31), 10, early)
 	for range 2 {
 		if err := s.InputGone(s.Context(), early, at(11)); err != nil {
 			s.Errorf("input gone: %v", err)
 		}
 	}
-	s.due(at(31), 10)
+	s.wantDue(at(31), 10)
 	done, failed := s.running(3), s.running(3)
 	s.finish(done, rowmill.StatusSucceeded)
 	s.finish(failed, rowmill.StatusFailed)
-	s.due(at(31), 10, done.JobID, failed.JobID)
+	s.wantDue(at(31), 10, done.JobID, failed.JobID)
 }
 
 // testInput checks the rows of a job after its end.
@@ -224,7 +225,7 @@ func testInput(s *suite) {
 			s.Errorf("%s, of a running job: %v, want ErrConflict", what, err)
 		}
 	}
-	s.unchanged(before)
+	s.wantUnchanged(before)
 	for what, err := range map[string]error{
 		"keep":      s.KeepInput(s.Context(), "job-none", now),
 		"gone":      s.InputGone(s.Context(), "job-none", now),
@@ -236,20 +237,20 @@ func testInput(s *suite) {
 	}
 	want := s.finish(open, rowmill.StatusFailed)
 	if want.Spec.Inline == nil {
-		s.Fatal("the job has no rows to take out")
+		s.Fatal("the specification has no inline rows, want rows that KeepInput can remove")
 	}
 	s.must(s.KeepInput(s.Context(), open.JobID, now))
 	want.InputUntil, want.Spec.Inline, want.Version = &now, nil, want.Version+1
-	s.unchanged(want)
+	s.wantUnchanged(want)
 	for _, by := range []string{"job-2", "job-3", "job-1", "job-3"} {
 		s.must(s.Continued(s.Context(), open.JobID, by))
 	}
 	want.Job.ContinuedBy, want.Version = pointer("job-3"), want.Version+2
-	s.unchanged(want)
+	s.wantUnchanged(want)
 	s.must(s.InputGone(s.Context(), open.JobID, now))
 	want.InputRemoved, want.Version = &now, want.Version+1
-	s.unchanged(want)
+	s.wantUnchanged(want)
 	s.must(s.KeepInput(s.Context(), open.JobID, now.Add(time.Hour)))
 	s.reopen()
-	s.unchanged(want) // the input stays removed
+	s.wantUnchanged(want) // the input stays removed
 }

@@ -19,7 +19,7 @@ func testKeys(s *suite) {
 		return keys
 	}
 	if keys := listed(); len(keys) != 0 {
-		s.Errorf("a new store has the keys %v", keys)
+		s.Errorf("a new store has the keys %v, want none", keys)
 	}
 	at := func(hour int) time.Time { return time.Date(2026, 1, 1, hour, 0, 0, 0, time.UTC) }
 	a := store.Key{ID: "z", Hash: []byte{1, 2, 0}, Account: "a", Role: "admin", Name: "n", Created: at(1)}
@@ -27,35 +27,35 @@ func testKeys(s *suite) {
 	for _, k := range []store.Key{b, a, a} {
 		s.must(s.PutKey(s.Context(), k))
 	}
-	s.equal("keys", []store.Key{a, b}, listed())
+	s.wantEqual("keys", []store.Key{a, b}, listed())
 	a.Name, a.Hash = "renamed", []byte{9}
 	s.must(s.PutKey(s.Context(), a))
 	s.reopen()
-	s.equal("keys after a change", []store.Key{a, b}, listed())
+	s.wantEqual("keys after a change", []store.Key{a, b}, listed())
 	s.must(s.DeleteKey(s.Context(), "z"))
-	s.fails("delete an unknown key", rowmill.ErrNotFound)(s.DeleteKey(s.Context(), "z"))
-	s.equal("keys after a delete", []store.Key{b}, listed())
+	s.wantError("delete an unknown key", rowmill.ErrNotFound)(s.DeleteKey(s.Context(), "z"))
+	s.wantEqual("keys after a delete", []store.Key{b}, listed())
 }
 
 func testValues(s *suite) {
 	ctx := s.Context()
-	s.fails("get of an unknown value", rowmill.ErrNotFound)(s.GetValue(ctx, "v"))
-	s.fails("put of an unknown value at version 5", rowmill.ErrConflict)(s.PutValue(ctx, "v", json.RawMessage(`1`), 5))
-	s.fails("a document that is not JSON is accepted", errAny)(s.PutValue(ctx, "v", json.RawMessage(`{"broken"`), 0))
+	s.wantError("get of an unknown value", rowmill.ErrNotFound)(s.GetValue(ctx, "v"))
+	s.wantError("put of an unknown value at version 5", rowmill.ErrConflict)(s.PutValue(ctx, "v", json.RawMessage(`1`), 5))
+	s.wantError("a document that is not JSON is accepted", errAny)(s.PutValue(ctx, "v", json.RawMessage(`{"broken"`), 0))
 	first, err := s.PutValue(ctx, "v", json.RawMessage(`{"n":12345678901234567890}`), 0)
 	if err != nil || first <= 0 {
 		s.Fatalf("put: version %d, %v", first, err)
 	}
-	s.fails("put of a value that exists at version 0", rowmill.ErrConflict)(s.PutValue(ctx, "v", json.RawMessage(`2`), 0))
+	s.wantError("put of a value that exists at version 0", rowmill.ErrConflict)(s.PutValue(ctx, "v", json.RawMessage(`2`), 0))
 	second, err := s.PutValue(ctx, "v", json.RawMessage(`{"n":2}`), first)
 	if err != nil || second <= first {
 		s.Fatalf("put again: version %d, %v", second, err)
 	}
-	s.fails("put at an old version", rowmill.ErrConflict)(s.PutValue(ctx, "v", json.RawMessage(`3`), first))
+	s.wantError("put at an old version", rowmill.ErrConflict)(s.PutValue(ctx, "v", json.RawMessage(`3`), first))
 	s.reopen()
 	doc, version, err := s.GetValue(ctx, "v")
 	if err != nil || string(doc) != `{"n":2}` || version != second {
-		s.Errorf("get: %s, version %d, %v", doc, version, err)
+		s.Errorf("GetValue returns %s, version %d, %v; want the last document", doc, version, err)
 	}
 }
 
@@ -103,7 +103,7 @@ func testListValues(s *suite) {
 		"d":  nil,
 	} {
 		got := must(s.ListValues(s.Context(), prefix))(s)
-		s.equal(fmt.Sprintf("prefix %q", prefix), want, append([]string(nil), got...))
+		s.wantEqual(fmt.Sprintf("prefix %q", prefix), want, append([]string(nil), got...))
 	}
 }
 
@@ -121,22 +121,22 @@ func testReopen(s *suite) {
 	for range 2 {
 		s.reopen()
 		for _, rec := range before {
-			s.unchanged(rec)
+			s.wantUnchanged(rec)
 		}
-		s.holds(f.JobID, "a", "b")
+		s.wantParts(f.JobID, "a", "b")
 		if jobs, _, err := s.List(s.Context(), "a", 10, ""); err != nil || len(jobs) != 2 {
-			s.Errorf("listed: %v, %v", ids(jobs), err)
+			s.Errorf("account a has the jobs %v, %v; want 2", ids(jobs), err)
 		}
 	}
-	// An adapter may keep sessions over a reopen. An ended session stays ended.
+	// Some stores keep sessions when they are opened again. An ended session stays ended.
 	s.must(s.CloseSession(s.Context(), f.Session))
 	again := s.claim(f.JobID, s.session())
 	if again.Epoch <= f.Epoch || again.Session == f.Session {
-		s.Errorf("claimed after reopening: epoch %d after %d", again.Epoch, f.Epoch)
+		s.Errorf("the claim after reopening has epoch %d after epoch %d, want a larger epoch and a new session", again.Epoch, f.Epoch)
 	}
-	s.refused("of the owner before the restart", f)
+	s.wantLeaseLost("of the owner before the restart", f)
 	s.commit(again, store.Part{Key: "a", Rows: 1}, store.Part{Key: "c", Rows: 1})
-	s.holds(f.JobID, "a", "b", "c")
+	s.wantParts(f.JobID, "a", "b", "c")
 	if _, err := s.Finish(s.Context(), again, func(r *store.Record) error { return become(r, rowmill.StatusSucceeded) }); err != nil {
 		s.Errorf("finish: %v", err)
 	}
@@ -147,7 +147,7 @@ func testContext(s *suite) {
 	f := s.running(5)
 	s.commit(f, store.Part{Key: "a", Rows: 1})
 	before := s.get(f.JobID)
-	ctx := ended()
+	ctx := endedContext()
 	nothing := func(*store.Record) error { return nil }
 	var err error
 	calls := map[string]func(){
@@ -193,11 +193,11 @@ func testContext(s *suite) {
 			s.Errorf("%s: %v, want %v", name, err, ctx.Err())
 		}
 	}
-	s.unchanged(before)
-	s.holds(f.JobID, "a")
+	s.wantUnchanged(before)
+	s.wantParts(f.JobID, "a")
 	s.update(f, nothing) // the session is alive
 	if jobs, _, err := s.List(s.Context(), "ended", 1, ""); err != nil || len(jobs) != 0 {
-		s.Errorf("created: %v, %v", ids(jobs), err)
+		s.Errorf("a create with an ended context stored the jobs %v, %v; want none", ids(jobs), err)
 	}
 }
 
@@ -212,9 +212,9 @@ func testPingAndClose(s *suite) {
 			s.Errorf("close: %v", err)
 		}
 	}
-	s.fails("a closed store can be written to", errAny)(s.Ping(s.Context()))
+	s.wantError("a closed store can be written to", errAny)(s.Ping(s.Context()))
 	if _, err := s.Get(s.Context(), "job"); err == nil || errors.Is(err, rowmill.ErrNotFound) {
 		s.Errorf("get from a closed store: %v", err)
 	}
-	s.fails("a closed store creates jobs", errAny)(s.Create(s.Context(), s.newRecord("a"), nil))
+	s.wantError("a closed store creates jobs", errAny)(s.Create(s.Context(), s.newRecord("a"), nil))
 }

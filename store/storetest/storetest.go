@@ -1,5 +1,5 @@
 // Package storetest is the conformance suite of store.Store: it tests every sentence of
-// the contract. Every adapter must pass Run. The package knows no adapter.
+// the contract. Every implementation must pass Run. The package knows no implementation.
 package storetest
 
 import (
@@ -16,15 +16,15 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Harness is a fresh, empty place for records.
+// Harness is new, empty storage for records.
 type Harness struct {
-	// Open opens a store on the place. The suite closes the store, and may open another
-	// to check stored data.
+	// Open opens a store on the storage. The suite closes the store, and may then open
+	// another one to check stored data.
 	Open func(t testing.TB) store.Store
 	// Advance moves the clock that decides when sessions and idempotency keys expire.
 	// With a server's clock, Advance sleeps.
 	Advance func(d time.Duration)
-	// Now reads that clock.
+	// Now reads the clock that Advance moves.
 	Now func() time.Time
 	// Edit replaces each JSON document of an open store with the result of edit. Tests
 	// use it to add members, as a newer version of Rowmill would. kind is one of the
@@ -190,11 +190,11 @@ func (s *suite) must(results ...any) {
 	}
 }
 
-// errAny is any error, where the contract names none.
+// errAny stands for any error, where the contract names no specific error.
 var errAny = errors.New("an error")
 
-// fails returns a function that takes all results of a call: the call must fail with want.
-func (s *suite) fails(what string, want error) func(results ...any) {
+// wantError returns a function that takes all results of a call: the call must fail with want.
+func (s *suite) wantError(what string, want error) func(results ...any) {
 	return func(results ...any) {
 		s.Helper()
 		if err := failure(s, results); err == nil || !errors.Is(want, errAny) && !errors.Is(err, want) {
@@ -231,8 +231,8 @@ type fataler interface {
 	Fatal(args ...any)
 }
 
-// equal compares two values, with their Go types.
-func (s *suite) equal(what string, want, got any) {
+// wantEqual compares two values, with their Go types.
+func (s *suite) wantEqual(what string, want, got any) {
 	s.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		s.Errorf("%s (-want +got):\n%s", what, diff)
@@ -292,7 +292,7 @@ func (s *suite) claim(id, session string) store.Fence {
 	return store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
 }
 
-// owned creates and claims a job.
+// owned creates and claims a job of an account.
 func (s *suite) owned(account string) store.Fence {
 	s.Helper()
 	return s.claim(s.create(account), s.session())
@@ -309,7 +309,7 @@ func (s *suite) running(rows int64) store.Fence {
 	return f
 }
 
-// update must succeed.
+// update changes a record under a fence. It must succeed.
 func (s *suite) update(f store.Fence, change func(*store.Record) error) store.Record {
 	s.Helper()
 	rec := must(s.Update(s.Context(), f, change))(s)
@@ -346,21 +346,21 @@ func (s *suite) get(id string) store.Record {
 	if err != nil {
 		s.Fatalf("head of %s: %v", id, err)
 	}
-	s.same("head", rec.Head(), head)
+	s.wantSame("head", rec.Head(), head)
 	return rec
 }
 
-// unchanged checks that a job equals before.
-func (s *suite) unchanged(before store.Record) {
+// wantUnchanged checks that a job equals before.
+func (s *suite) wantUnchanged(before store.Record) {
 	s.Helper()
-	s.same("record", before, s.get(before.Job.ID))
+	s.wantSame("record", before, s.get(before.Job.ID))
 }
 
-// same compares two values as JSON: an adapter may return a number of a free-form map
-// as another Go type, but not as another number.
-func (s *suite) same(what string, want, got any) {
+// wantSame compares two values as JSON: a store may return a number of a free-form map as
+// another Go type, but not as another number.
+func (s *suite) wantSame(what string, want, got any) {
 	s.Helper()
-	s.equal(what, asJSON(s, want), asJSON(s, got))
+	s.wantEqual(what, asJSON(s, want), asJSON(s, got))
 }
 
 func asJSON(t testing.TB, v any) string {
@@ -394,8 +394,8 @@ func ids(jobs []*rowmill.Job) []string {
 // pointer returns a pointer to a copy of v.
 func pointer[T any](v T) *T { return &v }
 
-// ended returns a cancelled context.
-func ended() context.Context {
+// endedContext returns a cancelled context.
+func endedContext() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx

@@ -22,59 +22,59 @@ const (
 	DocSpec   = "spec"   // the specification without the separately stored parts
 	DocPart   = "part"
 	DocKey    = "key"
-	DocUsage  = "usage" // when the store keeps usage as documents
+	DocUsage  = "usage" // only if the store keeps usage as documents
 	DocAudit  = "audit"
 
 	DocDelivery = "delivery"
 )
 
-// unknown is the value of a member of a newer version. A decoder that is not exact
-// would change its number, its list or its text.
+// unknown is the value of an unknown member, as a newer version may write it. A decoder
+// that is not exact would change the number, the list or the text.
 const unknown = `{"digits":12345678901234567890.10,"list":[],"null":null,"object":{},"text":"\u003c"}`
 
-// A garden adds unknown members to every stored document, at every level, and checks
+// A memberCheck adds unknown members to every stored document, at every level, and checks
 // after each operation that they are still there.
-type garden struct {
+type memberCheck struct {
 	*suite
-	planted map[string]json.RawMessage // by kind, id and path
-	now     map[string]json.RawMessage // as of the last look
+	added map[string]json.RawMessage // the unknown members before the operation, by kind, id and path of the document
+	now   map[string]json.RawMessage // the unknown members when readMembers was called last
 }
 
-// free lists members whose content is user data, where an added name is not an unknown
-// member.
-var free = []string{"artifacts", "sampling", "sampling_params", "request_extras", "json_schema", "details"}
+// freeForm lists members with user data as content. A name that is added there is not an
+// unknown member.
+var freeForm = []string{"artifacts", "sampling", "sampling_params", "request_extras", "json_schema", "details"}
 
-// plant adds an unknown member to every object of a document. visit may be nil; it
-// receives the path of each unknown member, old or new.
-func plant(doc any, path string, add bool, visit func(path string, member any)) {
+// addMembers calls visit with the path of each unknown member in a document. If add is
+// true, it first adds an unknown member to each object of the document.
+func addMembers(doc any, path string, add bool, visit func(path string, member any)) {
 	switch value := doc.(type) {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(value)) {
 			switch {
 			case name == "from_the_future":
-			case !slices.Contains(free, name):
-				plant(value[name], path+"/"+name, add, visit)
+			case !slices.Contains(freeForm, name):
+				addMembers(value[name], path+"/"+name, add, visit)
 			case name == "artifacts":
 				entries, _ := value[name].(map[string]any)
 				for variant, entry := range entries {
-					plant(entry, path+"/artifacts/"+variant, add, visit)
+					addMembers(entry, path+"/artifacts/"+variant, add, visit)
 				}
 			}
 		}
 		if add {
 			value["from_the_future"] = json.RawMessage(unknown)
 		}
-		if member, there := value["from_the_future"]; there {
+		if member, exists := value["from_the_future"]; exists {
 			visit(path, member)
 		}
 	case []any:
 		for i, element := range value {
-			plant(element, fmt.Sprintf("%s/%d", path, i), add, visit)
+			addMembers(element, fmt.Sprintf("%s/%d", path, i), add, visit)
 		}
 	}
 }
 
-func (g *garden) decode(doc []byte) any {
+func (g *memberCheck) decode(doc []byte) any {
 	g.Helper()
 	d := json.NewDecoder(bytes.NewReader(doc))
 	d.UseNumber()
@@ -85,9 +85,9 @@ func (g *garden) decode(doc []byte) any {
 	return value
 }
 
-// look reads the unknown members of all documents into g.now. With add it first adds
-// one to each object.
-func (g *garden) look(add bool) {
+// readMembers reads the unknown members of all documents into g.now. If add is true, it
+// first adds an unknown member to each object.
+func (g *memberCheck) readMembers(add bool) {
 	g.Helper()
 	g.now = map[string]json.RawMessage{}
 	g.Edit(g, g.Store, func(kind, id string, doc []byte) []byte {
@@ -95,7 +95,7 @@ func (g *garden) look(add bool) {
 			return doc
 		}
 		value := g.decode(doc)
-		plant(value, kind+" "+id+":", add && kind != DocAudit, func(path string, member any) {
+		addMembers(value, kind+" "+id+":", add && kind != DocAudit, func(path string, member any) {
 			raw, err := json.Marshal(member)
 			if err != nil {
 				g.Fatal(err)
@@ -112,20 +112,21 @@ func (g *garden) look(add bool) {
 		return raw
 	})
 	if add {
-		g.planted = maps.Clone(g.now)
+		g.added = maps.Clone(g.now)
 	}
 }
 
-// after adds unknown members to all documents, runs an operation, and checks that the
-// documents still have these members, except members that the operation removes.
-func (g *garden) after(operation string, run func() error, removes ...string) {
+// keepsMembers adds unknown members to all documents, runs an operation, and checks that
+// the documents still have these members. removes lists the beginnings of paths that the
+// operation removes.
+func (g *memberCheck) keepsMembers(operation string, run func() error, removes ...string) {
 	g.Helper()
-	g.look(true)
+	g.readMembers(true)
 	if err := run(); err != nil {
 		g.Fatalf("%s: %v", operation, err)
 	}
-	g.look(false)
-	for path, was := range g.planted {
+	g.readMembers(false)
+	for path, was := range g.added {
 		if strings.Contains(path, ":/adopters/") { // removed with the adopters
 			continue
 		}
@@ -141,8 +142,8 @@ func (g *garden) after(operation string, run func() error, removes ...string) {
 // testUnknownMembers checks that all operations on jobs and keys keep the members that
 // a newer version has written.
 func testUnknownMembers(s *suite) {
-	s.edits()
-	g, ctx := &garden{suite: s}, s.Context()
+	s.needsEdit()
+	g, ctx := &memberCheck{suite: s}, s.Context()
 	text, money := "text", 0.5
 	rec := s.newRecord("a")
 	rec.Job.KeyID = pointer(KeyID)
@@ -160,11 +161,11 @@ func testUnknownMembers(s *suite) {
 		f = store.Fence{JobID: rec.Job.ID, Session: session, Epoch: claimed.Epoch}
 		return err
 	}
-	g.after("Claim", claim)
-	g.after("Release", func() error { return s.Release(ctx, f) })
-	g.after("Claim again", claim)
-	g.after("Reserve", func() error { _, err := s.Reserve(ctx, f, 1, nil); return err })
-	g.after("Update", func() error {
+	g.keepsMembers("Claim", claim)
+	g.keepsMembers("Release", func() error { return s.Release(ctx, f) })
+	g.keepsMembers("Claim again", claim)
+	g.keepsMembers("Reserve", func() error { _, err := s.Reserve(ctx, f, 1, nil); return err })
+	g.keepsMembers("Update", func() error {
 		_, err := s.Update(ctx, f, func(r *store.Record) error {
 			r.Job.NumRows, r.Job.Message, r.Job.Estimate.Low, r.Job.FailureReason.Message = pointer(int64(4)), "on", 1, "more"
 			r.Job.Function.Revision, r.Job.Name = 2, nil
@@ -179,69 +180,69 @@ func testUnknownMembers(s *suite) {
 		return store.Part{Key: key, Shard: shard, Rows: 1, Accepted: []byte("set"), Totals: totals}
 	}
 	for i, key := range []string{"p0", "p1", "p2"} {
-		g.after("CommitParts of "+key, func() error { return s.CommitParts(ctx, f, []store.Part{part(key, i/2)}) })
+		g.keepsMembers("CommitParts of "+key, func() error { return s.CommitParts(ctx, f, []store.Part{part(key, i/2)}) })
 	}
-	g.after("CommitParts repeated", func() error { return s.CommitParts(ctx, f, []store.Part{part("p0", 0)}) })
-	g.after("ReplaceParts", func() error {
+	g.keepsMembers("CommitParts repeated", func() error { return s.CommitParts(ctx, f, []store.Part{part("p0", 0)}) })
+	g.keepsMembers("ReplaceParts", func() error {
 		return s.ReplaceParts(ctx, f, store.Part{Key: "c0", Rows: 2, Complete: true, Totals: totals})
 	}, "part "+f.JobID+" p0", "part "+f.JobID+" p1")
-	g.after("ReplaceParts repeated", func() error {
+	g.keepsMembers("ReplaceParts repeated", func() error {
 		return s.ReplaceParts(ctx, f, store.Part{Key: "c0", Rows: 2, Complete: true, Totals: totals})
 	})
-	g.after("CommitParts of the last", func() error {
+	g.keepsMembers("CommitParts of the last", func() error {
 		return s.CommitParts(ctx, f, []store.Part{part("p3", 1)})
 	})
-	g.after("Finish", func() error {
+	g.keepsMembers("Finish", func() error {
 		_, err := s.Finish(ctx, f, func(r *store.Record) error {
 			r.Artifacts = map[string]store.Artifact{"full": {Key: "k", Size: 1}}
 			return become(r, rowmill.StatusSucceeded)
 		})
 		return err
 	})
-	g.after("AddArtifact", func() error {
+	g.keepsMembers("AddArtifact", func() error {
 		_, err := s.AddArtifact(ctx, f.JobID, "subset", store.Artifact{Key: "s"})
 		return err
 	})
-	g.after("ShowRunning", func() error { return s.ShowRunning(ctx, f.JobID) })
-	g.after("KeepInput", func() error { return s.KeepInput(ctx, f.JobID, s.start.Add(time.Hour)) })
-	g.after("InputGone", func() error { return s.InputGone(ctx, f.JobID, s.start.Add(2*time.Hour)) })
-	g.after("Continued", func() error { return s.Continued(ctx, f.JobID, "job-next") })
-	g.after("RemoveData", func() error { _, err := s.RemoveData(ctx, f.JobID, s.start); return err })
-	g.after("DropParts", func() error { return s.DropParts(ctx, f.JobID) }, "part "+f.JobID)
-	g.after("DataGone", func() error { return s.DataGone(ctx, f.JobID) })
+	g.keepsMembers("ShowRunning", func() error { return s.ShowRunning(ctx, f.JobID) })
+	g.keepsMembers("KeepInput", func() error { return s.KeepInput(ctx, f.JobID, s.start.Add(time.Hour)) })
+	g.keepsMembers("InputGone", func() error { return s.InputGone(ctx, f.JobID, s.start.Add(2*time.Hour)) })
+	g.keepsMembers("Continued", func() error { return s.Continued(ctx, f.JobID, "job-next") })
+	g.keepsMembers("RemoveData", func() error { _, err := s.RemoveData(ctx, f.JobID, s.start); return err })
+	g.keepsMembers("DropParts", func() error { return s.DropParts(ctx, f.JobID) }, "part "+f.JobID)
+	g.keepsMembers("DataGone", func() error { return s.DataGone(ctx, f.JobID) })
 	other := s.create("a")
-	g.after("Cancel", func() error {
+	g.keepsMembers("Cancel", func() error {
 		_, err := s.Cancel(ctx, other, s.start, func(r *store.Record) { r.Job.Message = "cancelled" })
 		return err
 	})
-	if left := g.planted["job "+f.JobID+":/job"]; left == nil {
-		s.Errorf("nothing was planted in the job's record: %v", slices.Sorted(maps.Keys(g.planted)))
+	if left := g.added["job "+f.JobID+":/job"]; left == nil {
+		s.Errorf("the test did not add an unknown member to the job's record, only to %v", slices.Sorted(maps.Keys(g.added)))
 	}
 	g.keysAndAudit()
 	g.deliveries()
 }
 
-func (g *garden) deliveries() {
+func (g *memberCheck) deliveries() {
 	g.Helper()
 	d := g.delivery("one", 1, 5)
-	g.announced(d)
+	g.createDelivery(d)
 	d.Version, d.Tries = 1, 1
 	for _, at := range []int{1, 2} {
 		d.Attempts = append(d.Attempts, store.DeliveryAttempt{At: *g.at(at), Status: 500})
-		g.after("PutDelivery", func() (err error) {
+		g.keepsMembers("PutDelivery", func() (err error) {
 			d, err = g.PutDelivery(g.Context(), d)
 			return err
 		})
 	}
-	d = g.over(d, store.DeliveryFailed, 9)
-	g.after("PutDelivery of an ended delivery", func() error { _, err := g.PutDelivery(g.Context(), d); return err })
-	g.after("CreateDelivery once more", func() error { return g.CreateDelivery(g.Context(), g.delivery("one", 1, 5)) })
-	if g.planted["delivery msg-0001:/attempts/0"] == nil {
-		g.Error("nothing was planted in the delivery")
+	d = g.ended(d, store.DeliveryFailed, 9)
+	g.keepsMembers("PutDelivery of an ended delivery", func() error { _, err := g.PutDelivery(g.Context(), d); return err })
+	g.keepsMembers("CreateDelivery once more", func() error { return g.CreateDelivery(g.Context(), g.delivery("one", 1, 5)) })
+	if g.added["delivery msg-0001:/attempts/0"] == nil {
+		g.Error("the test did not add an unknown member to the delivery")
 	}
 }
 
-func (g *garden) keysAndAudit() {
+func (g *memberCheck) keysAndAudit() {
 	g.Helper()
 	ctx := g.Context()
 	key := store.Key{ID: "k", Hash: []byte("one"), Account: "a", Role: "user", Created: g.start}
@@ -249,28 +250,28 @@ func (g *garden) keysAndAudit() {
 		g.Fatal(err)
 	}
 	key.Name, key.LastUsed = "renamed", &g.start
-	g.after("PutKey over an existing key", func() error { return g.PutKey(ctx, key) })
+	g.keepsMembers("PutKey over an existing key", func() error { return g.PutKey(ctx, key) })
 	key.Hash = []byte("two")
-	g.after("ReplaceKey", func() error { return g.ReplaceKey(ctx, key, []byte("one")) })
-	g.after("ReplaceKey repeated", func() error { return g.ReplaceKey(ctx, key, []byte("one")) })
-	if g.planted["key k:"] == nil {
-		g.Error("nothing was planted in the key")
+	g.keepsMembers("ReplaceKey", func() error { return g.ReplaceKey(ctx, key, []byte("one")) })
+	g.keepsMembers("ReplaceKey repeated", func() error { return g.ReplaceKey(ctx, key, []byte("one")) })
+	if g.added["key k:"] == nil {
+		g.Error("the test did not add an unknown member to the key")
 	}
 	keys, err := g.ListKeys(ctx)
 	if err != nil || len(keys) != 1 {
 		g.Fatalf("list keys: %v, %v", keys, err)
 	}
-	g.same("key", key, keys[0])
+	g.wantSame("key", key, keys[0])
 	entry := store.AuditEntry{ID: "e", At: g.start, Account: "a", Action: "act", Details: json.RawMessage(`{}`)}
 	for range 2 {
-		g.after("AppendAudit", func() error { return g.AppendAudit(ctx, entry) })
+		g.keepsMembers("AppendAudit", func() error { return g.AppendAudit(ctx, entry) })
 	}
 }
 
 // testNewerRecords checks that a job of a newer version can be read, that no write
 // changes it, and that it does not block other jobs.
 func testNewerRecords(s *suite) {
-	s.edits()
+	s.needsEdit()
 	ctx := s.Context()
 	for _, tt := range []struct {
 		name, kind string
@@ -283,10 +284,10 @@ func testNewerRecords(s *suite) {
 	} {
 		account := "of " + tt.name
 		newer := s.create(account)
-		over := s.finish(s.claimed(account), rowmill.StatusFailed).Job.ID
+		endedID := s.finish(s.claimed(account), rowmill.StatusFailed).Job.ID
 		older := s.create(account)
 		s.Edit(s, s.Store, func(kind, id string, doc []byte) []byte {
-			if kind != tt.kind || id != newer && id != over {
+			if kind != tt.kind || id != newer && id != endedID {
 				return doc
 			}
 			edited := tt.newer(doc)
@@ -295,7 +296,7 @@ func testNewerRecords(s *suite) {
 			}
 			return edited
 		})
-		before, ended := s.get(newer), s.get(over)
+		before, ended := s.get(newer), s.get(endedID)
 		session := s.session()
 		orphans, err := s.Orphans(ctx, 1)
 		if err != nil || len(orphans) != 1 || orphans[0].JobID != older {
@@ -306,16 +307,16 @@ func testNewerRecords(s *suite) {
 			"Claim":       func() error { _, err := s.Claim(ctx, newer, session, store.Adopter{}); return err },
 			"Cancel":      func() error { _, err := s.Cancel(ctx, newer, now, nil); return err },
 			"ShowRunning": func() error { return s.ShowRunning(ctx, newer) },
-			"RemoveData":  func() error { _, err := s.RemoveData(ctx, over, now); return err },
-			"DropParts":   func() error { return s.DropParts(ctx, over) },
-			"DataGone":    func() error { return s.DataGone(ctx, over) },
+			"RemoveData":  func() error { _, err := s.RemoveData(ctx, endedID, now); return err },
+			"DropParts":   func() error { return s.DropParts(ctx, endedID) },
+			"DataGone":    func() error { return s.DataGone(ctx, endedID) },
 		} {
-			s.fails(fmt.Sprintf("%s: %s", tt.name, what), store.ErrNewer)(write())
+			s.wantError(fmt.Sprintf("%s: %s", tt.name, what), store.ErrNewer)(write())
 		}
-		s.unchanged(before)
-		s.unchanged(ended)
+		s.wantUnchanged(before)
+		s.wantUnchanged(ended)
 		if jobs, _, err := s.List(ctx, account, 9, ""); err != nil || len(jobs) != 3 {
-			s.Errorf("%s: list: %v, %v; want all three", tt.name, ids(jobs), err)
+			s.Errorf("%s: the account has the jobs %v, %v; want all three", tt.name, ids(jobs), err)
 		}
 		if _, err := s.Claim(ctx, older, session, store.Adopter{}); err != nil {
 			s.Errorf("%s: claim the other job: %v", tt.name, err)
@@ -329,8 +330,8 @@ func (s *suite) claimed(account string) store.Fence {
 	return s.claim(s.create(account), s.session())
 }
 
-// edits skips the test when the documents cannot be edited.
-func (s *suite) edits() {
+// needsEdit skips the test when the documents cannot be edited.
+func (s *suite) needsEdit() {
 	s.Helper()
 	if s.Edit == nil {
 		s.Skip("another store keeps its documents and runs this test")

@@ -23,7 +23,7 @@ func testWriters(s *suite) {
 	session := s.session()
 	f := store.Fence{JobID: "job-writers", Session: session}
 	owner, other := store.NewWriter("owner"), store.NewWriter("other")
-	holds := func(w *store.Writer) int64 {
+	countOf := func(w *store.Writer) int64 { // the writes of w in the record
 		s.Helper()
 		marks, err := s.Marks(ctx, []string{f.JobID}, w.Name())
 		s.must(err)
@@ -75,12 +75,12 @@ func testWriters(s *suite) {
 	counted := func(w *store.Writer, writes ...write) {
 		s.Helper()
 		for _, write := range writes {
-			before := holds(w)
+			before := countOf(w)
 			if err := write.do(store.As(ctx, w)); err != nil {
 				s.Fatalf("%s: %v", write.name, err)
 			}
-			if got := holds(w); got != before+1 || w.Acked() != got {
-				s.Errorf("after %s there are %d writes of its writer, who knows of %d; there were %d", write.name, got, w.Acked(), before)
+			if got := countOf(w); got != before+1 || w.Acked() != got {
+				s.Errorf("after %s the record has %d writes of the writer, and the writer knows of %d; want %d", write.name, got, w.Acked(), before+1)
 			}
 		}
 	}
@@ -88,12 +88,12 @@ func testWriters(s *suite) {
 	// holds.
 	refused := func(w *store.Writer, writes ...write) {
 		s.Helper()
-		held, before := holds(w), s.get(f.JobID)
+		held, before := countOf(w), s.get(f.JobID)
 		w.Ack(held + 1)
 		for _, write := range writes {
-			s.fails(fmt.Sprintf("%s where a write of its writer was lost", write.name), store.ErrLostWrites)(write.do(store.As(ctx, w)))
+			s.wantError(fmt.Sprintf("%s after a write of its writer was lost", write.name), store.ErrLostWrites)(write.do(store.As(ctx, w)))
 		}
-		s.unchanged(before)
+		s.wantUnchanged(before)
 		w.Reset(held)
 	}
 	counted(other, write{"create", func(ctx context.Context) error {
@@ -112,8 +112,8 @@ func testWriters(s *suite) {
 	counted(other, artifact, continued, keep, drop, gone, remove)
 	s.must(drop.do(store.As(ctx, other))) // a repeat, which changes nothing
 	for name, want := range map[string]int64{"owner": 8, "other": 8, "unknown": 0} {
-		if got := holds(store.NewWriter(name)); got != want {
-			s.Errorf("there are %d writes of %s, want %d", got, name, want)
+		if got := countOf(store.NewWriter(name)); got != want {
+			s.Errorf("the record has %d writes of writer %s, want %d", got, name, want)
 		}
 	}
 	s.must(show.do(ctx)) // without a writer

@@ -4,7 +4,7 @@
 //
 //	Begin     checks that the target is empty and marks it, so that no node starts on it
 //	Objects   copies each object, reads it back and compares
-//	Records   stores each record in the format of the target
+//	Store     stores each record in the format of the target
 //	End       compares the target with the source and replaces the mark
 //
 // Objects come first, so that a record never names a missing object. A move that is
@@ -56,7 +56,7 @@ type Place struct {
 	Records Records
 }
 
-// A Summary counts moved records and objects.
+// A Summary counts the records and objects of a place.
 type Summary struct {
 	Kinds   map[string]int64 // number of records by kind
 	Objects int64
@@ -93,7 +93,7 @@ func (s *Summary) add(e store.Entry) error {
 	return nil
 }
 
-// same reports whether both summaries describe the same records.
+// same reports whether both summaries count the same records.
 func (s Summary) same(other Summary) bool {
 	return s.digest == other.digest && s.Total() == other.Total()
 }
@@ -116,10 +116,10 @@ type Move struct {
 	bytes    atomic.Int64
 }
 
-// Begin marks a place, which must be empty or hold an unfinished move. With again,
-// Begin removes the data of the unfinished move; otherwise it returns a
-// *deployment.UnfinishedError. progress receives the number of objects or records so far,
-// possibly from several goroutines.
+// Begin begins a move to a place, which must be empty or hold an unfinished move. If again
+// is true, Begin removes the data of the unfinished move; otherwise it returns a
+// *deployment.UnfinishedError. progress receives the number of objects or records that
+// were moved so far. Several goroutines may call progress.
 func Begin(ctx context.Context, to Place, again bool, progress func(phase string, done int64)) (*Move, error) {
 	records, bucket, err := to.Unfinished(ctx, again)
 	if err != nil {
@@ -173,7 +173,7 @@ func noObjects(ctx context.Context, to Place) error {
 	})
 }
 
-// eachFolder calls visit for each folder in a folder.
+// eachFolder calls visit for each folder in the folder in.
 func eachFolder(ctx context.Context, bucket blob.Bucket, in string, visit func(name string) error) error {
 	for after := ""; ; {
 		names, err := bucket.Folders(ctx, in, after, folderPage)
@@ -302,7 +302,7 @@ func (m *Move) Store(ctx context.Context, from Records) error {
 			return err
 		}
 		batch = append(batch, e)
-		if size += weigh(e); len(batch) < batchRecords && size < batchBytes {
+		if size += estimateBytes(e); len(batch) < batchRecords && size < batchBytes {
 			return nil
 		}
 		return flush()
@@ -313,8 +313,8 @@ func (m *Move) Store(ctx context.Context, from Records) error {
 	return err
 }
 
-// weigh estimates the bytes that the store writes for an entry.
-func weigh(e store.Entry) int {
+// estimateBytes estimates how many bytes the store writes for an entry.
+func estimateBytes(e store.Entry) int {
 	const each = 500
 	switch {
 	case e.Job != nil:

@@ -51,12 +51,12 @@ type Config struct {
 	Path string
 
 	// LockTimeout is how long Open waits for another process to unlock the file.
-	// Default 1 s: long enough for a previous process that is just exiting, short
-	// enough to report a mistake at once.
+	// Default 1 s: long enough for an earlier process that is just ending, short enough
+	// to report soon that another node uses the file.
 	LockTimeout time.Duration
 
-	// MaxBatch is the most writes in one commit. Default 512: at this size the two
-	// syncs are already a small share of the time, and a commit takes only a few
+	// MaxBatch is the largest number of writes in one commit. Default 512: at this size
+	// the two syncs are already a small share of the time, and a commit takes only a few
 	// milliseconds.
 	MaxBatch int
 
@@ -64,9 +64,9 @@ type Config struct {
 	// disk. Default 0: no limit.
 	MaxBytes int
 
-	// MapBytes is the address space that is reserved for the file at the start. Default
-	// 1 GiB: growing beyond it waits for all readers, so it should happen rarely.
-	// Reserved address space takes no memory.
+	// MapBytes is the address space in bytes that is reserved for the file at the start.
+	// Default 1 GiB. To grow beyond it, the file must wait for all readers, so this should
+	// happen rarely. Reserved address space takes no memory.
 	MapBytes int
 
 	// PingFresh is the greatest age of the last successful commit at which Ping
@@ -133,7 +133,7 @@ type Engine struct {
 	config  Config
 	db      *bbolt.DB
 	commits *committer
-	present present
+	path    pathCheck
 	closing sync.Once
 	closed  error
 }
@@ -148,8 +148,8 @@ var (
 	keyPing      = []byte("ping")
 )
 
-// Open opens the file, or creates it. All sessions of an earlier process have ended.
-// Open refuses a file that another process has locked.
+// Open opens the file, or creates it. The sessions of earlier processes do not exist any
+// more. Open refuses a file that another process has locked.
 func Open(ctx context.Context, config Config) (*Engine, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 	}
 	sessions := kv.NewSessions(config.Clock)
 	e := &Engine{Sessions: sessions, config: config, db: db, commits: startCommitter(db, sessions, config)}
-	if e.present.opened, err = os.Stat(config.Path); err != nil {
+	if e.path.opened, err = os.Stat(config.Path); err != nil {
 		return nil, errors.Join(openError(config, err), e.Close())
 	}
 	return e, nil
@@ -251,7 +251,7 @@ func (e *Engine) Ping(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := e.present.check(e.config.Path); err != nil {
+	if err := e.path.check(e.config.Path); err != nil {
 		return err
 	}
 	if e.commits.succeededWithin(e.config.PingFresh) {
@@ -284,7 +284,7 @@ func (e *Engine) View(ctx context.Context, read func(kv.Tx) error) error {
 
 // Update runs a transaction in the next commit and returns after the commit is on disk.
 func (e *Engine) Update(ctx context.Context, run func(kv.Tx) error) error {
-	if err := e.present.check(e.config.Path); err != nil {
+	if err := e.path.check(e.config.Path); err != nil {
 		return err
 	}
 	return e.commits.do(ctx, run)

@@ -81,9 +81,9 @@ func startCommitter(db *bbolt.DB, sessions *kv.Sessions, config Config) *committ
 	return c
 }
 
-// do queues a write and waits for it. When ctx ends before the write is taken, run is
-// not called. After that, do waits for the outcome, so that run has returned when do
-// returns.
+// do queues a write and waits for its outcome. When ctx ends before the write is taken
+// into a commit, run is not called. Once the write is taken, do ignores ctx and waits for
+// the outcome: when do returns, run has returned.
 func (c *committer) do(ctx context.Context, run func(kv.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -127,13 +127,13 @@ func (c *committer) loop() {
 		}
 		c.commit(batch)
 		// Callers that were just answered often have their next write ready. Let them
-		// queue it, or they always miss the next commit.
+		// queue that write now, or it always misses the next commit.
 		runtime.Gosched()
 	}
 }
 
-// next waits for writes and takes a batch. The error is not nil when the batch can no
-// longer be committed; its writes must get this error.
+// next waits for writes and takes a batch from the queue. The error is not nil when the
+// batch can no longer be committed; the caller must answer its writes with this error.
 func (c *committer) next() ([]*write, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,12 +182,12 @@ func (c *committer) succeededWithin(d time.Duration) bool {
 // errNothing rolls back a bbolt transaction without writes, to avoid the syncs.
 var errNothing = errors.New("nothing to commit")
 
-// commit runs a batch in one bbolt transaction and answers all its writes. A failed
-// write changes nothing. When the commit itself fails, the writes run one by one, so
+// commit runs a batch in one bbolt transaction and answers all its writes. A failed write
+// changes nothing. When the commit itself fails, each write gets a commit of its own, so
 // that one write that is too large does not fail the others.
 func (c *committer) commit(batch []*write) {
 	err := c.try(batch)
-	if err != nil && len(batch) > 1 && c.ok() {
+	if err != nil && len(batch) > 1 && c.canWrite() {
 		for _, w := range batch {
 			c.commit([]*write{w})
 		}
@@ -196,7 +196,8 @@ func (c *committer) commit(batch []*write) {
 	answer(batch, err)
 }
 
-func (c *committer) ok() bool {
+// canWrite reports whether no sync has failed.
+func (c *committer) canWrite() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.broken == nil

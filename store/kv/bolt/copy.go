@@ -11,10 +11,10 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// Copy writes a consistent copy of all records to a new file, which Open
-// can open. Writes continue during the copy. Pages that they replace become free only
-// after the copy, so the file grows meanwhile. The copy is not synced. An existing path
-// is an error.
+// Copy writes a consistent copy of all records to a new file, which Open can open. Writes
+// continue during the copy. The pages that these writes replace become free only after the
+// copy, so the record file grows meanwhile. The copy is not synced. It is an error if path
+// exists.
 func (e *Engine) Copy(ctx context.Context, path string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

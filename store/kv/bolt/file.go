@@ -30,6 +30,7 @@ func (c Config) openFile(path string, flag int, mode os.FileMode) (*os.File, err
 	return file, nil
 }
 
+// damaged returns the error for a damaged record file.
 func damaged(reason any) error {
 	return fmt.Errorf("it is damaged (%v): restore it from a backup, or keep what can be read with rowmill storage salvage", reason)
 }
@@ -55,8 +56,8 @@ func (c Config) openBolt() (db *bbolt.DB, err error) {
 // lockRetry is the pause between two attempts to lock the file.
 const lockRetry = 50 * time.Millisecond
 
-// lock takes the lock that bbolt takes later. Taking it again through the same open
-// file has no effect.
+// lock takes the lock that bbolt takes later. When bbolt takes the lock again through the
+// same open file, that has no effect.
 func (c Config) lock(file *os.File) error {
 	for begun := time.Now(); ; time.Sleep(lockRetry) {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -73,14 +74,14 @@ func (c Config) lock(file *os.File) error {
 // microseconds.
 const checkEvery = 500 * time.Millisecond
 
-// present checks that the path of the record file still leads to the open file. Writes to a
-// file that was deleted succeed, and are lost with the process.
-type present struct {
+// pathCheck checks that the path of the record file still leads to the open file. Writes to
+// a file that was deleted succeed, but are lost when the process ends.
+type pathCheck struct {
 	opened  os.FileInfo
 	checked atomic.Int64 // when the path last led to the open file, ns
 }
 
-func (p *present) check(path string) error {
+func (p *pathCheck) check(path string) error {
 	now := time.Now().UnixNano()
 	if now-p.checked.Load() < int64(checkEvery) {
 		return nil

@@ -12,16 +12,16 @@ import (
 	"github.com/rowmill/rowmill/store/kv/bolt/pages"
 )
 
-// A Loss is a page of a table that cannot be read, with its entries.
+// A Loss is a page of a table that cannot be read. Its entries are lost.
 type Loss = pages.Loss
 
-// salvageBatch is how many entries a transaction of Salvage writes, so that it takes
-// little memory.
+// salvageBatch is how many entries Salvage writes in one transaction. The limit keeps the
+// memory of a transaction small.
 const salvageBatch = 10_000
 
-// Salvage copies each entry of a damaged record file that can be read into a new file,
-// and then calls finish while the damaged file is still locked. damaged is how many other
-// entries have a wrong checksum. The file must not be open.
+// Salvage copies the entries that can be read from a damaged record file into the new file
+// to. Then it calls finish while the damaged file is still locked. It does not copy entries
+// with a wrong checksum; damaged is their number. The record file must not be open.
 func Salvage(ctx context.Context, config Config, to string, finish func() error) (losses []Loss, damaged int, err error) {
 	config = config.WithDefaults()
 	file, err := os.Open(config.Path)
@@ -32,7 +32,7 @@ func Salvage(ctx context.Context, config Config, to string, finish func() error)
 	if err := config.lock(file); err != nil {
 		return nil, 0, openError(config, err)
 	}
-	if err := os.RemoveAll(to); err != nil { // of a salvage that was killed
+	if err := os.RemoveAll(to); err != nil { // an earlier Salvage that was killed may have left it
 		return nil, 0, err
 	}
 	db, err := bbolt.Open(to, 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType, NoFreelistSync: true})

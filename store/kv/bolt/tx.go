@@ -11,8 +11,8 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// A tx is one transaction of the records within a bbolt transaction. Its writes are
-// applied after its function has succeeded.
+// A tx is one kv transaction within a bbolt transaction. Its writes are applied after the
+// function of the transaction has succeeded.
 type tx struct {
 	btx      *bbolt.Tx
 	sessions *kv.Sessions

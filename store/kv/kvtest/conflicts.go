@@ -74,7 +74,7 @@ func testConflicts(s *suite) {
 		{"a key that should have no value gets one", absent, put("none"), 2},
 		{"another key is written", get("a"), put("b"), 1},
 		{"a key that was scanned is written", scan, put("a"), 1},
-		{"a key that was wanted before a scan is written behind the scan", wanted, func() {}, 2},
+		{"a key of Want before a scan is written after the scan", wanted, func() {}, 2},
 		{"a transaction fails because of a value that has changed since", fails, put("b"), 2},
 		{"a session that lived is closed", func(t kv.Tx) error { _, err := t.Alive(session); return err }, func() {
 			if err := s.CloseSession(s.Context(), session); err != nil {

@@ -10,18 +10,18 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// Harness is a fresh, empty place for tables.
+// Harness is new, empty storage for tables.
 type Harness struct {
-	// Open opens an engine on the place. The suite closes the engine, and may open
-	// another to check stored data.
+	// Open opens an engine on the storage. The suite closes the engine, and may then open
+	// another one to check stored data.
 	Open func(t testing.TB) kv.Engine
 	// Advance moves the clock that decides when sessions expire.
 	Advance func(d time.Duration)
-	// Damage changes one byte of a stored value in the form of kv.Seal. No engine is
-	// open on the place during the call.
+	// Damage changes the byte at index at of a stored value in the form of kv.Seal. No
+	// engine is open on the storage during the call.
 	Damage func(t testing.TB, table kv.Table, key []byte, at int)
-	// Serial means that transactions run one after the other, so that none can run
-	// within another.
+	// Serial means that transactions run one after the other: a transaction cannot run
+	// during another one.
 	Serial bool
 	// TTL is the ttl of sessions in the tests that let them expire: short when Advance
 	// sleeps. Zero means one minute.
@@ -153,8 +153,8 @@ func (s *suite) keys(ranges ...kv.Range) (keys []string) {
 	return keys
 }
 
-// ended returns a cancelled context.
-func ended() context.Context {
+// endedContext returns a cancelled context.
+func endedContext() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx

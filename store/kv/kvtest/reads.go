@@ -250,7 +250,7 @@ func testViewIsOneMoment(s *suite) {
 			s.Errorf("a is %s and b is %s, want the same", first, b)
 		}
 		if first != string(b) {
-			return errors.New("a view has seen two moments, and that must not count")
+			return errors.New("the view read values of two different commits, so this run and its error must not count")
 		}
 		return nil
 	})

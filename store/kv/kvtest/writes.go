@@ -56,8 +56,8 @@ func testKeysAreBounded(s *suite) {
 	}
 }
 
-// crowd calls do from several goroutines at once, rounds times each.
-func (s *suite) crowd(rounds int, do func(worker, round int) error) {
+// concurrently calls do from several goroutines at the same time, rounds times each.
+func (s *suite) concurrently(rounds int, do func(worker, round int) error) {
 	s.Helper()
 	var wg sync.WaitGroup
 	for worker := range 8 {
@@ -76,7 +76,7 @@ func (s *suite) crowd(rounds int, do func(worker, round int) error) {
 // testNoUpdateIsLost increments a number by a read and a write, from several
 // goroutines.
 func testNoUpdateIsLost(s *suite) {
-	s.crowd(20, func(int, int) error {
+	s.concurrently(20, func(int, int) error {
 		return s.Update(s.Context(), func(t kv.Tx) error {
 			raw, err := t.Get(table, []byte("n"))
 			if err != nil {
@@ -94,7 +94,7 @@ func testNoUpdateIsLost(s *suite) {
 // it absent.
 func testAbsenceIsRead(s *suite) {
 	var made atomic.Int32
-	s.crowd(20, func(_, round int) error {
+	s.concurrently(20, func(_, round int) error {
 		first := false
 		err := s.Update(s.Context(), func(t kv.Tx) error {
 			key := fmt.Appendf(nil, "k%d", round)
@@ -119,7 +119,7 @@ func testAbsenceIsRead(s *suite) {
 func testGuardKey(s *suite) {
 	const most = 10
 	guard := []byte("guard")
-	s.crowd(5, func(worker, round int) error {
+	s.concurrently(5, func(worker, round int) error {
 		return s.Update(s.Context(), func(t kv.Tx) error {
 			if _, err := t.Get(other, guard); err != nil {
 				return err
@@ -143,8 +143,9 @@ func testGuardKey(s *suite) {
 	}
 }
 
-// testErrorsCountAtOneMoment moves amounts between two keys. A transaction that does
-// not see the constant sum fails; such an error must not count.
+// testErrorsCountAtOneMoment moves amounts between two keys. A transaction fails if it does
+// not see the constant sum. Such a transaction has read at two moments, so its error must
+// not count.
 func testErrorsCountAtOneMoment(s *suite) {
 	s.put("a", "5", "b", "5")
 	both := func(t kv.Tx) (a, b int, err error) {
@@ -157,7 +158,7 @@ func testErrorsCountAtOneMoment(s *suite) {
 		}
 		return a, b, nil
 	}
-	s.crowd(20, func(worker, round int) error {
+	s.concurrently(20, func(worker, round int) error {
 		return s.Update(s.Context(), func(t kv.Tx) error {
 			a, b, err := both(t)
 			switch {
@@ -191,8 +192,8 @@ func testAdd(s *suite) {
 	add(1, 2)
 	add(10, 1<<53+1)
 	want(11, 1<<53+3)
-	add(1, 1, 7) // a later version of the program has more counters
-	add(1)       // an earlier version has fewer
+	add(1, 1, 7) // as a later version of the program with more counters
+	add(1)       // as an earlier version with fewer counters
 	want(13, 1<<53+4, 7)
 	add(math.MaxInt64, math.MaxInt64-1<<53-3)
 	want(math.MaxInt64, math.MaxInt64, 7)
@@ -202,7 +203,7 @@ func testAdd(s *suite) {
 
 func testAddsDoNotConflict(s *suite) {
 	var runs atomic.Int32
-	s.crowd(20, func(int, int) error {
+	s.concurrently(20, func(int, int) error {
 		return s.Update(s.Context(), func(t kv.Tx) error {
 			runs.Add(1)
 			t.Add(table, []byte("n"), 1, 2)
@@ -277,7 +278,7 @@ func testFenceHoldsAtCommit(s *suite) {
 	}
 	errDead := errors.New("dead")
 	var closed atomic.Bool
-	s.crowd(20, func(worker, round int) error {
+	s.concurrently(20, func(worker, round int) error {
 		if worker == 0 && round == 10 {
 			if err := s.CloseSession(s.Context(), session); err != nil {
 				return err
@@ -315,7 +316,7 @@ func testContextAndClose(s *suite) {
 		if err := call(s.Context()); err != nil {
 			s.Errorf("%s: %v, want no error", what, err)
 		}
-		if err := call(ended()); !errors.Is(err, context.Canceled) {
+		if err := call(endedContext()); !errors.Is(err, context.Canceled) {
 			s.Errorf("%s with a context that has ended: %v, want context.Canceled", what, err)
 		}
 	}

@@ -1,6 +1,6 @@
-// Package mem is an engine in memory, for tests; its data ends with the process. Its
-// transactions run concurrently and conflict, like transactions of several nodes on the
-// same server.
+// Package mem is an engine in memory, for tests; the data is lost when the process ends.
+// The transactions run concurrently and conflict, like transactions of several nodes on
+// one server.
 package mem
 
 import (
@@ -46,7 +46,7 @@ func New(clock func() time.Time) *Engine {
 	return &Engine{Sessions: kv.NewSessions(clock), clock: clock}
 }
 
-// Reopen returns a new engine with the tables of a closed one and without its sessions.
+// Reopen returns a new engine with the tables of e, which is closed, and without sessions.
 func (e *Engine) Reopen() *Engine {
 	again := New(e.clock)
 	again.now = e.State()
@@ -59,7 +59,7 @@ func (e *Engine) State() State {
 	return now
 }
 
-// Back replaces all tables by the tables of an earlier state. The sessions stay.
+// Back goes back to an earlier state: it replaces all tables. The sessions stay.
 func (e *Engine) Back(to State) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -157,9 +157,10 @@ func (e *Engine) begin(ctx context.Context) (*tx, error) {
 	return &tx{engine: e, state: now, now: e.clock(), read: map[tableKey]uint64{}}, nil
 }
 
-// commit applies the writes of a transaction, unless it has failed. counts is false
-// when the transaction conflicted and must run again.
-func (e *Engine) commit(t *tx, failed error) (counts bool, err error) {
+// commit applies the writes of a transaction. failed is the error of the transaction; if it
+// is not nil, nothing is written. done is false when the transaction conflicted and must
+// run again.
+func (e *Engine) commit(t *tx, failed error) (done bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for at, id := range t.read {

@@ -9,7 +9,8 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// find returns the index of a key in sorted entries, or where it belongs.
+// find returns the index of a key in sorted entries. If the key is missing, it returns the
+// index where the key belongs, and false.
 func find(entries []kv.Entry, key []byte) (int, bool) {
 	return slices.BinarySearchFunc(entries, key, func(e kv.Entry, key []byte) int { return bytes.Compare(e.Key, key) })
 }

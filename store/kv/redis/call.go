@@ -23,7 +23,7 @@ var errClosed = errors.New("record store is closed")
 type errorClass struct {
 	cause         string // label for the metrics
 	maybeExecuted bool   // the server may have executed the call
-	again         bool   // another attempt may succeed soon
+	again         bool   // another attempt can succeed soon
 	full          bool   // the server has no memory left
 	explain       string // cause and remedy for an operator; set when the server cannot serve now
 }
@@ -69,7 +69,7 @@ func classify(ctx context.Context, err error) errorClass {
 				return r.errorClass
 			}
 		}
-		return errorClass{cause: "reply", explain: "the Redis server refuses a command: look at its log, and whether it is a Redis that nodes support"}
+		return errorClass{cause: "reply", explain: "the Redis server refuses a command: look at its log, and check that rowmill supports this server and its version"}
 	}
 	var op *net.OpError
 	var distrusted *tls.CertificateVerificationError
@@ -89,10 +89,10 @@ func classify(ctx context.Context, err error) errorClass {
 	return errorClass{cause: "connection", maybeExecuted: true, again: true, explain: "the Redis server does not answer or breaks its connections: check its log, its load and its maxclients"}
 }
 
-// try repeats a call until the server answers, at most as long as Timeouts.Retry
-// allows. maybeExecuted means that the server may have executed an earlier attempt too. When
-// the last attempt of a write fails and the server may have executed any attempt, the
-// error is store.ErrOutcomeUnknown.
+// try repeats a call until the server answers, at most as long as Timeouts.Retry allows.
+// maybeExecuted means that the server may have executed an attempt that failed. If the last
+// attempt of a write fails and the server may have executed any attempt, the error is
+// store.ErrOutcomeUnknown.
 func (e *Engine) try(ctx context.Context, write bool, call func(context.Context) error) (maybeExecuted bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -114,13 +114,14 @@ func (e *Engine) try(ctx context.Context, write bool, call func(context.Context)
 		return err
 	}, func(error) bool { return v.again }, nil)
 	if err != nil {
-		err = e.failed(ctx, write && maybeExecuted, v, err)
+		err = e.callError(ctx, write && maybeExecuted, v, err)
 	}
 	return maybeExecuted, err
 }
 
-// failed builds the error of a call that was given up.
-func (e *Engine) failed(ctx context.Context, unknown bool, v errorClass, err error) error {
+// callError returns the error of a call after the last attempt has failed with err, an error
+// of class v. unknown means that the server may have executed a write.
+func (e *Engine) callError(ctx context.Context, unknown bool, v errorClass, err error) error {
 	switch {
 	case v.cause == "closed":
 		err = errClosed

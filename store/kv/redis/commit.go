@@ -27,26 +27,27 @@ const (
 	knownBytes  = 8 << 10 // greatest size of a cached value
 )
 
-// A staleError means that data which a transaction has read has changed since.
+// A staleError means that a value has changed since a transaction read it. It has the key of
+// the value.
 type staleError struct{ tableKey }
 
 func (e *staleError) Error() string {
 	return "other transactions changed the same records at the same time"
 }
 
-// queues is the number of locks for conflicting transactions.
-const queues = 64
+// conflictLocks is the number of locks for conflicting transactions.
+const conflictLocks = 64
 
-// queue returns the lock for a key at which transactions of this process have
-// conflicted. They run one after the other, so that they conflict only with other
-// processes.
-func (e *Engine) queue(at tableKey) *sync.Mutex {
-	return &e.queues[maphash.Comparable(e.seed, at)%queues]
+// lockOf returns the lock for a key at which transactions of this process have conflicted.
+// With the lock they run one after the other, so that they conflict only with transactions
+// of other processes.
+func (e *Engine) lockOf(at tableKey) *sync.Mutex {
+	return &e.locks[maphash.Comparable(e.seed, at)%conflictLocks]
 }
 
 // View runs a read transaction.
 func (e *Engine) View(ctx context.Context, read func(kv.Tx) error) error {
-	return e.until(ctx, false, func(t *tx) error {
+	return e.retryConflicts(ctx, false, func(t *tx) error {
 		err := read(t)
 		if err == nil && t.wrote() {
 			err = kv.ErrViewWrites
@@ -57,19 +58,19 @@ func (e *Engine) View(ctx context.Context, read func(kv.Tx) error) error {
 
 // Update runs a transaction.
 func (e *Engine) Update(ctx context.Context, run func(kv.Tx) error) error {
-	return e.until(ctx, true, func(t *tx) error { return contain.Run(func() error { return run(t) }) })
+	return e.retryConflicts(ctx, true, func(t *tx) error { return contain.Run(func() error { return run(t) }) })
 }
 
-// until repeats a transaction while it conflicts, with growing pauses. Of several
-// conflicting transactions one succeeds each time, and the others must not slow the
-// server down.
-func (e *Engine) until(ctx context.Context, update bool, run func(*tx) error) error {
+// retryConflicts repeats a transaction while it conflicts. The pauses grow, because the
+// transactions that must run again should not slow the server down. Each time, one of the
+// conflicting transactions succeeds.
+func (e *Engine) retryConflicts(ctx context.Context, update bool, run func(*tx) error) error {
 	var stale *staleError
 	err := retry.Contention.Do(ctx, func() error {
 		if stale != nil {
-			queue := e.queue(stale.tableKey)
-			queue.Lock()
-			defer queue.Unlock()
+			lock := e.lockOf(stale.tableKey)
+			lock.Lock()
+			defer lock.Unlock()
 		}
 		return e.runOnce(ctx, update && stale == nil, update, run)
 	}, func(err error) bool { return errors.As(err, &stale) }, nil)
@@ -79,8 +80,8 @@ func (e *Engine) until(ctx context.Context, update bool, run func(*tx) error) er
 	return err
 }
 
-// runOnce runs a transaction once and commits it. It returns a *staleError when another
-// transaction has written a key that it read, even if run itself failed.
+// runOnce runs a transaction once and commits it. It returns a *staleError if another
+// transaction has written a key that this transaction has read, even if run itself failed.
 func (e *Engine) runOnce(ctx context.Context, optimistic, update bool, run func(*tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -139,8 +140,8 @@ func (e *Engine) cacheValues(t *tx, list []kv.Write, id string) {
 	}
 }
 
-// dropCached removes the values that a failed transaction has read, or may have written,
-// from the cache.
+// dropCached removes from the cache the values that a failed transaction has read or may
+// have written.
 func (e *Engine) dropCached(t *tx, err error) {
 	if stale := (*staleError)(nil); errors.As(err, &stale) {
 		e.conflicts.Inc()
@@ -255,7 +256,7 @@ func (e *Engine) args(r request) []any {
 	return args
 }
 
-// name returns the name of a table on the server.
+// name returns the name that the hash of a table has on the server.
 func (e *Engine) name(t kv.Table) string { return e.config.Prefix + "t:" + string(t) }
 
 // encodeAmounts encodes the amounts to add to counters for the script. The last amount is

@@ -20,8 +20,8 @@ import (
 type Config struct {
 	// URL is the address of the server: redis://[user:password@]host:port/db; rediss://
 	// for TLS; or redis+sentinel://[user:password@]h1:p1,h2:p2/primary/db (and
-	// rediss+sentinel://) to ask Sentinels for the primary. User and password are those
-	// of the servers. Required.
+	// rediss+sentinel://) to ask Sentinels for the primary. User and password are the
+	// login at the servers, not at the Sentinels. Required.
 	URL string
 
 	// SentinelUsername and SentinelPassword are the login at the Sentinels. Default:
@@ -36,21 +36,22 @@ type Config struct {
 	// server. Default "rowmill:".
 	Prefix string
 
-	// AllowLostWrites lets Open take a server behind Sentinels whose
-	// min-replicas-to-write is 0. A primary that a partition has cut off takes
-	// writes until the partition ends, and a failover then loses them all.
+	// AllowLostWrites lets Open accept a server behind Sentinels with the setting
+	// min-replicas-to-write 0. Such a server accepts writes while a network partition
+	// separates it from the new primary. After the partition all these writes are lost.
 	AllowLostWrites bool
 
 	// Timeouts limit the waits of a call.
 	Timeouts Timeouts
 
-	// PoolSize is the most connections. Default 32: a server answers in well under a
-	// millisecond, so 32 connections allow about 30,000 calls a second.
+	// PoolSize is the largest number of connections. Default 32: a server answers in well
+	// under a millisecond, so 32 connections allow at least 30,000 calls a second.
 	PoolSize int
 
-	// Logger receives messages for operators, and messages of the driver, each kind at
-	// most once in 10 s. The driver has one logger for the whole process: the logger of
-	// the store that was opened last. Default: nothing is logged.
+	// Logger receives messages for operators and messages of the driver. Driver messages
+	// of one format are logged at most once in 10 s. The driver has one logger for the
+	// whole process: the logger of the store that was opened last. Default: nothing is
+	// logged.
 	Logger *slog.Logger
 
 	// Metrics registers the metrics of calls. Default: none.

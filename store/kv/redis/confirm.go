@@ -52,7 +52,7 @@ func runID(ctx context.Context, client *driver.Client) (string, error) {
 	if id, _, _ := strings.Cut(rest, "\r\n"); found && id != "" {
 		return id, nil
 	}
-	return "", errors.New("the server does not tell its run_id")
+	return "", errors.New("the server's answer to INFO has no run_id")
 }
 
 // elected returns the address of the primary, from a Sentinel that reaches a majority of the

@@ -8,8 +8,8 @@
 // Every name begins with Config.Prefix.
 //
 //	t:TABLE          hash: key -> value, as kv.Seal returns it
-//	o:TABLE          sorted set: the keys of the table, all with score 0, so in byte order
-//	id               id of the last transaction, at least its time in microseconds since 1970
+//	o:TABLE          sorted set: the keys of the table, in byte order because all have score 0
+//	id               id of the last transaction: its time in microseconds since 1970, or more
 //	did:TOKEN        id of the transaction of the call with this token; kept for a minute
 //	session:SESSION  ttl in ms; expires with the session
 //	ping             written by Ping

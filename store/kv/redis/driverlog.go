@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// driverLogEvery is the least time between two driver messages of the same format. The
-// driver logs every failed dial: dozens a second while the server is unreachable.
+// driverLogEvery is the shortest time between two logged driver messages of one format. The
+// driver itself logs every failed dial: dozens a second while the server is unreachable.
 const driverLogEvery = 10 * time.Second
 
 // driverLog passes messages of the driver to a logger: one message of each format in
@@ -35,7 +35,7 @@ func newDriverLog(logger *slog.Logger) *driverLog {
 func (l *driverLog) Printf(ctx context.Context, format string, args ...any) {
 	leftOut, due := l.due(format, time.Now())
 	if due {
-		l.logger.WarnContext(ctx, "redis driver", slog.String("text", fmt.Sprintf(format, args...)), slog.Int("left_out", leftOut))
+		l.logger.WarnContext(ctx, "message of the redis driver", slog.String("text", fmt.Sprintf(format, args...)), slog.Int("left_out", leftOut))
 	}
 }
 

@@ -26,15 +26,15 @@ type Engine struct {
 	config    Config
 	sentinels bool
 	client    *driver.Client
-	at        atomic.Pointer[address] // of the last SetURL, or of Open
-	ahead     atomic.Int64            // how far the server's clock is ahead of the local clock, ns
-	known     memo.Recent[tableKey, []byte]
+	at        atomic.Pointer[address]       // address and login, from Open or the last SetURL
+	ahead     atomic.Int64                  // how far the server's clock is ahead of the local clock, ns
+	known     memo.Recent[tableKey, []byte] // cache of stored values, see cacheValues
 
 	engineMetrics
-	failedAt atomic.Int64 // when an attempt failed that may succeed later, ns
+	failedAt atomic.Int64 // time of the last failed attempt after which another attempt can succeed soon, ns
 
-	queues [queues]sync.Mutex
-	seed   maphash.Seed
+	locks [conflictLocks]sync.Mutex // see lockOf
+	seed  maphash.Seed              // for the hash in lockOf
 
 	mu      sync.Mutex
 	own     map[string]lease // sessions that this engine opened
@@ -111,8 +111,8 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 	return e, nil
 }
 
-// refuseOld returns an error when the server holds records of a version before this
-// layout.
+// refuseOld returns an error if a version of rowmill with an older layout wrote records to
+// the server.
 func (e *Engine) refuseOld(ctx context.Context) error {
 	var found string
 	_, err := e.try(ctx, false, func(ctx context.Context) (err error) {
@@ -125,9 +125,9 @@ func (e *Engine) refuseOld(ctx context.Context) error {
 	return err
 }
 
-// SetURL changes the user and the password for new connections; existing connections
-// stay as they are. It refuses a URL of another server or database. It also refuses
-// when Sentinels are used, because the driver cannot change the password then.
+// SetURL changes the user and the password for new connections; existing connections stay
+// as they are. It refuses a URL of another server or database. It also refuses every URL
+// behind Sentinels, because there the driver cannot change the password.
 func (e *Engine) SetURL(url string) error {
 	at, err := parseAddress(url)
 	if err != nil {
@@ -177,10 +177,10 @@ func (e *Engine) Ping(ctx context.Context) error {
 	}
 	v := classify(ctx, err)
 	e.failures.WithLabelValues(v.cause).Inc()
-	return e.failed(ctx, false, v, err)
+	return e.callError(ctx, false, v, err)
 }
 
-// FailedAt returns when the server last did not answer, or could not serve.
+// FailedAt returns the last time when the server did not answer or could not serve.
 func (e *Engine) FailedAt() time.Time { return time.Unix(0, e.failedAt.Load()) }
 
 // Close closes the connections. Calls in progress fail.

@@ -50,7 +50,7 @@ if stop then return stop end
 local function sealed(head, counters)
   return struct.pack('>BI4', 1, tonumber(string.sub(redis.sha1hex(head .. counters), 1, 8), 16)) .. counters
 end
--- plus adds two numbers of 64 bits, and stays at their end.
+-- plus adds two signed numbers of 64 bits. After an overflow the sum is their limit.
 local function plus(h1, l1, h2, l2)
   local l = l1 + l2
   local h = (h1 + h2 + (l >= 4294967296 and 1 or 0)) % 4294967296
@@ -65,7 +65,7 @@ list(4, function(t, k, head, more)
   local old, halves = call('HGET', t, k), {}
   if old then
     halves = {struct.unpack('>' .. string.rep('I4', (#old - 13) / 4), old, 14)}
-    halves[#halves] = nil -- where it has stopped
+    halves[#halves] = nil -- not a number: the position where unpack has stopped
     if sealed(head, string.sub(old, 14)) ~= string.sub(old, 9) then stop = {'damaged', t, k} end
   end
   for p = 1, #more, 9 do

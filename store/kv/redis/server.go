@@ -10,8 +10,8 @@ import (
 	driver "github.com/redis/go-redis/v9"
 )
 
-// minMajor and minMinor are the oldest supported version. It has ranges by name in both
-// directions, and scripts that read the clock before a write.
+// minMajor and minMinor are the oldest supported version. Older versions lack ranges by name
+// in both directions, or scripts that may write after they have read the clock.
 const minMajor, minMinor = 6, 2
 
 // A server holds the information that a Redis server reports about itself.
@@ -36,7 +36,7 @@ func (e *Engine) inspect(ctx context.Context) (server, error) {
 		return found, err
 	}
 	for line := range strings.SplitSeq(text, "\n") {
-		if name, value, is := strings.Cut(strings.TrimSpace(line), ":"); is {
+		if name, value, isField := strings.Cut(strings.TrimSpace(line), ":"); isField {
 			found.info[name] = value
 		}
 	}
@@ -71,7 +71,7 @@ func (v server) refusal(sentinels, allowLostWrites bool) error {
 			"use a primary without cluster mode, with Sentinels for failover")
 	case v.info["role"] != "master":
 		return fmt.Errorf("the server's role is %q: let the URL name the primary, or the Sentinels that know it", v.info["role"])
-	case v.old():
+	case v.tooOld():
 		return fmt.Errorf("the server's version is %s: version %d.%d is the oldest that works", v.info["redis_version"], minMajor, minMinor)
 	case v.evicts():
 		return fmt.Errorf("the server's maxmemory-policy is %s, which deletes records when memory is short: set it to noeviction", v.info["maxmemory_policy"])
@@ -79,7 +79,7 @@ func (v server) refusal(sentinels, allowLostWrites bool) error {
 	return nil
 }
 
-func (v server) old() bool {
+func (v server) tooOld() bool {
 	major, rest, _ := strings.Cut(v.info["redis_version"], ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	a, err := strconv.Atoi(major)
@@ -103,8 +103,8 @@ func (e *Engine) Durability(ctx context.Context) ([]string, error) {
 	return found.losses(e.sentinels), nil
 }
 
-// losses lists the possible losses. sentinels means that a failover may make a replica
-// the primary.
+// losses lists the possible losses. sentinels means that a Sentinel may make a replica the
+// primary.
 func (v server) losses(sentinels bool) []string {
 	var lost []string
 	say := func(format string, args ...any) { lost = append(lost, fmt.Sprintf(format, args...)) }

@@ -20,7 +20,7 @@ func (e *Engine) session(id string) string { return e.config.Prefix + "session:"
 // A lease is the local state of a session that this engine opened.
 type lease struct {
 	ttl   time.Duration
-	until time.Time // by the local clock; not later than by the server's clock
+	until time.Time // by the local clock; the server lets the session expire then or later
 }
 
 // OpenSession starts a session.
@@ -34,12 +34,13 @@ func (e *Engine) OpenSession(ctx context.Context, node string, ttl time.Duration
 	}); err != nil {
 		return "", fmt.Errorf("open a session for node %s: %w", node, err)
 	}
-	e.note(id, ttl, asked)
+	e.noteLease(id, ttl, asked)
 	return id, nil
 }
 
-// note stores the lease of a session that was opened or renewed.
-func (e *Engine) note(id string, ttl time.Duration, asked time.Time) {
+// noteLease stores the lease of a session that was opened or renewed. asked is the local
+// time before the request.
+func (e *Engine) noteLease(id string, ttl time.Duration, asked time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for other, l := range e.own {
@@ -51,7 +52,7 @@ func (e *Engine) note(id string, ttl time.Duration, asked time.Time) {
 }
 
 // probablyAlive reports whether this engine opened the session and its lease has not expired.
-// The commit verifies it.
+// The commit verifies that the session is alive.
 func (e *Engine) probablyAlive(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -84,7 +85,7 @@ func (e *Engine) RenewSession(ctx context.Context, session string) error {
 	if err != nil {
 		return fmt.Errorf("renew session %s: %w", session, err)
 	}
-	e.note(session, ttl, asked)
+	e.noteLease(session, ttl, asked)
 	return nil
 }
 

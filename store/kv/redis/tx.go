@@ -67,7 +67,8 @@ func (t *tx) Get(table kv.Table, key []byte) ([]byte, error) {
 	return open(at, t.read[at])
 }
 
-// Absent reports whether a key has no value. It may assume so; the commit verifies it.
+// Absent reports whether a key has no value. It may assume that there is no value; the
+// commit then verifies that.
 func (t *tx) Absent(table kv.Table, key []byte) (bool, error) {
 	at := tableKey{table, string(key)}
 	_, read := t.read[at]
@@ -137,8 +138,8 @@ func (t *tx) ask(ranges ...kv.Range) (scans []any, err error) {
 	return got.scans, nil
 }
 
-// A scan of a single range without a small limit first reads a small chunk, because many
-// scans stop early, and then larger chunks.
+// These are the sizes of the chunks, in entries, in which a range without a small limit is
+// read. The first chunk is small, because many scans stop early.
 const (
 	firstChunk = 64
 	mostChunk  = 4096

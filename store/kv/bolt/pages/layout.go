@@ -30,8 +30,8 @@ const (
 
 var order = binary.NativeEndian
 
-// A meta describes one state of the file. The meta page of a transaction is its number
-// modulo two.
+// A meta is the content of a meta page, which describes one state of the file. Transaction
+// n writes meta page n modulo 2.
 type meta [metaBytes]byte
 
 const metaBytes = 64
@@ -89,7 +89,7 @@ func (p page) kind() uint16 { return order.Uint16(p[8:]) }
 func (p page) count() int   { return int(order.Uint16(p[10:])) }
 
 // length returns the number of bytes of the page with this header, or an error when the
-// header is not that of page id.
+// header does not belong to page id.
 func length(header []byte, id uint64, pageSize int) (int, error) {
 	kind := order.Uint16(header[8:])
 	if found := order.Uint64(header); found != id || kind != kindBranch && kind != kindLeaf {

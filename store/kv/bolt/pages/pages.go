@@ -39,7 +39,8 @@ func Check(file *os.File) error {
 	return nil
 }
 
-// maxPages limits the file; the largest file that bbolt maps has 2^36 pages.
+// maxPages limits the number of pages of a file. bbolt can map a file of at most 2^36
+// pages.
 const maxPages = 1 << 36
 
 // A walk visits the pages of a file. Each page must be reached only once.

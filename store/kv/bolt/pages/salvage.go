@@ -7,17 +7,17 @@ import (
 	"os"
 )
 
-// A Loss is a page of a bucket that cannot be read, with its elements. Of a page that can
-// be read in part, only some elements are lost.
+// A Loss is a page of a bucket that cannot be read. Its elements are lost; if a part of the
+// page can be read, only some of its elements are lost.
 type Loss struct {
 	Bucket string // empty: buckets are lost too
 	Page   uint64
 	Err    error
 }
 
-// Salvage calls entry with each element of the buckets of a damaged file that can be
-// read. An element may still be damaged: pages have no checksums. The error is that of
-// the file, or of entry.
+// Salvage calls entry with each element that can be read from the buckets of a damaged
+// file. An element may still be damaged: pages have no checksums. Salvage returns an error
+// of the file, or the first error of entry.
 func Salvage(file *os.File, entry func(bucket string, key, value []byte) error) ([]Loss, error) {
 	last, err := readNewestMeta(file)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *salvage) lose(bucket string, page uint64, err error) {
 	s.losses = append(s.losses, Loss{bucket, page, err})
 }
 
-// page salvages a page with the pages below it.
+// page salvages a page and the pages below this page.
 func (s *salvage) page(bucket string, id uint64) error {
 	if id < 2 || id >= uint64(len(s.seen)) || s.seen[id] {
 		s.lose(bucket, id, errors.New("it is referenced twice, or lies beyond the file"))
@@ -58,7 +58,7 @@ func (s *salvage) page(bucket string, id uint64) error {
 		s.lose(bucket, id, err)
 		return nil
 	}
-	p := page(bytes.Clone(read)) // the pages below it are read into the same memory
+	p := page(bytes.Clone(read)) // a clone, because the pages below are read into the same memory
 	if p.kind() == kindLeaf {
 		return s.leaf(bucket, id, p)
 	}
