@@ -61,12 +61,12 @@ func TestHostileEngine(t *testing.T) {
 		peak, asked, slowest = max(peak, n.anonymous(t)), asked+1, max(slowest, time.Since(began))
 		return r.over()
 	})
-	t.Logf("%s: %d rows, %d failed, %d answers badly; %d MiB at most; %d other requests, the slowest took %v",
-		job.Status, rows, job.FailedRows, bad.Badly(), peak>>20, asked, slowest)
+	t.Logf("%s: %d rows, %d failed, %d bad answers; %d MiB at most; %d other requests, the slowest took %v",
+		job.Status, rows, job.FailedRows, bad.BadAnswers(), peak>>20, asked, slowest)
 	if job.Status != "succeeded" && (job.FailureReason == nil || job.FailureReason.Code != "too_many_failed_rows") {
 		t.Fatalf("%+v (%+v)", job, job.FailureReason)
 	}
-	if bad.Badly() < 20 {
+	if bad.BadAnswers() < 20 {
 		t.Error("the hostile engine was hardly asked; nothing was tested")
 	}
 	if limit := int64(400 << 20); peak > limit {

@@ -317,7 +317,7 @@ func TestHostilePages(t *testing.T) {
 		for _, path := range paths {
 			h := &hostileServer{path: path}
 			e := h.meet(t, flavor)
-			kinds := hostile.Own(path)
+			kinds := hostile.ContentKinds(path)
 			if flavor == "vllm" { // HTTP errors are the same for all servers
 				kinds = hostile.Kinds(path)
 			}

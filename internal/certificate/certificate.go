@@ -1,7 +1,7 @@
 // Package certificate loads a TLS certificate, and the authorities that sign peers'
 // certificates, from files. It checks the files at each new connection, so replaced
 // files are in use at once; existing connections continue. It does not know which side
-// shows a certificate to which.
+// of a connection shows a certificate.
 package certificate
 
 import (

@@ -29,7 +29,7 @@ import (
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
-// adminKey is the first key of a Program.
+// adminKey is the administrator's key of the service, and the first value of Program.Key.
 const adminKey = "administrator"
 
 // Idle is a pipeline without work.
@@ -65,7 +65,7 @@ func (Idle) Counting(rowmill.Model) http.Counting { return http.Counting{} }
 type Config struct {
 	Commands func(service connect.Options) []*cobra.Command
 	Service  http.Service                              // default: Idle
-	Wrap     func(api nethttp.Handler) nethttp.Handler // around the API; default: nothing
+	Wrap     func(api nethttp.Handler) nethttp.Handler // puts a handler around the API; default: none
 }
 
 // A Program runs commands with a service. Key, Stdin and Now may be changed between
@@ -75,7 +75,7 @@ type Program struct {
 	Store    *bolt.Store
 	Key      string
 	Stdin    string
-	Now      time.Time // for the service and the commands; zero: the clock's
+	Now      time.Time // time of the service and the commands; zero: the clock's time
 	Out, Err bytes.Buffer
 
 	commands func(connect.Options) []*cobra.Command
@@ -156,7 +156,7 @@ func (p *Program) Want(code int, texts ...string) *Program {
 	both := p.Out.String() + p.Err.String()
 	for _, text := range append(texts, fmt.Sprintf("exit code %d\n", code)) {
 		if !strings.Contains(both, text) {
-			p.Errorf("lacks %q:\n%s", text, both)
+			p.Errorf("the output lacks %q:\n%s", text, both)
 		}
 	}
 	return p

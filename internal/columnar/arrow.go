@@ -122,7 +122,8 @@ func (f flatBytes) note(kind byte, at int) string {
 	return ""
 }
 
-// isZone reports whether name looks like a time zone and must be kept.
+// isZone reports whether name looks like a time zone that must be kept. UTC need
+// not be kept.
 func isZone(name string) bool {
 	plain := func(r rune) bool { return r > ' ' && r <= '~' && r != ';' }
 	return name != "" && name != "UTC" && len(name) <= maxZone && strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0
@@ -307,7 +308,7 @@ func (l *Leaf) arrowUnit() int {
 	if text, ok := strings.CutPrefix(l.arrow, arrowDuration); ok {
 		n, err := strconv.Atoi(text)
 		if err != nil {
-			panic(fmt.Sprintf("the duration %q was read before", l.arrow))
+			panic(fmt.Sprintf("the duration %q is invalid, although leafIn checked it", l.arrow))
 		}
 		return n
 	}

@@ -55,8 +55,8 @@ func (l *Leaf) text() (rowmill.IDLeaf, error) {
 	return rowmill.IDLeaf(text), err
 }
 
-// leafIn is leafOf, plus the note that the file's Arrow schema has on the
-// column.
+// leafIn is leafOf for a column with a note: the time zone or the duration that
+// the file's Arrow schema has for the column. leafOf does not know durations.
 func leafIn(e *format.SchemaElement, note string) (*Leaf, bool) {
 	l, ok := leafOf(e)
 	switch {
@@ -159,7 +159,7 @@ func (n *node) idType(note string) (t rowmill.IDType, err error) {
 	return t, nil
 }
 
-// Fits reports whether raw has the length of a value.
+// Fits reports whether raw is as long as a value of the type can be.
 func (l *Leaf) Fits(raw string) bool {
 	if l.width == 0 { // a decimal
 		return len(raw) > 0 && len(raw) <= maxScale
@@ -197,7 +197,7 @@ func (l *Leaf) AppendJSON(b, raw []byte) ([]byte, error) {
 	return spelling.AppendString(b, text), err
 }
 
-// order is how readers compare the values of a column. Statistics follow it.
+// order is how readers compare the values of a column. Statistics use this order.
 type order uint8
 
 const (

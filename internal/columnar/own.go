@@ -13,8 +13,8 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// Table is an open table. Its methods are safe for concurrent use if its source
-// is.
+// Table reads one of the program's own Parquet files; own_schema.go describes
+// their form. Its methods are safe for concurrent use if src is.
 type Table struct {
 	src     io.ReaderAt
 	size    int64
@@ -97,8 +97,8 @@ func (t *Table) check() (err error) {
 	return nil
 }
 
-// holds reports whether the file has length bytes at offset. length must be at
-// least 1.
+// holds reports whether the file has length bytes at offset. It returns false if
+// length is below 1.
 func (t *Table) holds(offset, length int64) bool {
 	return offset >= int64(len(parquetMagic)) && length > 0 && length <= t.size && offset <= t.size-length
 }

@@ -19,7 +19,7 @@ func (t *Table) Keys(prefix string) (keys []string) {
 func (t *Table) Attached(key string) ([]byte, error) {
 	var offset, length int64
 	if _, err := fmt.Sscanf(t.Meta(key), attachedAt, &offset, &length); err != nil || !t.holds(offset, length) {
-		return nil, fmt.Errorf("the place of %q: %w", key, ErrDamaged)
+		return nil, fmt.Errorf("read the position of %q: %w", key, ErrDamaged)
 	}
 	b := make([]byte, length)
 	if err := readAt(t.src, b, offset); err != nil {
@@ -28,8 +28,8 @@ func (t *Table) Attached(key string) ([]byte, error) {
 	return b, nil
 }
 
-// attachedAt is how metadata store the position of attached bytes: offset and
-// length, in bytes.
+// attachedAt is the format of a metadata value that stores the position of
+// attached bytes: offset and length, in bytes.
 const attachedAt = "%d+%d"
 
 func placeOf(offset int64, length int) string { return fmt.Sprintf(attachedAt, offset, length) }

@@ -32,7 +32,7 @@ const (
 // ErrDamaged means that the bytes of a table were changed or cut off.
 var ErrDamaged = errors.New("the file is damaged")
 
-// pageHeader holds the fields of a page header that vary.
+// pageHeader holds the fields of a page header that differ between pages.
 type pageHeader struct {
 	raw    int    // bytes of the body before compression
 	size   int    // bytes of the body as stored
@@ -167,8 +167,8 @@ const (
 
 	createdBy = "rowmill"
 
-	// maxFooter limits the footer size in memory. A table of ten million rows of a
-	// single kilobyte each need about 1 MiB.
+	// maxFooter limits the footer size in memory. The footer of a table with ten
+	// million rows of 1 kB needs about 1 MiB.
 	maxFooter = 256 << 20
 )
 

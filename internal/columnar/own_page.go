@@ -43,7 +43,7 @@ func (c *blockColumn) decode(rows, values int) error {
 				c.at = append(c.at, -1)
 			}
 		default:
-			if next = c.place(next, n); next < 0 {
+			if next = c.recordPositions(next, n); next < 0 {
 				return fmt.Errorf("values: %w", ErrDamaged)
 			}
 		}
@@ -57,9 +57,9 @@ func (c *blockColumn) decode(rows, values int) error {
 	return nil
 }
 
-// place records the positions of n values, from position next on. It returns
+// recordPositions records the positions of n values, from position next on. It returns
 // the position after them, or -1 if the data ends too early.
-func (c *blockColumn) place(next, n int) int {
+func (c *blockColumn) recordPositions(next, n int) int {
 	switch {
 	case c.Kind == TableText, c.Kind == TableLeaf && c.width == 0:
 		for range n {
@@ -108,7 +108,7 @@ func (c *blockColumn) decodeLists(rep, def levelReader, rows, values int) error 
 		rep.skip(n)
 		def.skip(n)
 		values -= n
-		if again == 1 { // the last list continues
+		if again == 1 { // the values belong to the list before
 			last := len(c.at) - 1
 			if level != listPresent || last < 0 || c.counts[last] == 0 || c.at[last] < 0 {
 				return fmt.Errorf("levels: %w", ErrDamaged)
@@ -141,7 +141,7 @@ func (c *blockColumn) decodeLists(rep, def levelReader, rows, values int) error 
 type levelReader struct {
 	b    []byte
 	last byte
-	n    int // levels left in the open run of last
+	n    int // levels of value last that are not consumed yet
 	bad  bool
 }
 

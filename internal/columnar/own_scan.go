@@ -44,7 +44,7 @@ func (s *TableScan) ShareBuffer(other *TableScan) { s.stored = other.stored }
 // SeekRow makes Next return the block that holds row.
 func (s *TableScan) SeekRow(row int64) error {
 	if row < 0 || row >= s.t.Rows() {
-		return fmt.Errorf("row %d is not one of the table's %d", row, s.t.Rows())
+		return fmt.Errorf("row %d does not exist: the table has %d rows", row, s.t.Rows())
 	}
 	if g := s.t.group(row); g != s.group || len(s.places[0]) == 0 {
 		s.group = g
@@ -142,8 +142,8 @@ func (s *TableScan) read(i int) error {
 }
 
 // Block is a decoded range of consecutive rows. Its methods take a column's
-// position in the scan (c) and a row's position in the block (i). They must not
-// be called for a null. Returned slices are valid as long as the block.
+// position in the scan (c) and a row's position in the block (i). For a value
+// that is null, call only Null. Returned slices are valid as long as the block.
 type Block struct {
 	First   int64 // the block's first row in the table
 	Rows    int

@@ -9,7 +9,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// A Table is a Parquet file in the narrow form that this program writes. The
+// A Table is a Parquet file in the restricted form that this program writes. The
 // form lets the program copy column chunks byte for byte and find any row
 // without a scan:
 //
@@ -41,7 +41,7 @@ const (
 
 // String returns the kind's name for error messages.
 func (k TableKind) String() string {
-	names := [...]string{"nothing", "text", "int", "uint", "real", "bool", "list of floats", "a type of another file"}
+	names := [...]string{"nothing", "text", "int", "uint", "real", "bool", "list of floats", "a type of a user's file"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -169,7 +169,7 @@ func checkColumns(columns []TableColumn) error {
 		case c.Kind == TableFloats && c.Required:
 			return fmt.Errorf("column %q: a list of floats cannot be required", c.Name)
 		case (c.Kind == TableLeaf) != (c.Leaf != ""):
-			return fmt.Errorf("column %q: %v with the type %q of another file", c.Name, c.Kind, c.Leaf)
+			return fmt.Errorf("column %q: Leaf is %q, which does not fit the kind (%v)", c.Name, c.Leaf, c.Kind)
 		case c.Kind == TableLeaf:
 			if _, err := ParseLeaf(c.Leaf); err != nil {
 				return fmt.Errorf("column %q: %w", c.Name, err)

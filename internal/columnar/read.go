@@ -53,8 +53,8 @@ func (l Limits) Validate() error {
 	return nil
 }
 
-// FormatError means that the content of a file is wrong. A failed read is
-// another error. Its message is for the person who made the file.
+// FormatError means that the content of a file is wrong; its message is for the
+// person who made the file. A failed read returns an error of another type.
 type FormatError struct{ Message string }
 
 // Error returns the message.
@@ -198,7 +198,7 @@ func (f *File) chunk(group int, leaf *node) (*chunkMeta, error) {
 	case m.Type != leaf.element.Type.V:
 		return nil, badFile("The Parquet file is corrupt: column %q has the type %v, and %v in row group %d.", leaf.path, leaf.element.Type.V, m.Type, group)
 	case !canUnpack(m.Codec):
-		return nil, badFile("Column %q of the Parquet file is compressed with %v, which is not read. Write it with Snappy, Zstandard, Gzip or LZ4_RAW.", leaf.path, m.Codec)
+		return nil, badFile("Column %q of the Parquet file is compressed with %v, which is not supported. Write it with Snappy, Zstandard, Gzip or LZ4_RAW.", leaf.path, m.Codec)
 	}
 	start := m.start()
 	if start < 4 || m.TotalCompressedSize < 0 || start > f.src.size || m.TotalCompressedSize > f.src.size-start {
@@ -219,8 +219,8 @@ func (m *chunkMeta) start() int64 {
 	return m.DataPageOffset
 }
 
-// source is a ReaderAt that records its own read errors. This tells a failed
-// read from wrong content.
+// source is a ReaderAt that records its own read errors. With the record, guard
+// distinguishes a failed read from wrong content.
 type source struct {
 	r    io.ReaderAt
 	size int64
@@ -251,7 +251,7 @@ func (s *source) guard(doing string, f func() error) (err error) {
 		case s.err != nil:
 			err = fmt.Errorf("%s: %w", doing, s.err)
 		default:
-			err = badFile("The Parquet file is corrupt or uses a feature that is not read. Write it again with another program.")
+			err = badFile("The Parquet file is corrupt or uses a feature that is not supported. Write it again with another program.")
 		}
 	}()
 	return f()

@@ -560,12 +560,12 @@ func TestOddFiles(t *testing.T) {
 		"Hadoop's LZ4": {
 			shape:  text(&parquet.Lz4Raw, &parquet.Plain, "required", 1),
 			change: func(meta *format.FileMetaData, _ []page) { column(meta).Codec = format.Lz4 },
-			want:   `Column "v" of the Parquet file is compressed with LZ4, which is not read. Write it with Snappy, Zstandard, Gzip or LZ4_RAW.`,
+			want:   `Column "v" of the Parquet file is compressed with LZ4, which is not supported. Write it with Snappy, Zstandard, Gzip or LZ4_RAW.`,
 		},
 		"a VARIANT": {
 			shape:  text(&parquet.Snappy, &parquet.Plain, "required", 1),
 			change: func(meta *format.FileMetaData, _ []page) { meta.Schema[1].LogicalType.Value = new(format.VariantType) },
-			want:   `Column "v" of the Parquet file has the type VARIANT, which is not read. Write it as JSON.`,
+			want:   `Column "v" of the Parquet file has the type VARIANT, which is not supported. Write it as JSON.`,
 		},
 		"an unknown type": {
 			shape: text(&parquet.Snappy, &parquet.Plain, "required", 1),
@@ -579,7 +579,7 @@ func TestOddFiles(t *testing.T) {
 			change: func(_ *format.FileMetaData, pages []page) {
 				last(pages).head.DataPageHeader.V.Encoding = format.ByteStreamSplit
 			},
-			want: `The Parquet file is corrupt: page 0 of column "v" in row group 0, at byte 4, cannot be read: the encoding BYTE_STREAM_SPLIT of BYTE_ARRAY is not read.`,
+			want: `The Parquet file is corrupt: page 0 of column "v" in row group 0, at byte 4, cannot be read: the encoding BYTE_STREAM_SPLIT of BYTE_ARRAY is not supported.`,
 		},
 		"a wrong checksum": {
 			shape:  text(&parquet.Snappy, &parquet.Plain, "required", 1),

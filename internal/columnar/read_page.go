@@ -31,7 +31,7 @@ type pageReader struct {
 	values  int64 // values in the pages that are not read yet
 	rows    int64 // rows that begin in these pages
 	page    int   // number of the current page; a dictionary is page 0
-	header  int64 // offset of its header
+	header  int64 // offset of the current page's header
 
 	unpacker
 	stored, plain    []byte // the current page, compressed and decompressed
@@ -41,7 +41,7 @@ type pageReader struct {
 
 	rep, def []byte // levels of the page's values; nil if all are 0
 	leafValues
-	next, n int // the next value of the page, nulls included, and how many it has
+	next, n int // index of the page's next value, and number of its values, nulls included
 }
 
 func newPageReader(f *File, group int, leaf *node) (*pageReader, error) {
@@ -242,7 +242,7 @@ func (r *pageReader) readDataV2(head *dataPageV2Meta, size int, compressed bool)
 	}
 	rep, def := int(head.RepetitionLength), int(head.DefinitionLength)
 	if rep < 0 || def < 0 || rep+def > min(len(r.stored), size) {
-		return fmt.Errorf("levels of %d and %d bytes in %d", rep, def, min(len(r.stored), size))
+		return fmt.Errorf("repetition levels of %d bytes and definition levels of %d bytes do not fit into %d bytes", rep, def, min(len(r.stored), size))
 	}
 	data := r.stored[rep+def:]
 	if compressed && r.codec != format.Uncompressed {
@@ -303,7 +303,7 @@ func (r *pageReader) levelsV1(dst, data []byte, encoding format.Encoding, n, hig
 	case format.BitPacked:
 		return decodeBitPacked(dst, data, n, highest)
 	}
-	return nil, nil, fmt.Errorf("the encoding %v is not read", encoding)
+	return nil, nil, fmt.Errorf("the encoding %v is not supported", encoding)
 }
 
 // begin decodes the values of a page, after its levels. It returns the number of nulls.

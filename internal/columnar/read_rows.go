@@ -10,13 +10,13 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Rows reads some columns of a file row by row, all columns in step. It holds
+// Rows reads some columns of a file row by row, all columns together. It holds
 // one page per column in memory. It is for one goroutine.
 type Rows struct {
 	f       *File
 	columns []*column
 	group   int   // the next row group
-	left    int64 // rows left in the current row group
+	left    int64 // rows of the current row group that are not read yet
 	row     int64 // rows returned so far
 	err     error
 }

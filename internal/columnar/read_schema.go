@@ -115,9 +115,9 @@ func (n *node) width() int {
 func (n *node) checkReadable() error {
 	switch {
 	case n.kind.class == classBSON:
-		return badFile("Column %q of the Parquet file has the type BSON, which is not read. Write it as JSON or as plain text.", n.path)
+		return badFile("Column %q of the Parquet file has the type BSON, which is not supported. Write it as JSON or as plain text.", n.path)
 	case n.variant != "":
-		return badFile("Column %q of the Parquet file has the type VARIANT, which is not read. Write it as JSON.", n.variant)
+		return badFile("Column %q of the Parquet file has the type VARIANT, which is not supported. Write it as JSON.", n.variant)
 	case n.element.Type.V < format.Boolean || n.element.Type.V > format.FixedLenByteArray:
 		return badFile("Column %q of the Parquet file has the physical type %d, which is not known. Write it as plain text.", n.path, n.element.Type.V)
 	case n.element.Type.V == format.FixedLenByteArray && n.element.TypeLength.V <= 0:

@@ -297,7 +297,7 @@ func TestBSONIsRefused(t *testing.T) {
 	for i, column := range []string{"doc", "group.inner"} {
 		rows := f.Rows(2, i)
 		err := rows.Next()
-		want := fmt.Sprintf("Column %q of the Parquet file has the type BSON, which is not read. Write it as JSON or as plain text.", column)
+		want := fmt.Sprintf("Column %q of the Parquet file has the type BSON, which is not supported. Write it as JSON or as plain text.", column)
 		var format *columnar.FormatError
 		if !errors.As(err, &format) || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)

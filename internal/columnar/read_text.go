@@ -52,7 +52,7 @@ const (
 
 var (
 	errNotText = errors.New("it is not UTF-8 text")
-	errKind    = errors.New("the column has values where its type says that all are null")
+	errKind    = errors.New("the column has a value, but its type says that all values are null")
 	errScale   = errors.New("the decimal's scale is out of range")
 )
 

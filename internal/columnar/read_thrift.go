@@ -31,7 +31,7 @@ var (
 type thriftScan struct {
 	b              []byte
 	at             int
-	structs, items int // members that lists may still have
+	structs, items int // structures and other members that further lists may have
 }
 
 // scanThrift checks the structure at the beginning of b and returns its length.

@@ -111,7 +111,7 @@ func (r *pageReader) decode(data []byte, encoding format.Encoding, n int) (v lea
 			}
 		}
 	default:
-		err = fmt.Errorf("the encoding %v of %v is not read", encoding, kind)
+		err = fmt.Errorf("the encoding %v of %v is not supported", encoding, kind)
 	}
 	v.data = r.decoded
 	return v, err

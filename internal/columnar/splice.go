@@ -22,14 +22,14 @@ const copyBytes = 256 << 10
 type Splicer struct {
 	w        *bufio.Writer
 	to       RangeWriter // the writer under w, or nil if it is not a RangeWriter
-	pending  sourceRange // the range to copy next; nothing was written since
+	pending  sourceRange // a range that is not copied yet; it is the end of the table so far
 	begun    bool        // parquetMagic was written or is part of pending
 	offset   int64
 	columns  []TableColumn
 	trailing int // the first trailing column, see SetTrailing
 	meta     []KeyValue
 	groups   []format.RowGroup
-	trailed  int            // row groups whose trailing chunks were copied
+	trailed  int            // number of row groups with copied trailing chunks
 	chunks   []splicedChunk // by row group and column
 	buffer   []byte
 	places   []pageLocation

@@ -22,7 +22,7 @@ type TableConfig struct {
 	// holds the group's compressed pages until then. Default 16 MiB.
 	GroupBytes int64
 
-	// GroupRows is the number of rows at which a row group is written, with any size.
+	// GroupRows is the number of rows at which a row group is written, whatever its size.
 	// Default 131,072, as other writers use.
 	GroupRows int64
 }
@@ -135,8 +135,8 @@ func (t *TableWriter) Real(c int, v float64) {
 	t.blockBytes += t.buffer(c, TableReal).fixed(math.Float64bits(v))
 }
 
-// Leaf adds a value of a user's file to column c. It must fit the column's
-// type.
+// Leaf adds a value of a user's file to column c. The value must fit the
+// column's type.
 func (t *TableWriter) Leaf(c int, raw string) {
 	b := t.buffer(c, TableLeaf)
 	if !b.leaf.Fits(raw) {
@@ -252,7 +252,7 @@ func (t *TableWriter) closeGroup() {
 }
 
 // Attach writes b between the row groups, where Parquet readers do not look.
-// The metadata store its position under key. b must not be empty.
+// The metadata store the position of b under key. b must not be empty.
 func (t *TableWriter) Attach(key string, b []byte) error {
 	t.meta = append(slices.Clip(t.meta), KeyValue{key, placeOf(t.offset, len(b))})
 	t.put(b)

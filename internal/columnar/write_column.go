@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxPage is the largest page before compression, and so the largest cell:
+	// maxPage is the largest page before compression, and so the largest value:
 	// a block ends with the row that fills it, so a page is at most one block
 	// plus one row.
 	maxPage = 256 << 20
@@ -83,8 +83,8 @@ func (c *tableBuffer) null() {
 	c.def.put(0, 1)
 }
 
-// present counts a value that is not null.
-func (c *tableBuffer) present() {
+// countPresent counts a value that is not null.
+func (c *tableBuffer) countPresent() {
 	c.rows++
 	c.values++
 	if !c.Required {
@@ -93,7 +93,7 @@ func (c *tableBuffer) present() {
 }
 
 func (c *tableBuffer) text(s []byte) int {
-	c.present()
+	c.countPresent()
 	c.data = binary.LittleEndian.AppendUint32(c.data, uint32(len(s)))
 	at := span{len(c.data), len(c.data) + len(s)}
 	c.data = append(c.data, s...)
@@ -109,7 +109,7 @@ func (c *tableBuffer) text(s []byte) int {
 }
 
 func (c *tableBuffer) fixed(bits uint64) int {
-	c.present()
+	c.countPresent()
 	c.data = binary.LittleEndian.AppendUint64(c.data, bits)
 	c.bound(bits)
 	return 8
@@ -117,7 +117,7 @@ func (c *tableBuffer) fixed(bits uint64) int {
 
 // value adds a value of a user's file.
 func (c *tableBuffer) value(raw []byte) int {
-	c.present()
+	c.countPresent()
 	if c.leaf.width == 0 {
 		c.data = binary.LittleEndian.AppendUint32(c.data, uint32(len(raw)))
 	}
@@ -129,7 +129,7 @@ func (c *tableBuffer) value(raw []byte) int {
 }
 
 func (c *tableBuffer) bool(v bool) int {
-	c.present()
+	c.countPresent()
 	if c.bits%8 == 0 {
 		c.data = append(c.data, 0)
 	}
@@ -292,7 +292,7 @@ func (c *tableBuffer) closePage(s *tableScratch, first int64) error {
 		s.raw = raw
 	}
 	if len(raw) > maxPage {
-		return fmt.Errorf("column %q: a page of %d bytes, more than the %d that readers take", c.Name, len(raw), maxPage)
+		return fmt.Errorf("column %q: a page of %d bytes, more than the %d that readers accept", c.Name, len(raw), maxPage)
 	}
 	if need := s2.MaxEncodedLen(len(raw)); cap(s.stored) < need {
 		s.stored = make([]byte, need)
@@ -415,7 +415,7 @@ func (c *tableBuffer) closeChunk(offset int64) (format.ColumnChunk, []byte, []pa
 type levelRuns struct {
 	done []byte
 	last byte
-	n    int // length of the open run of last
+	n    int // levels of value last that are not in done yet
 }
 
 func (l *levelRuns) put(v byte, n int) {

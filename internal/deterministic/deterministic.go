@@ -32,7 +32,7 @@ func Seed(seed uint64) (restore func()) {
 	crand.Reader = source
 	uuid.SetRand(source)
 	lastV7 = 0
-	// All calls at one time get the same answer, in any order.
+	// All calls at the same time get the same answer, so their order does not matter.
 	retry.Chance = func(n int64) int64 { return int64(mix(seed^uint64(time.Now().UnixNano())) % uint64(n)) }
 	return func() {
 		crand.Reader, retry.Chance = reader, chance
@@ -49,7 +49,7 @@ func mix(x uint64) uint64 {
 }
 
 // As runs do under a name. If several goroutines ask for random bytes at the same time,
-// the names distinguish them, in any order.
+// their bytes depend on their names and not on their order.
 func As(name string, do func()) {
 	pprof.Do(context.Background(), pprof.Labels("as", name), func(context.Context) {
 		label := uintptr(goroutineLabel())
@@ -59,7 +59,7 @@ func As(name string, do func()) {
 	})
 }
 
-var names sync.Map // of As, by the label of its goroutine
+var names sync.Map // names of the running calls of As, by the label of the goroutine
 
 //go:linkname goroutineLabel runtime/pprof.runtime_getProfLabel
 func goroutineLabel() unsafe.Pointer

@@ -1,5 +1,6 @@
 // Package document reads and writes the JSON documents of the store. When it rewrites
-// a document, it keeps the members that a newer version of this program added. It does not know what documents are for.
+// a document, it keeps the members that a newer version of this program added. It
+// does not know the purpose of the documents.
 package document
 
 import (
@@ -69,9 +70,10 @@ func allKnown(stored []byte, t reflect.Type, v reflect.Value) bool {
 	return strict.Decode(v.Interface()) == nil
 }
 
-// plain holds the hashes of recent documents from Rewrite without unknown members. A
-// node mostly rewrites its own documents, and decoding a record takes three times as
-// long as encoding it.
+// plain holds the hashes of documents that Rewrite has recently returned and that have
+// no unknown members. Rewrite need not decode such a stored document. This saves time,
+// because a node mostly rewrites its own documents, and decoding a record takes three
+// times as long as encoding it.
 var plain = hashes{seed: maphash.MakeSeed()}
 
 type hashes struct {
@@ -97,8 +99,8 @@ func (h *hashes) of(t reflect.Type, doc []byte) uint64 {
 	return of.Sum64()
 }
 
-// merge returns fresh with the members of stored that known lacks. known is stored as
-// this version understands it.
+// merge returns fresh with the members of stored that known lacks. known has only the
+// members of stored that this version knows.
 func merge(stored, known, fresh json.RawMessage) (json.RawMessage, error) {
 	if bytes.Equal(stored, known) {
 		return fresh, nil
@@ -152,7 +154,7 @@ func spelling(name string, objects ...map[string]json.RawMessage) string {
 
 func mergeElements(stored, known, fresh []json.RawMessage) (json.RawMessage, error) {
 	used, merged := make([]bool, len(known)), make([]bool, len(fresh))
-	// Equal elements find each other first: several may have the same first member.
+	// Match equal elements first, because several elements may have the same first member.
 	for _, key := range []func(json.RawMessage) string{text, firstMember} {
 		places := map[string][]int{}
 		for i, element := range known {

@@ -142,6 +142,7 @@ func (n *Network) plug(ctx context.Context, port, device, namespace string) erro
 
 func (n *Network) hub() string { return n.name + ".hub" }
 
+// address returns the address with this last byte and the length of the subnet.
 func (n *Network) address(last int) string {
 	bytes := n.subnet.Addr().As4()
 	bytes[3] = byte(last)
@@ -166,7 +167,7 @@ func (n *Network) Lose(ctx context.Context, percent int, from, to []*Host) error
 	return errors.Join(errs...)
 }
 
-// Part cuts two groups of hosts off from each other.
+// Part partitions the network: it drops all packets between two groups of hosts.
 func (n *Network) Part(ctx context.Context, left, right []*Host) error {
 	return errors.Join(n.Lose(ctx, 100, left, right), n.Lose(ctx, 100, right, left))
 }

@@ -58,9 +58,10 @@ func sweep(ctx context.Context) error {
 }
 
 // remove kills all processes in the chosen namespaces of this package and removes the
-// namespaces, which also removes their cables.
+// namespaces. That also removes their virtual network cables.
 func remove(ctx context.Context, chosen func(namespace string) bool) error {
-	// Also after the test's context has ended: no other code removes them.
+	// Continue even after the test's context has ended: no other code removes the
+	// namespaces.
 	ctx = context.WithoutCancel(ctx)
 	list, err := exec.CommandContext(ctx, "ip", "netns", "list").Output()
 	if err != nil {

@@ -1,7 +1,8 @@
-// Package floors owns the rules for imports between packages: code imports downward
-// only, packages on the same floor do not import each other, and some libraries have
-// only one importer. It holds the table and the check; its test runs them on the output
-// of `go list`. It does not know the tasks of the packages.
+// Package floors owns the rules for imports between packages. Folders are on numbered
+// floors: code imports only from lower floors, packages on the same floor do not import
+// each other, and some libraries have only one importer. The package holds the table and
+// the check; its test runs them on the output of `go list`. It does not know the tasks of
+// the packages.
 package floors
 
 import (
@@ -14,31 +15,31 @@ import (
 // may import.
 const Module = "github.com/rowmill/rowmill"
 
-// Table holds the rules.
+// Table holds the rules. Paths are inside the module.
 type Table struct {
-	// Street lists the top folders. There are no others.
-	Street []string
+	// TopFolders lists the top folders. There are no others.
+	TopFolders []string
 
-	// Floor gives the floor of a room. A room is a folder with its subfolders, except
-	// subfolders that are rooms themselves. Only rooms and Helpers hold packages.
+	// Floor gives the floor of a folder. It holds for all subfolders that have no entry
+	// of their own. A package must be in a folder with an entry, or be a helper.
 	Floor map[string]int
 
-	// Within orders the parts of a folder: a part may import the parts on lower floors
-	// beside it. Parts without an entry may import only their parents and their own
-	// parts.
+	// Within gives the step of a package inside a folder of Floor. A package may import
+	// the packages on lower steps of the same folder. Packages without an entry may
+	// import only their parents and their own subfolders.
 	Within map[string]int
 
-	// Strangers are pairs of folders that must not import each other, on any floors.
-	Strangers [][2]string
+	// Separate are pairs of top folders that must not import each other, on any floors.
+	Separate [][2]string
 
-	// Only names the packages (paths inside the module, with subfolders) that may
-	// import a library. Libraries are matched by prefix.
-	Only map[string][]string
+	// Importers names the packages, with their subfolders, that may import a library.
+	// Libraries are matched by prefix.
+	Importers map[string][]string
 
-	// Names are folder names that are refused, because they say nothing.
-	Names []string
+	// VagueNames are folder names that are refused, because they say nothing.
+	VagueNames []string
 
-	// Programs are folders that each hold one program. Its packages may import each
+	// Programs are top folders that each hold one program. Its packages may import each
 	// other.
 	Programs []string
 
@@ -46,8 +47,8 @@ type Table struct {
 	// technology. Only programs may import them.
 	Adapters []string
 
-	// Helpers are the folders of test helpers, except the rooms in them. Shipped code
-	// must not import helpers; helpers may import anything.
+	// Helpers are top folders of test helpers, except their subfolders in Floor. Shipped
+	// code must not import helpers; helpers may import anything.
 	Helpers []string
 }
 
@@ -55,7 +56,7 @@ type Table struct {
 // docs/architecture.md.
 func Rowmill() Table {
 	return Table{
-		Street: []string{
+		TopFolders: []string{
 			"actors", "bench", "blob", "client", "cluster", "cmd", "console", "deploy", "docs", "e2e",
 			"engine", "examples", "http", "input", "internal", "results", "store", "tokenize",
 		},
@@ -76,15 +77,15 @@ func Rowmill() Table {
 			"http/jobs": 4, "http/keys": 4, "http/nodes": 4, "http/quotas": 4, "http/settings": 4, "http/usage": 4, "http/webhooks": 4,
 			"http/submit": 5, "http/rows": 5, "http/downloads": 5, "http/streams": 5, "http/functions": 6, "http/batch": 6, "http/openai": 7, "http/anthropic": 7,
 		},
-		Strangers: [][2]string{{"actors", "http"}},
-		Only: map[string][]string{
+		Separate: [][2]string{{"actors", "http"}},
+		Importers: map[string][]string{
 			"go.etcd.io/bbolt":                {"store/kv/bolt"},
 			"github.com/redis/go-redis":       {"store/kv/redis"},
 			"github.com/minio/minio-go":       {"blob/s3"},
 			"github.com/hashicorp/memberlist": {"cluster"},
 			"connectrpc.com":                  {"cluster"},
 			"google.golang.org/protobuf":      {"cluster", "actors", "internal/tracing"},
-			// The contenders of bench use their own libraries on purpose.
+			// bench compares other programs, which use their own libraries.
 			"github.com/parquet-go/parquet-go":      {"internal/columnar", "bench"},
 			"github.com/asynkron/protoactor-go":     {"actors"},
 			"github.com/gin-gonic/gin":              {"http"},
@@ -96,10 +97,10 @@ func Rowmill() Table {
 			"github.com/dlclark/regexp2":            {"tokenize"},
 			"github.com/santhosh-tekuri/jsonschema": {"engine/schema", "engine/sim"},
 		},
-		Names:    []string{"util", "utils", "common", "shared", "types", "models"},
-		Adapters: []string{"store/bolt", "store/redis", "blob/dir", "blob/s3", "engine/openai", "engine/sim"},
-		Programs: []string{"cmd", "bench", "e2e"},
-		Helpers:  []string{"internal", "e2e", "bench", "deploy", "docs"},
+		VagueNames: []string{"util", "utils", "common", "shared", "types", "models"},
+		Adapters:   []string{"store/bolt", "store/redis", "blob/dir", "blob/s3", "engine/openai", "engine/sim"},
+		Programs:   []string{"cmd", "bench", "e2e"},
+		Helpers:    []string{"internal", "e2e", "bench", "deploy", "docs"},
 	}
 }
 
@@ -124,7 +125,7 @@ func (t Table) Check(packages []Package) []string {
 		}
 		for _, path := range p.Imports {
 			if reason := t.checkImport(from, path); reason != "" {
-				broken = append(broken, fmt.Sprintf("%s imports %s: %s", show(from), path, reason))
+				broken = append(broken, fmt.Sprintf("%s imports %s: %s", displayName(from), path, reason))
 			}
 		}
 	}
@@ -134,17 +135,17 @@ func (t Table) Check(packages []Package) []string {
 func (t Table) checkName(path string) []string {
 	var broken []string
 	for _, element := range strings.Split(path, "/") {
-		if slices.Contains(t.Names, element) {
+		if slices.Contains(t.VagueNames, element) {
 			broken = append(broken, fmt.Sprintf("%s: %q says nothing about what the package owns", path, element))
 		}
 	}
-	if t.room(path) == "" && path != "" && !t.isHelper(path) {
+	if t.floorFolder(path) == "" && path != "" && !t.isHelper(path) {
 		broken = append(broken, fmt.Sprintf("%s: no floor is set for folder %q", path, top(path)))
 	}
 	return broken
 }
 
-// checkImport returns why from may not import path, or "".
+// checkImport returns the reason why from must not import path; empty if from may.
 func (t Table) checkImport(from, path string) string {
 	to, inside := inModule(path)
 	if !inside {
@@ -153,53 +154,54 @@ func (t Table) checkImport(from, path string) string {
 	program := slices.Contains(t.Programs, top(from))
 	for _, adapter := range t.Adapters {
 		if under(to, adapter) && !under(from, adapter) && !program {
-			return "only programs choose adapters"
+			return "only programs may import adapters"
 		}
 	}
 	switch {
 	case to == "":
 		return "" // the root package
 	case t.isHelper(to):
-		return "it holds test helpers"
+		return "shipped code must not import test helpers"
 	case from == "":
-		return "the vocabulary knows no other package"
-	case t.room(from) == t.room(to):
+		return "the root package imports no other package"
+	case t.floorFolder(from) == t.floorFolder(to):
 		below, low := t.Within[to]
 		own, high := t.Within[from]
 		if program || under(from, to) || under(to, from) || low && high && below < own {
 			return ""
 		}
-		return "within a folder a package imports its parents and its parts only"
+		return "within a folder a package may import only its parents, its subfolders and packages on lower steps"
 	}
-	for _, pair := range t.Strangers {
+	for _, pair := range t.Separate {
 		if pair == [2]string{top(from), top(to)} || pair == [2]string{top(to), top(from)} {
-			return "these two never know each other"
+			return "these two folders must not import each other"
 		}
 	}
-	if below, own := t.Floor[t.room(to)], t.Floor[t.room(from)]; below >= own {
+	if below, own := t.Floor[t.floorFolder(to)], t.Floor[t.floorFolder(from)]; below >= own {
 		return fmt.Sprintf("floor %d may only import floors below it, not floor %d", own, below)
 	}
 	return ""
 }
 
 func (t Table) checkLibrary(from, path string) string {
-	for library, allowed := range t.Only {
+	for library, allowed := range t.Importers {
 		if !under(path, library) {
 			continue
 		}
 		if !slices.ContainsFunc(allowed, func(a string) bool { return under(from, a) }) {
-			return fmt.Sprintf("only %s may", strings.Join(allowed, ", "))
+			return fmt.Sprintf("only %s may import this library", strings.Join(allowed, ", "))
 		}
 	}
 	return ""
 }
 
 func (t Table) isHelper(path string) bool {
-	return slices.Contains(t.Helpers, top(path)) && !strings.Contains(t.room(path), "/")
+	return slices.Contains(t.Helpers, top(path)) && !strings.Contains(t.floorFolder(path), "/")
 }
 
-// room returns the room that holds the package at path, or "".
-func (t Table) room(path string) string {
+// floorFolder returns the folder with an entry in Floor that holds the package at path;
+// empty for none.
+func (t Table) floorFolder(path string) string {
 	for path != "" {
 		if _, known := t.Floor[path]; known {
 			return path
@@ -228,7 +230,7 @@ func under(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, dir+"/")
 }
 
-func show(path string) string {
+func displayName(path string) string {
 	if path == "" {
 		return "the root package"
 	}

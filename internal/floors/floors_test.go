@@ -24,8 +24,8 @@ func TestFloors(t *testing.T) {
 	}
 }
 
-// TestStreet compares the top folders with the list in the README.
-func TestStreet(t *testing.T) {
+// TestTopFolders compares the top folders of all packages with the table.
+func TestTopFolders(t *testing.T) {
 	t.Parallel()
 	var folders []string
 	for _, p := range list(t) {
@@ -34,7 +34,7 @@ func TestStreet(t *testing.T) {
 		}
 	}
 	slices.Sort(folders)
-	if diff := cmp.Diff(Rowmill().Street, slices.Compact(folders)); diff != "" {
+	if diff := cmp.Diff(Rowmill().TopFolders, slices.Compact(folders)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -79,11 +79,11 @@ func TestCheck(t *testing.T) {
 		{name: "a package imports its parts", path: "input", imports: []string{"input/csv"}},
 		{
 			name: "two parts of one package", path: "input/csv", imports: []string{"input/parquet"},
-			want: []string{"input/csv imports " + Module + "/input/parquet: within a folder a package imports its parents and its parts only"},
+			want: []string{"input/csv imports " + Module + "/input/parquet: within a folder a package may import only its parents, its subfolders and packages on lower steps"},
 		},
 		{
 			name: "an adapter from above", path: "actors", imports: []string{"store/bolt"},
-			want: []string{"actors imports " + Module + "/store/bolt: only programs choose adapters"},
+			want: []string{"actors imports " + Module + "/store/bolt: only programs may import adapters"},
 		},
 		{name: "helpers may import anything", path: "internal/llama", imports: []string{"http", "github.com/gin-gonic/gin"}},
 		{
@@ -95,36 +95,36 @@ func TestCheck(t *testing.T) {
 			want: []string{"blob imports " + Module + "/store: floor 1 may only import floors below it, not floor 1"},
 		},
 		{
-			name: "strangers", path: "http", imports: []string{"actors"},
-			want: []string{"http imports " + Module + "/actors: these two never know each other"},
+			name: "separate folders", path: "http", imports: []string{"actors"},
+			want: []string{"http imports " + Module + "/actors: these two folders must not import each other"},
 		},
 		{
 			name: "two adapters", path: "blob/dir", imports: []string{"blob/s3"},
-			want: []string{"blob/dir imports " + Module + "/blob/s3: only programs choose adapters"},
+			want: []string{"blob/dir imports " + Module + "/blob/s3: only programs may import adapters"},
 		},
 		{
 			name: "a parent and its adapter", path: "store", imports: []string{"store/bolt"},
-			want: []string{"store imports " + Module + "/store/bolt: only programs choose adapters"},
+			want: []string{"store imports " + Module + "/store/bolt: only programs may import adapters"},
 		},
 		{
 			name: "a library of another", path: "results", imports: []string{"github.com/parquet-go/parquet-go/format"},
-			want: []string{"results imports github.com/parquet-go/parquet-go/format: only internal/columnar, bench may"},
+			want: []string{"results imports github.com/parquet-go/parquet-go/format: only internal/columnar, bench may import this library"},
 		},
 		{
-			name: "the vocabulary knows nobody", path: "", imports: []string{"internal/shard"},
-			want: []string{"the root package imports " + Module + "/internal/shard: the vocabulary knows no other package"},
+			name: "the root package imports nothing", path: "", imports: []string{"internal/shard"},
+			want: []string{"the root package imports " + Module + "/internal/shard: the root package imports no other package"},
 		},
 		{
 			name: "helpers stay out of what ships", path: "cmd/rowmill", imports: []string{"internal/llama"},
-			want: []string{"cmd/rowmill imports " + Module + "/internal/llama: it holds test helpers"},
+			want: []string{"cmd/rowmill imports " + Module + "/internal/llama: shipped code must not import test helpers"},
 		},
 		{
 			name: "a name that says nothing", path: "store/util", imports: nil,
 			want: []string{`store/util: "util" says nothing about what the package owns`},
 		},
-		{name: "a room within a room", path: "engine/offer", imports: []string{"engine", "engine/catalog"}},
+		{name: "a folder with its own floor inside another", path: "engine/offer", imports: []string{"engine", "engine/catalog"}},
 		{
-			name: "a room imports no room above it in its folder", path: "engine", imports: []string{"engine/offer"},
+			name: "a folder imports no subfolder on a higher floor", path: "engine", imports: []string{"engine/offer"},
 			want: []string{"engine imports " + Module + "/engine/offer: floor 1 may only import floors below it, not floor 2"},
 		},
 		{
@@ -155,15 +155,15 @@ func TestTable(t *testing.T) {
 	t.Parallel()
 	table := Rowmill()
 	var named []string
-	for _, allowed := range table.Only {
+	for _, allowed := range table.Importers {
 		named = append(named, allowed...)
 	}
-	for _, pair := range table.Strangers {
+	for _, pair := range table.Separate {
 		named = append(named, pair[0], pair[1])
 	}
 	slices.Sort(named)
 	for _, path := range slices.Compact(append(append(named, table.Programs...), table.Adapters...)) {
-		if table.room(path) == "" {
+		if table.floorFolder(path) == "" {
 			t.Errorf("the table names %q, which stands on no floor", path)
 		}
 	}

@@ -19,10 +19,10 @@ var quoted = regexp.MustCompile("`([^`]+)`")
 // entry would silently permit imports later.
 func (t Table) Missing(packages []Package) []string {
 	named := slices.Concat(slices.Collect(maps.Keys(t.Floor)), slices.Collect(maps.Keys(t.Within)), t.Adapters, t.Programs, t.Helpers)
-	for _, allowed := range t.Only {
+	for _, allowed := range t.Importers {
 		named = append(named, allowed...)
 	}
-	for _, pair := range t.Strangers {
+	for _, pair := range t.Separate {
 		named = append(named, pair[0], pair[1])
 	}
 	slices.Sort(named)
@@ -39,8 +39,8 @@ func (t Table) Missing(packages []Package) []string {
 }
 
 // Differs returns one sentence for each difference between the table and a Markdown
-// page. In the page, rows of a table begin with a number and folders in backquotes: a
-// floor with top folders, or a step with parts of a folder.
+// page. In the page, each row of a table begins with a number and with folders in
+// backquotes: a floor and its folders, or a step and its packages.
 func (t Table) Differs(page string) []string {
 	want := maps.Clone(t.Floor)
 	maps.Copy(want, t.Within)
@@ -53,7 +53,7 @@ func (t Table) Differs(page string) []string {
 		}
 		level, err := strconv.Atoi(strings.TrimSpace(cells[1]))
 		if err != nil {
-			continue // the head of a table, or of another table
+			continue // a heading, or a row of a table without numbers
 		}
 		for _, match := range quoted.FindAllStringSubmatch(cells[2], -1) {
 			folder := match[1]

@@ -46,7 +46,7 @@ func TestMissing(t *testing.T) {
 	t.Parallel()
 	table := Table{
 		Floor: map[string]int{"store": 1, "attic": 3}, Within: map[string]int{"store/bolt": 0, "store/tape": 0},
-		Only: map[string][]string{"lib": {"store", "cellar"}}, Strangers: [][2]string{{"store", "ghost"}},
+		Importers: map[string][]string{"lib": {"store", "cellar"}}, Separate: [][2]string{{"store", "ghost"}},
 		Adapters: []string{"store/bolt"}, Programs: []string{"cmd"}, Helpers: []string{"internal"},
 	}
 	packages := []Package{{Path: full("store/bolt")}, {Path: full("cmd/rowmill")}, {Path: full("internals")}, {Path: "example.org/attic"}}

@@ -29,10 +29,10 @@ func Equal(t testing.TB, path, got string) {
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatalf("%v; -update writes it", err)
+		t.Fatalf("%v; run the test with -update to write the file", err)
 	}
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("%s differs (-file +now); -update writes it again:\n%s", path, diff)
+		t.Errorf("%s differs (-file +now); run the test with -update to write it again:\n%s", path, diff)
 	}
 }
 

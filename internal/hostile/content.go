@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// inJSON are the paths with JSON answers. Kinds for them send a body that is not a
+// inJSON are the paths with JSON answers. Kinds for these paths send a body that is not a
 // valid answer.
 var inJSON = []string{Chat, Embeddings, Models, Tokenize, "/props", "/server_info", "/get_server_info", "/model_info", "/api/ps", "/api/show", "/version"}
 
-// bodies are kinds that misuse JSON.
+// bodies returns the kinds with a bad body in place of JSON: other formats, malformed or
+// deep JSON, JSON without end.
 func bodies() []Kind {
 	body := func(name, text string) Kind {
 		return Kind{Name: name, of: inJSON, write: func(w *wire) { w.body(text) }}
@@ -52,7 +53,8 @@ func bodies() []Kind {
 	})
 }
 
-// wrong are values of wrong types and at the limits of each type.
+// wrong are JSON values that replace a correct value: values of other types, and values
+// at the limits of each type.
 var wrong = []string{
 	"null", "true", `""`, `"simulated"`, "[]", "{}", "[[]]", `[{}]`, "0", "-1", "0.5", "1e400", "1e-99999999", "-9223372036854775809",
 	"9007199254740993", strings.Repeat("9", 400), `"\ud83d"`, strings.Repeat("[", 60) + strings.Repeat("]", 60),
@@ -104,7 +106,7 @@ func places(text string) (all []place) {
 const whole = `{"simulated":true,"choices":[{"index":0,"message":{"role":"assistant","content":%s},"finish_reason":"stop"}],` +
 	`"usage":{"prompt_tokens":3,"completion_tokens":3}}`
 
-// chatAnswer returns a kind with this content in a complete answer.
+// chatAnswer returns a kind that sends a complete chat completion with this content.
 func chatAnswer(name, content string) Kind {
 	return Kind{Name: name, Outcome: Either, Text: content, of: []string{Chat}, write: func(w *wire) {
 		quoted, _ := json.Marshal(content) // a string can always be encoded
@@ -112,7 +114,8 @@ func chatAnswer(name, content string) Kind {
 	}}
 }
 
-// contents are kinds with content that breaks any schema.
+// contents returns the kinds with bad content in a complete or endless chat completion,
+// the kind "mutated" for all JSON answers, and the kinds of streams.
 func contents() []Kind {
 	kinds := []Kind{
 		chatAnswer("a tiny number", "1e-99999999"),
@@ -157,7 +160,7 @@ func contents() []Kind {
 	return append(kinds, streams()...)
 }
 
-// streams are kinds that misuse server-sent events.
+// streams returns the kinds with bad server-sent events.
 func streams() []Kind {
 	const delta = `data: {"choices":[{"delta":{"content":"simulated"}}]}`
 	bulky := func(name, start, piece string) Kind {

@@ -1,8 +1,9 @@
 // Package hostile simulates inference servers that misbehave, by fault, by malice or
-// because of a proxy. It owns a list of Kinds. Each Kind answers one request with bytes
-// that no honest server would send. Its Server is for tests of a single kind. The
-// package does not know the readers of the answers. It knows only whether the honest
-// answer is among the bytes.
+// because of a proxy. It owns a list of Kinds: each Kind is one kind of bad answer. A
+// Server is such an inference server; a Front is a proxy before a correct one. The honest
+// answer is the answer that a correct server would send. The package does not know the
+// clients that read the answers. It knows only whether the bytes contain the honest
+// answer.
 //
 // The bytes of a kind depend only on the request and a seed. Like all simulated
 // answers, each header contains "X-Simulated: true".

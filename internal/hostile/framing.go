@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// framings are kinds that misuse HTTP; they answer any path.
+// framings returns the kinds with bad HTTP. They answer requests for any path.
 func framings() []Kind {
 	kind := func(name string, outcome Outcome, write func(w *wire)) Kind {
 		return Kind{Name: name, Outcome: outcome, write: write}
@@ -78,7 +78,7 @@ func framings() []Kind {
 			w.chunked()
 			for i := range w.Good {
 				w.chunk(string(w.Good[i : i+1]))
-				if i%64 == 0 { // one packet for each would take seconds
+				if i%64 == 0 { // one packet for each byte would take seconds
 					w.flush()
 				}
 			}

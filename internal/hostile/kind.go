@@ -7,34 +7,36 @@ import (
 	"sync"
 )
 
-// An Outcome says how a careful reader treats an answer.
+// An Outcome says how a careful client treats an answer.
 type Outcome uint8
 
 // The outcomes.
 const (
-	// Breaks: no reader can accept the answer.
+	// Breaks: no client can accept the answer.
 	Breaks Outcome = iota
 	// Keeps: the bytes contain the honest answer, in a form that HTTP and JSON allow.
 	Keeps
-	// Either: a reader may accept an answer, but not the honest one.
+	// Either: a client may refuse the answer, or accept it as another answer than the
+	// honest one.
 	Either
 )
 
-// A Kind is one way to misbehave.
+// A Kind is one kind of bad answer: one way in which a server, by fault or on purpose,
+// breaks HTTP, JSON, a stream or the content of its answer.
 type Kind struct {
 	Name    string
 	Outcome Outcome
 
-	// Text is the content of a complete answer.
+	// Text is the content of the chat completion, if the kind sends a complete one.
 	Text string
 
 	// Bulky kinds send until the client stops reading, at most MostBytes.
 	Bulky bool
 
-	// Waits says that the answer ends only when the reader disconnects.
+	// Waits says that the answer ends only when the client disconnects.
 	Waits bool
 
-	of    []string // paths that it answers; none means all
+	of    []string // paths of the requests that the kind can answer; empty: all paths
 	write func(w *wire)
 }
 
@@ -46,23 +48,25 @@ type Request struct {
 	Seed uint64
 }
 
-// Kinds returns all kinds for a path, in a fixed order. Kinds for event streams have
-// the path /v1/chat/completions/stream, which servers do not have.
+// Kinds returns all kinds for a path, in a fixed order. Streamed chat completions have
+// a path of their own here, Stream, which real servers do not have.
 func Kinds(path string) []Kind {
 	return slices.DeleteFunc(slices.Clone(all()), func(k Kind) bool { return len(k.of) > 0 && !slices.Contains(k.of, path) })
 }
 
-// all makes the kinds once, because some have texts of megabytes.
+// all returns all kinds. It makes them once, because some have texts of megabytes.
 var all = sync.OnceValue(func() []Kind {
 	return slices.Concat(framings(), bodies(), contents(), usages(), lists(), gauges())
 })
 
-// Own returns the kinds that misuse the content of a path, not HTTP.
-func Own(path string) []Kind {
+// ContentKinds returns the kinds that were made for a path. They use HTTP correctly, but
+// their content is bad.
+func ContentKinds(path string) []Kind {
 	return slices.DeleteFunc(Kinds(path), func(k Kind) bool { return len(k.of) == 0 })
 }
 
-// Certain returns the kinds with only one outcome: an error, or the honest answer.
+// Certain returns the kinds for a path that always lead to an error, or always to the
+// honest answer. It leaves out kinds that wait.
 func Certain(path string) []Kind {
 	return slices.DeleteFunc(Kinds(path), func(k Kind) bool { return k.Outcome == Either || k.Waits })
 }
@@ -96,10 +100,10 @@ const (
 	Metrics    = "/metrics"
 )
 
-// dice returns random numbers for a seed.
-func dice(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 13)) } //nolint:gosec // it has to be repeated
+// dice returns a source of random numbers that depend only on the seed.
+func dice(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 13)) } //nolint:gosec // the numbers must be repeatable
 
-// Page returns a kind that answers with a body.
+// Page returns a kind that answers with status 200 and this body.
 func Page(body string) Kind {
 	return Kind{Name: "a page", Outcome: Either, write: func(w *wire) { w.body(body) }}
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// usages returns correct answers with impossible token counts. Readers must
-// refuse such an answer, because the account would be billed for the count.
+// usages returns the kinds with impossible token counts in an otherwise correct answer.
+// Clients must refuse such an answer, because the account would be billed for the count.
 func usages() (kinds []Kind) {
 	for _, count := range []struct{ name, input, output string }{
 		{"negative", "-1", "-1"},
@@ -26,7 +26,7 @@ func usages() (kinds []Kind) {
 	return kinds
 }
 
-// lists returns the kinds of answers about the server and its models.
+// lists returns the kinds with bad information about the server and its models.
 func lists() []Kind {
 	page := func(name string, outcome Outcome, of, text string) Kind {
 		return Kind{Name: name, Outcome: outcome, of: []string{of}, write: func(w *wire) { w.body(text) }}
@@ -50,7 +50,7 @@ func lists() []Kind {
 	}
 }
 
-// gauges are kinds for pages of metrics.
+// gauges returns the kinds with bad metrics.
 func gauges() []Kind {
 	page := func(name, text string) Kind {
 		return Kind{Name: name, Outcome: Either, of: []string{Metrics}, write: func(w *wire) { w.body(text) }}

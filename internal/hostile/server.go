@@ -16,8 +16,8 @@ import (
 
 // Config describes a Server and its answers.
 type Config struct {
-	// Flavor is the server that it imitates: "vllm", the default, "llama.cpp", "sglang"
-	// or "ollama".
+	// Flavor is the inference server that the honest answers imitate: "vllm", the
+	// default, "llama.cpp", "sglang" or "ollama".
 	Flavor string
 
 	// Model is the served model. Dimension is the length of its embeddings; default 2.
@@ -27,16 +27,17 @@ type Config struct {
 	// Answer is the content of an honest answer. Default {"n":5}.
 	Answer string
 
-	// Choose selects the kind that answers a request. If Choose or the kind is nil, the
-	// answer is honest. n counts requests from 0.
+	// Choose selects the kind that answers a request. If Choose is nil or returns nil,
+	// the answer is honest. n is the number of the request, from 0.
 	Choose func(r Request, n uint64) *Kind
 }
 
 // typeStream is the content type of a stream of events.
 const typeStream = "text/event-stream"
 
-// Share returns a Choose that answers this share of all requests by a random kind for
-// the path. Kinds that wait are never used.
+// Share returns a function for Config.Choose. It chooses a random kind for this share of
+// the requests (0 to 1), and the honest answer for the others. It never chooses kinds
+// that wait.
 func Share(share float64, seed uint64) func(Request, uint64) *Kind {
 	return func(r Request, n uint64) *Kind {
 		d := dice(seed ^ n*0x9e3779b97f4a7c15)
@@ -57,13 +58,13 @@ func Share(share float64, seed uint64) func(Request, uint64) *Kind {
 
 // A Server is a misbehaving inference server on its own port of this machine.
 type Server struct {
-	config Config
-	socket net.Listener
-	asked  atomic.Uint64
-	badly  atomic.Uint64
+	config     Config
+	socket     net.Listener
+	requests   atomic.Uint64
+	badAnswers atomic.Uint64
 
 	mu    sync.Mutex
-	conns map[net.Conn]bool // nil after it has stopped
+	conns map[net.Conn]bool // open connections; nil after Stop
 	wg    sync.WaitGroup
 }
 
@@ -91,8 +92,8 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 // URL returns the server's base URL.
 func (s *Server) URL() string { return "http://" + s.socket.Addr().String() }
 
-// Badly returns how many requests were answered by a kind.
-func (s *Server) Badly() uint64 { return s.badly.Load() }
+// BadAnswers returns how many requests got a bad answer, which Config.Choose selected.
+func (s *Server) BadAnswers() uint64 { return s.badAnswers.Load() }
 
 // Stop closes all connections and returns after all goroutines of the server have
 // ended.
@@ -124,8 +125,8 @@ func (s *Server) accept() {
 	}
 }
 
-// serve answers the requests of a connection, until the first answer that is not
-// honest.
+// serve answers the requests of a connection. The first bad answer closes the
+// connection.
 func (s *Server) serve(conn net.Conn) {
 	defer func() {
 		_ = conn.Close()
@@ -144,11 +145,11 @@ func (s *Server) serve(conn net.Conn) {
 			return
 		}
 		r := s.config.honest(request.URL.Path, body.Bytes())
-		n := s.asked.Add(1) - 1
+		n := s.requests.Add(1) - 1
 		r.Seed = n
 		if s.config.Choose != nil {
 			if kind := s.config.Choose(r, n); kind != nil {
-				s.badly.Add(1)
+				s.badAnswers.Add(1)
 				kind.Answer(conn, r)
 				return
 			}
@@ -172,8 +173,8 @@ func (s *Server) name() string {
 	return "uvicorn"
 }
 
-// honest returns the honest answer to a request; without a body the page does not
-// exist.
+// honest returns a request for path together with its honest answer. If Good is nil, the
+// server has no such page.
 func (c Config) honest(path string, body []byte) Request {
 	owner := map[string]string{"vllm": "vllm", "sglang": "sglang", "llama.cpp": "llamacpp", "ollama": "library"}[c.Flavor]
 	text := map[string]string{

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// MostBytes limits the bytes of a bulky kind. It is more than a client should
-	// accept, which is 128 MiB by default.
+	// MostBytes limits the bytes of a bulky kind. The limit is above the 128 MiB that a
+	// client accepts by default.
 	MostBytes = 192 << 20
-	// mostTime limits the time of an answer, also of a kind that waits.
+	// mostTime limits the time of every answer, also the answer of a kind that waits.
 	mostTime = 20 * time.Second
 )
 
-// A wire is a connection for one answer. After an error it writes nothing more.
+// A wire writes one bad answer to a connection. After an error it writes nothing more.
 type wire struct {
 	Request
 	conn net.Conn
@@ -34,9 +34,9 @@ func newWire(conn net.Conn, r Request) *wire {
 	return &wire{Request: r, conn: conn, out: bufio.NewWriterSize(conn, 64<<10), dice: dice(r.Seed)}
 }
 
-var errEnough = errors.New("as much as is sent of one answer")
+var errEnough = errors.New("the answer has reached MostBytes")
 
-// text writes texts unchanged.
+// text writes the parts unchanged.
 func (w *wire) text(parts ...string) {
 	for _, part := range parts {
 		if w.err != nil {
@@ -68,12 +68,12 @@ func (w *wire) endless(piece string) {
 // close sends the buffered bytes and ends the connection.
 func (w *wire) close() {
 	if w.err == nil || errors.Is(w.err, errEnough) {
-		_ = w.out.Flush() // the reader may have gone
+		_ = w.out.Flush() // the client may have disconnected
 	}
 	_ = w.conn.Close()
 }
 
-// wait returns after the reader has disconnected, or after mostTime.
+// wait returns after the client has disconnected, or after mostTime.
 func (w *wire) wait() {
 	w.flush()
 	_, _ = io.Copy(io.Discard, w.conn)
@@ -86,8 +86,8 @@ func (w *wire) status(code int) {
 
 func (w *wire) header(name, value string) { w.text(name, ": ", value, "\r\n") }
 
-// head writes the head of an answer with status 200 and a body of length bytes; below 0
-// it omits the length.
+// head writes the status line and headers of an answer with status 200 and a body of
+// length bytes. If length is negative, head omits the header Content-Length.
 func (w *wire) head(length int) {
 	w.status(200)
 	w.header("Content-Type", w.Type)
@@ -97,7 +97,7 @@ func (w *wire) head(length int) {
 	w.text("\r\n")
 }
 
-// body answers with a body.
+// body writes a complete answer with status 200 and this body.
 func (w *wire) body(text string) {
 	w.head(len(text))
 	w.text(text)

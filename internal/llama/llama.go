@@ -32,8 +32,8 @@ const (
 // Dimension is the length of an embedding of the Embed model.
 const Dimension = 64
 
-// upWithin limits the start: half a second is usual, a busy machine needs more.
-const upWithin = 60 * time.Second
+// startTimeout limits the start: half a second is usual, a busy machine needs more.
+const startTimeout = 60 * time.Second
 
 // Options of a server. The zero value uses the defaults of start.sh.
 type Options struct {
@@ -55,7 +55,7 @@ type Server struct {
 // Kill kills the server, like a crash, and returns after it has ended.
 func (s Server) Kill() { s.kill() }
 
-// Dir returns the folder of get.sh's server.
+// Dir returns the folder into which get.sh puts the server.
 func Dir() string {
 	if dir := os.Getenv("ROWMILL_LLAMA_DIR"); dir != "" {
 		return dir
@@ -126,13 +126,13 @@ func start(t testing.TB, script, kind string, o Options) (Server, error) {
 		close(exited)
 	}()
 	stop := func() {
-		cancel() // kills only this process: the script has become the server
+		cancel() // kills one process: the script has become the server
 		<-exited
 	}
 
 	url := fmt.Sprintf("http://127.0.0.1:%d", port)
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	deadline := time.After(upWithin)
+	deadline := time.After(startTimeout)
 	poll := time.NewTicker(30 * time.Millisecond)
 	defer poll.Stop()
 	for {
@@ -154,7 +154,7 @@ func start(t testing.TB, script, kind string, o Options) (Server, error) {
 			return Server{}, fmt.Errorf("it ended at once: %s", output.String())
 		case <-deadline:
 			stop()
-			return Server{}, fmt.Errorf("not healthy after %v: %s", upWithin, output.String())
+			return Server{}, fmt.Errorf("not healthy after %v: %s", startTimeout, output.String())
 		case <-poll.C:
 		}
 	}

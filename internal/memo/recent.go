@@ -2,13 +2,13 @@ package memo
 
 import "sync"
 
-// A Recent is a cache of the most recently used values. It holds at least the Most last
-// values, and at most twice as many.
+// A Recent is a cache of the most recently used values. It always has the Most values that
+// were used last, and at most twice as many values.
 type Recent[K comparable, V any] struct {
 	Most int
 
 	mu          sync.Mutex
-	now, before map[K]V // before is dropped when now is full
+	now, before map[K]V // when now is full, it replaces before
 }
 
 // Get returns the value of a key if it is cached. Values are shared: do not modify

@@ -1,5 +1,5 @@
-// Package metricnames reads the metrics of a node from the source, for tests of pages
-// that name metrics.
+// Package metricnames finds the names of a node's metrics in the source code, for tests of
+// pages that name metrics.
 package metricnames
 
 import (
@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// elsewhere are folders with metrics that a node does not have: for example the
+// excluded are folders with metrics that a node does not have: for example the
 // simulated server has its own page.
-var elsewhere = []string{"engine/sim", "bench", "e2e"}
+var excluded = []string{"engine/sim", "bench", "e2e"}
 
 // Of returns the metrics that the code below a folder registers, and whether each is a
 // histogram. It reads the names in options and descriptions of package prometheus.
@@ -27,7 +27,7 @@ func Of(t testing.TB, root string) map[string]bool {
 			return err
 		}
 		if entry.IsDir() {
-			for _, folder := range elsewhere {
+			for _, folder := range excluded {
 				if path == filepath.Join(root, folder) {
 					return filepath.SkipDir
 				}

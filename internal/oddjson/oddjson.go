@@ -12,7 +12,7 @@ import (
 	"unicode/utf16"
 )
 
-// A Verdict says whether a place accepts or refuses all texts of a kind.
+// A Verdict says whether a Place accepts or refuses all texts of a kind.
 type Verdict bool
 
 // The verdicts.
@@ -21,7 +21,7 @@ const (
 	Refused Verdict = false
 )
 
-// A Place reads JSON from clients or servers.
+// A Place is code that reads JSON from clients or servers.
 type Place struct {
 	// Wrap puts a JSON value into a document that the place accepts.
 	Wrap func(value string) string
@@ -36,9 +36,9 @@ type Place struct {
 // A kind is a set of texts that a place must all accept or all refuse.
 type kind struct {
 	name    string
-	verdict *Verdict // nil: Place.Verdicts decides
-	texts   []string // values for Wrap
-	whole   func(document string) []string
+	verdict *Verdict                       // nil: Place.Verdicts decides
+	texts   []string                       // values for Wrap
+	whole   func(document string) []string // makes texts from a whole valid document
 }
 
 // Test checks a place with all kinds.
@@ -66,12 +66,12 @@ func Test(t *testing.T, place Place) {
 		}
 		for _, document := range documents {
 			if err := place.Take(document); (err == nil) != bool(want) {
-				t.Errorf("%s: %s: taken: %t (%v), want %t", k.name, shown(document), err == nil, err, want)
+				t.Errorf("%s: %s: accepted: %t (error: %v), want %t", k.name, shorten(document), err == nil, err, want)
 			}
 		}
 	}
 	if open != len(place.Verdicts) {
-		t.Errorf("Place.Verdicts has %d entries, want %d: remove the names that are no kind", len(place.Verdicts), open)
+		t.Errorf("Place.Verdicts has %d entries, want %d: remove the names that are not the name of a kind", len(place.Verdicts), open)
 	}
 }
 
@@ -86,7 +86,8 @@ func Count() (n int) {
 	return n
 }
 
-func shown(document string) string {
+// shorten quotes a document for a message, and cuts a long one.
+func shorten(document string) string {
 	if len(document) > 120 {
 		return fmt.Sprintf("%q and %d bytes more", document[:120], len(document)-120)
 	}
@@ -122,7 +123,7 @@ func kinds() []kind {
 			`"`, `"a`, `'a'`, `"\x41"`, `"\a"`, `"\`, `"\"`, `"\u"`, `"\u12"`, `"\u00g0"`, `"\U0041"`, `"\ud800\u"`, `"\ud800\u1"`, `"\ud800\`, `a`,
 			`"a""b"`, `“a”`, `"\0"`, `"\'"`, `"\ "`, `"\é"`, "`a`", `"\u 041"`, `"\u{41}"`, `"\v"`, `"\\\"`,
 		}},
-		{name: "control character in a string", verdict: &refused, texts: controls()},
+		{name: "control character in a string", verdict: &refused, texts: withControlCharacters()},
 		{name: "bad array", verdict: &refused, texts: []string{
 			`[`, `]`, `[1`, `[1,`, `[1,]`, `[,1]`, `[,]`, `[1,,2]`, `[1 2]`, `["a"`, `[1:2]`, `[a]`, `[1;2]`, `[*]`, `["",]`, `[1]]`, `[1}`, `[[1]`, `[1],[`, `[""`, `["a" "b"]`, `[\]`, `(1)`, `<1>`, `[1,,]`, `[,,]`,
 		}},
@@ -198,7 +199,8 @@ func stringsOf() []string {
 	return slices.Clip(made)
 }
 
-func controls() []string {
+// withControlCharacters returns strings and names that contain a control character.
+func withControlCharacters() []string {
 	var made []string
 	for c := range byte(0x20) {
 		made = append(made, `"a`+string(rune(c))+`b"`, `{"`+string(rune(c))+`":1}`)

@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// The system uses ports from 32768 for callers that ask for any port.
+// Ports from first to last-1 are reserved. Linux uses ports from 32768 on for programs that
+// ask for any free port.
 const first, last = 10_000, 32_000
 
 // A Reservation holds a TCP port for a server that may be down. Its socket is bound but
@@ -26,8 +27,8 @@ type Reservation struct {
 	Release func() // calling it twice is harmless
 }
 
-// Reserve reserves a port of an IPv4 address of this machine without a TCP listener or
-// a UDP socket.
+// Reserve reserves a port of ip, an IPv4 address of this machine. It chooses a port on
+// which no TCP listener and no UDP socket is open.
 func Reserve(ctx context.Context, ip string) (*Reservation, error) {
 	host, err := netip.ParseAddr(ip)
 	if err != nil || !host.Is4() {

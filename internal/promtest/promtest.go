@@ -1,5 +1,5 @@
-// Package promtest finds the Prometheus programs for tests: from Debian's package, or
-// from .ci/tools, which downloads them from there.
+// Package promtest finds the Prometheus programs for tests. Debian's package installs
+// them, or .ci/tools takes them from that package.
 package promtest
 
 import (

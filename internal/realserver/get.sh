@@ -1,7 +1,7 @@
 #!/bin/sh
 # get.sh SERVER...: put real inference servers under $ROWMILL_ENGINES_DIR
 # (~/.cache/rowmill-engines), without installing anything elsewhere. Does nothing
-# for one that is there.
+# for a server that is already there.
 set -eu
 
 dir=${ROWMILL_ENGINES_DIR:-${XDG_CACHE_HOME:-${HOME:?get.sh: set ROWMILL_ENGINES_DIR}/.cache}/rowmill-engines}
@@ -17,8 +17,8 @@ all="llama.cpp, vllm, ollama, sglang, transformers, infinity or llama-cpp-python
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 
-# environment NAME PACKAGE...: Python packages in an environment of their own, all
-# with one torch, which uv stores once. vLLM asks for torch==…+cpu, which is not on
+# environment NAME PACKAGE...: install Python packages in an environment called NAME.
+# All environments use the same torch, which uv stores once. vLLM asks for torch==…+cpu, which is not on
 # PyPI; the ordinary build of the same release has the same interface and works
 # without a GPU.
 without=nothing
@@ -47,8 +47,8 @@ get_vllm() {
 	touch "$env/complete"
 }
 
-# What SGLang has for GPUs alone is left out, 5 GB. Without a GPU, and without the
-# kernels for processors that are not on PyPI, it calls those of vLLM.
+# Leave out the packages that SGLang needs only for GPUs, 5 GB. SGLang's kernels for
+# CPUs are not on PyPI, so it uses the kernels of vLLM.
 get_sglang() {
 	[ -e "$dir/sglang-$sglang/complete" ] && return
 	get_vllm
@@ -58,7 +58,7 @@ get_sglang() {
 	environment "sglang-$sglang" "sglang==$sglang"
 	without=nothing
 	site=$("$env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-	echo "$dir/vllm-$vllm/${site#"$env/"}" >"$site/zz_vllm.pth" # looked into last
+	echo "$dir/vllm-$vllm/${site#"$env/"}" >"$site/zz_vllm.pth" # Python searches this path last
 	touch "$env/complete"
 }
 
@@ -74,7 +74,7 @@ get_infinity() {
 	touch "$env/complete"
 }
 
-# There is no wheel: it compiles llama.cpp, which takes half an hour of one processor.
+# There is no wheel: the installation compiles llama.cpp, half an hour on one CPU.
 get_llama_cpp_python() {
 	[ -e "$dir/llama-cpp-python-$llama_cpp_python/complete" ] && return
 	export CMAKE_ARGS="-DGGML_NATIVE=OFF -DGGML_OPENMP=OFF"
@@ -85,7 +85,7 @@ get_llama_cpp_python() {
 get_ollama() {
 	[ -x "$dir/ollama-$ollama" ] && return
 	export GOPATH="$dir/go" GOFLAGS="-buildvcs=false -modcacherw" CGO_ENABLED=1
-	# module PATH@VERSION: where the module's files are.
+	# module PATH@VERSION prints the folder of the module's files.
 	module() { go mod download -json "$1" | python3 -c 'import json, sys; print(json.load(sys.stdin)["Dir"])'; }
 	src=$dir/ollama-src
 	rm -rf "$src" "$dir/deb"
@@ -115,6 +115,6 @@ for server in "$@"; do
 	transformers) get_transformers && ln -sfn "transformers-$transformers" "$dir/transformers" ;;
 	infinity) get_infinity && ln -sfn "infinity-$infinity" "$dir/infinity" ;;
 	llama-cpp-python) get_llama_cpp_python && ln -sfn "llama-cpp-python-$llama_cpp_python" "$dir/llama-cpp-python" ;;
-	*) echo "get.sh: no recipe for $server: want $all" >&2; exit 2 ;;
+	*) echo "get.sh: $server is unknown; use $all" >&2; exit 2 ;;
 	esac
 done

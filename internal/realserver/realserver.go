@@ -1,5 +1,5 @@
 // Package realserver starts real inference servers on a CPU, with tiny models of random
-// weights, for `make engines`. get.sh installs them. Each takes minutes, so without
+// weights, for `make engines`. get.sh installs them. Each server takes minutes, so without
 // ROWMILL_ENGINES in the environment, tests that need a server are skipped, also on CI.
 package realserver
 
@@ -27,9 +27,9 @@ import (
 // Dimension is the length of an embedding of the models from tiny_hf.py.
 const Dimension = 128
 
-// upWithin limits the start: a Python server imports for half a minute, on a busy
+// startTimeout limits the start: a Python server imports for half a minute, on a busy
 // machine for many minutes.
-const upWithin = 15 * time.Minute
+const startTimeout = 15 * time.Minute
 
 // Options of a server. The zero value uses the defaults of start.sh.
 type Options struct {
@@ -83,7 +83,7 @@ func Start(t testing.TB, server, model string, o Options) Server {
 		t.Fatal(err)
 	}
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // servers start more processes
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to kill also the processes that the server starts
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func Start(t testing.TB, server, model string, o Options) Server {
 	})
 	t.Cleanup(s.kill)
 
-	deadline := time.After(upWithin)
+	deadline := time.After(startTimeout)
 	poll := time.NewTicker(200 * time.Millisecond)
 	defer poll.Stop()
 	for {
@@ -112,9 +112,9 @@ func Start(t testing.TB, server, model string, o Options) Server {
 		}
 		select {
 		case <-exited:
-			t.Fatalf("%s ended at once: %s", server, end(log.Name()))
+			t.Fatalf("%s ended at once: %s", server, lastPart(log.Name()))
 		case <-deadline:
-			t.Fatalf("%s lists no model after %v: %s", server, upWithin, end(log.Name()))
+			t.Fatalf("%s lists no model after %v: %s", server, startTimeout, lastPart(log.Name()))
 		case <-poll.C:
 		}
 	}
@@ -130,7 +130,7 @@ func Version(server string) string {
 	return strings.TrimPrefix(filepath.Base(path), server+"-")
 }
 
-// dir returns the folder of get.sh's servers.
+// dir returns the folder into which get.sh puts the servers.
 func dir() string {
 	cache := cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(os.Getenv("HOME"), ".cache"))
 	return cmp.Or(os.Getenv("ROWMILL_ENGINES_DIR"), filepath.Join(cache, "rowmill-engines"))
@@ -180,8 +180,8 @@ func (s Server) listed(t testing.TB, name string) string {
 	return ""
 }
 
-// end returns the last part of a log.
-func end(path string) string {
+// lastPart returns the last part of a log.
+func lastPart(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()

@@ -1,11 +1,10 @@
 #!/bin/sh
 # start.sh SERVER PORT chat|think|embed [arguments of the server]: a real inference
-# server on 127.0.0.1:PORT with a tiny random model called ALIAS (tiny-KIND). Of
-# Ollama there may be several kinds, "chat,embed", with as many names in ALIAS.
+# server on 127.0.0.1:PORT with a tiny random model called ALIAS (tiny-KIND). Ollama
+# can have several kinds, such as "chat,embed"; then ALIAS has one name for each.
 #
-# Runs in the foreground as this very process. Needs get.sh to have run before;
-# makes the model itself on first use. Of Ollama the models are there a moment after
-# the server.
+# The server runs in the foreground and replaces this process. Run get.sh before. The
+# first start makes the model. Ollama lists its models shortly after it answers.
 set -eu
 
 usage="usage: start.sh SERVER PORT chat|think|embed [arguments]"
@@ -21,7 +20,7 @@ name=${ALIAS:-tiny-$kind}
 model=$dir/models/tiny-$kind
 export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 DO_NOT_TRACK=1 OMP_NUM_THREADS="${THREADS:-1}"
 
-# As Hugging Face has it.
+# hf_model makes the model in Hugging Face's format, if it is missing or old.
 hf_model() {
 	[ -e "$model/complete" ] && [ ! "$here/tiny_hf.py" -nt "$model/complete" ] && return
 	"$dir/$server/bin/python" "$here/tiny_hf.py" "$kind" "$model" --context "${CTX:-2048}"
@@ -52,7 +51,8 @@ sglang)
 	;;
 transformers)
 	hf_model
-	# It lists what it finds in the cache of the hub, and serves it by the name there.
+	# The server lists the models in the cache of the hub, with the names that they have
+	# there.
 	export HF_HOME="$dir/hf-home-$name" CUDA_VISIBLE_DEVICES=
 	cached=$HF_HOME/hub/models--$name
 	commit=0000000000000000000000000000000000000000
@@ -104,7 +104,7 @@ ollama)
 	exec "$dir/ollama" serve "$@"
 	;;
 *)
-	echo "start.sh: no recipe for $server" >&2
+	echo "start.sh: no way to start $server is known" >&2
 	exit 2
 	;;
 esac

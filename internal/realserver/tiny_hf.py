@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Write a tiny random model as Hugging Face has it (config, safetensors,
+"""Write a tiny random model in Hugging Face's format (config, safetensors,
 tokenizer with chat template), for vLLM, SGLang and transformers.
 
 usage: tiny_hf.py KIND OUT_DIR [--context N]     KIND: chat, think or embed
 
-Same vocabulary, preferences and trick as tiny_gguf.py of internal/llama, but with heads of 32: vLLM's CPU attention has none of 16.
+Same vocabulary, preferences and special dimensions as tiny_gguf.py of internal/llama,
+but attention heads of width 32: vLLM's CPU attention does not support width 16.
 Needs torch, safetensors, tokenizers, transformers (vLLM brings them).
 """
 import argparse, json, math, os, struct, sys

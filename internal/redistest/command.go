@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// commandPatience limits one Command. It is longer than the pauses that tests ask for,
+// commandTimeout limits one Command. It is longer than the pauses that tests ask for,
 // and short enough to end a hanging test.
-const commandPatience = 20 * time.Second
+const commandTimeout = 20 * time.Second
 
 // Command sends a command on its own connection and returns the answer: a string, a
 // number as decimals, or the elements of a list joined by line breaks; "" for nil. It
 // needs no driver, so that tests of a store can check the server without the store.
 func (s *Server) Command(args ...string) (string, error) {
-	end := time.Now().Add(commandPatience)
+	end := time.Now().Add(commandTimeout)
 	conn, err := (&net.Dialer{Deadline: end}).DialContext(context.Background(), "tcp", s.Addr())
 	if err != nil {
 		return "", err

@@ -22,11 +22,11 @@ import (
 // program is the server's executable; it is also the Sentinel.
 const program = "redis-server"
 
-// patience is how long a server may take to answer after its start, or to stop. It is
+// processTimeout is how long a server may take to answer after its start, or to stop. It is
 // long, because a loaded machine must not fail a test.
-const patience = 30 * time.Second
+const processTimeout = 30 * time.Second
 
-// A Server is a redis-server process and its restarts, on one port and one folder. Its
+// A Server is a redis-server on one port and one folder, also after restarts. Its
 // methods are not safe for concurrent use, except Addr, URL, Port and Command.
 type Server struct {
 	dir     string
@@ -34,17 +34,17 @@ type Server struct {
 	args    []string
 	process *os.Process   // nil while no process runs
 	ended   chan struct{} // closed when the process ends
-	fate    error         // error of the process's end; set before ended is closed
+	waitErr error         // result of the process's Wait; set before ended is closed
 	release func()        // releases a reserved port; nil for a port that the caller gave
 }
 
 // Start runs a server until the end of the test: append-only file, every write synced,
-// no snapshots. settings are lines of redis.conf, such as "maxmemory 8mb", which
-// override these. If the machine has no redis-server, the test is skipped; with
+// no snapshots. settings are lines of redis.conf, such as "maxmemory 8mb", and override
+// these defaults. If the machine has no redis-server, the test is skipped; with
 // ROWMILL_CI it fails.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	need(t)
+	requireRedis(t)
 	s, err := Run(t.Context(), t.TempDir(), 0, "always", settings...)
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func Start(t testing.TB, settings ...string) *Server {
 // down.
 func Sentinel(t testing.TB, name string, primary *Server, down time.Duration) *Server {
 	t.Helper()
-	need(t)
+	requireRedis(t)
 	dir := t.TempDir()
 	config := filepath.Join(dir, "sentinel.conf") // a Sentinel rewrites its file
 	lines := []string{
@@ -79,8 +79,9 @@ func Sentinel(t testing.TB, name string, primary *Server, down time.Duration) *S
 	return s
 }
 
-// need skips or fails the test if there is no redis-server.
-func need(t testing.TB) {
+// requireRedis skips the test if there is no redis-server; with ROWMILL_CI it fails the
+// test.
+func requireRedis(t testing.TB) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err == nil {
 		return
@@ -141,10 +142,10 @@ func (s *Server) start(ctx context.Context) error {
 	ended := make(chan struct{})
 	s.process, s.ended = cmd.Process, ended
 	go func() {
-		s.fate = cmd.Wait()
+		s.waitErr = cmd.Wait()
 		close(ended)
 	}()
-	timeout := time.NewTimer(patience)
+	timeout := time.NewTimer(processTimeout)
 	defer timeout.Stop()
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
@@ -152,11 +153,11 @@ func (s *Server) start(ctx context.Context) error {
 		select {
 		case <-ended:
 			s.process = nil
-			return fmt.Errorf("%s on port %d has ended (%w): %s", program, s.port, s.fate, s.log())
+			return fmt.Errorf("%s on port %d has ended (%w): %s", program, s.port, s.waitErr, s.log())
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), s.Kill())
 		case <-timeout.C:
-			return errors.Join(fmt.Errorf("%s on port %d does not answer within %v: %s", program, s.port, patience, s.log()), s.Kill())
+			return errors.Join(fmt.Errorf("%s on port %d does not answer within %v: %s", program, s.port, processTimeout, s.log()), s.Kill())
 		case <-poll.C:
 			if s.ready() {
 				return nil
@@ -227,9 +228,9 @@ func (s *Server) end(sig syscall.Signal) error {
 	if s.process == nil {
 		return nil
 	}
-	timeout := time.NewTimer(patience)
+	timeout := time.NewTimer(processTimeout)
 	defer timeout.Stop()
-	repeat := time.NewTicker(patience / 100)
+	repeat := time.NewTicker(processTimeout / 100)
 	defer repeat.Stop()
 	for {
 		if err := s.process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -240,7 +241,7 @@ func (s *Server) end(sig syscall.Signal) error {
 			s.process = nil
 			return nil
 		case <-timeout.C:
-			return errors.Join(fmt.Errorf("%s on port %d does not end within %v: %s", program, s.port, patience, s.log()), s.process.Kill())
+			return errors.Join(fmt.Errorf("%s on port %d does not end within %v: %s", program, s.port, processTimeout, s.log()), s.process.Kill())
 		case <-repeat.C:
 		}
 	}

@@ -29,7 +29,7 @@ func Program(dir string) (string, error) {
 // that the result of the test can be cached for another clone.
 func Path(elements ...string) string {
 	root := "."
-	for range 10 { // folders below the root
+	for range 10 { // no package is deeper below the root
 		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
 			break
 		}

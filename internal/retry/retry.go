@@ -31,8 +31,8 @@ var (
 	// pause of 3 s costs the server little and finds it soon after its return.
 	Storage = Policy{First: 100 * time.Millisecond, Most: 3 * time.Second}
 
-	// Sessions is for a node that has lost its session and opens another. It can do
-	// nothing without one.
+	// Sessions is for a node that has lost its session and opens a new one. Without a
+	// session the node can do nothing.
 	Sessions = Policy{First: time.Second, Most: time.Second}
 
 	// StopWorker is for stopping a worker on a node that is still starting it.
@@ -77,14 +77,14 @@ func (g *pauses) NextBackOff() time.Duration {
 	return longest/2 + Jitter(longest/2+1)
 }
 
-// Within returns p with another limit of time.
+// Within returns a copy of p with d as its limit For.
 func (p Policy) Within(d time.Duration) Policy {
 	p.For = d
 	return p
 }
 
 // Do calls do until it succeeds, its error is not retryable, p gives up, or ctx ends.
-// It returns the last result of do. notify may be nil; it gets each error that is
+// It returns the result of the last call of do. notify may be nil; it gets each error that is
 // retried.
 func (p Policy) Do(ctx context.Context, do func() error, retryable func(error) bool, notify func(error)) error {
 	var last error

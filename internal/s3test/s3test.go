@@ -29,7 +29,8 @@ import (
 	"github.com/rowmill/rowmill/internal/repo"
 )
 
-// Values of every server. The keys protect nothing: the server is on loopback.
+// These values are the same for every server. The keys protect nothing: the server is on
+// loopback.
 const (
 	Bucket    = "rowmill"
 	Region    = "us-east-1"
@@ -37,10 +38,10 @@ const (
 	SecretKey = "rowmill-test-secret"
 )
 
-// upWithin limits a start: a fifth of a second is usual, a busy machine needs more.
-const upWithin = 60 * time.Second
+// startTimeout limits a start: a fifth of a second is usual, a busy machine needs more.
+const startTimeout = 60 * time.Second
 
-// module is the module that internal/s3server pins.
+// module is the Go module of the server; internal/s3server/go.mod has its version.
 const module = "github.com/versity/versitygw"
 
 // ErrNotInstalled means that the server is not on this machine.
@@ -207,7 +208,7 @@ func (s *Server) Restart(ctx context.Context) error {
 
 // waitUp waits until the server sends any answer.
 func (s *Server) waitUp(ctx context.Context, exited <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(ctx, upWithin)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	poll := time.NewTicker(20 * time.Millisecond)
@@ -255,8 +256,8 @@ func (s *Server) client() (client *minio.Client, done func(), err error) {
 }
 
 // Undelete restores the objects that were deleted since a time, in a bucket with
-// versions. It removes the delete markers, also two of an object that was deleted
-// twice, and returns their number.
+// versions. It removes their delete markers and returns the number of removed markers; an
+// object that was deleted twice has two.
 func (s *Server) Undelete(ctx context.Context, since time.Time) (n int, err error) {
 	client, done, err := s.client()
 	if err != nil {
@@ -272,7 +273,7 @@ func (s *Server) Undelete(ctx context.Context, since time.Time) (n int, err erro
 		}
 		made, err := madeAt(o.VersionID)
 		if err != nil {
-			return n, fmt.Errorf("look when %s was deleted: %w", o.Key, err)
+			return n, fmt.Errorf("find out when %s was deleted: %w", o.Key, err)
 		}
 		if made.Before(since.Truncate(time.Millisecond)) {
 			continue
@@ -287,7 +288,7 @@ func (s *Server) Undelete(ctx context.Context, since time.Time) (n int, err erro
 
 // madeAt returns the time of a version. Versions of versitygw are ULIDs: the first ten
 // characters are milliseconds, in Crockford's base 32. The last modification of a
-// delete marker is not usable, because versitygw reports the object's.
+// delete marker is not usable, because versitygw reports the time of the object there.
 // https://github.com/ulid/spec
 func madeAt(version string) (time.Time, error) {
 	if len(version) != 26 {

@@ -35,17 +35,18 @@ const (
 type CopiesWriter struct {
 	w       io.Writer
 	section []byte
-	err     error // the first
+	err     error // the first error
 }
 
-// NewCopiesWriter begins on w.
+// NewCopiesWriter returns a writer on w, and writes the magic.
 func NewCopiesWriter(w io.Writer) *CopiesWriter {
 	_, err := io.WriteString(w, copiesMagic)
 	return &CopiesWriter{w: w, err: err}
 }
 
-// Add writes the copies of shard n. Shards must ascend. rows holds positions in the
-// shard; distances holds the distance from each copy back to its original.
+// Add writes the copies of shard n. Each call needs a higher n than the call before. rows
+// holds positions in the shard; distances holds the distance from each copy back to its
+// original.
 func (c *CopiesWriter) Add(n int, rows *roaring.Bitmap, distances []int64) error {
 	if c.err != nil {
 		return c.err
@@ -73,7 +74,7 @@ func (c *CopiesWriter) Close() error {
 func (c *CopiesWriter) write(n uint32, set int) error {
 	le := binary.LittleEndian
 	le.PutUint32(c.section, n)
-	le.PutUint32(c.section[4:], uint32(set))                             //nolint:gosec // of at most as many rows as a shard has
+	le.PutUint32(c.section[4:], uint32(set))                             //nolint:gosec // a set of positions in a shard is small
 	le.PutUint32(c.section[8:], uint32(len(c.section)-copiesHeader-set)) //nolint:gosec // the same
 	le.PutUint32(c.section[12:], copiesSum(c.section))
 	_, c.err = c.w.Write(c.section)
@@ -85,7 +86,7 @@ func copiesSum(section []byte) uint32 {
 	return crc32.Update(crc32.Checksum(section[:copiesHeader-4], castagnoli), castagnoli, section[copiesHeader:])
 }
 
-// Copies knows which rows of a job are copies. It holds about one bit per copy and
+// Copies knows which rows of a job are copies. Its memory is about one bit per copy and
 // one bit per original.
 type Copies struct {
 	shards []Info
@@ -95,7 +96,7 @@ type Copies struct {
 
 type copiesOf struct {
 	rows   *roaring.Bitmap // nil for none
-	needed *roaring.Bitmap // originals in the shard; nil for none
+	needed *roaring.Bitmap // rows of the shard that are originals; nil for none
 	last   int             // the last shard that has an original of a copy in this shard
 	at     int64           // offset of the distances
 	size   int             // bytes of the distances
@@ -122,7 +123,7 @@ func ReadCopies(r io.ReaderAt, size int64, shards []Info) (*Copies, error) {
 			return c, nil
 		}
 		if int64(n) >= int64(len(shards)) || int(n) <= before {
-			return nil, fmt.Errorf("%w: copies of shard %d after those of shard %d, of %d", ErrCorrupt, n, before, len(shards))
+			return nil, fmt.Errorf("%w: the list of copies has shard %d after shard %d; the job has %d shards", ErrCorrupt, n, before, len(shards))
 		}
 		before = int(n)
 		if err := c.add(before, section, at); err != nil {
@@ -163,7 +164,7 @@ func (c *Copies) add(n int, section []byte, end int64) error {
 		return fmt.Errorf("%w: copies of shard %d: %w", ErrCorrupt, n, err)
 	}
 	if rows.IsEmpty() || int64(rows.Maximum()) >= int64(c.shards[n].Rows) {
-		return fmt.Errorf("%w: copies of shard %d that are not its rows", ErrCorrupt, n)
+		return fmt.Errorf("%w: the list of copies has rows that shard %d does not have", ErrCorrupt, n)
 	}
 	of := &c.of[n]
 	of.rows, of.at, of.size = rows, end-int64(len(distances)), len(distances)
@@ -174,7 +175,7 @@ func (c *Copies) add(n int, section []byte, end int64) error {
 	}
 	var rels []uint32
 	last := -1
-	needed := func() {
+	flushNeeded := func() {
 		if len(rels) == 0 {
 			return
 		}
@@ -186,22 +187,22 @@ func (c *Copies) add(n int, section []byte, end int64) error {
 	}
 	for _, row := range originals {
 		m := c.Shard(row)
-		if m < 0 || c.copied(m, row) {
+		if m < 0 || c.isCopy(m, row) {
 			return fmt.Errorf("%w: a row of shard %d is a copy of row %d, which does not exist or is itself a copy", ErrCorrupt, n, row)
 		}
 		if m != last {
-			needed()
+			flushNeeded()
 			last = m
 		}
 		rels = append(rels, uint32(row-c.shards[m].First)) //nolint:gosec // its place in a shard
 		of.last = max(of.last, m)
 	}
-	needed()
+	flushNeeded()
 	return nil
 }
 
-// copied reports whether a row of shard m is a copy itself.
-func (c *Copies) copied(m int, row int64) bool {
+// isCopy reports whether a row of shard m is a copy itself.
+func (c *Copies) isCopy(m int, row int64) bool {
 	rows := c.of[m].rows
 	return rows != nil && rows.Contains(uint32(row-c.shards[m].First)) //nolint:gosec // its place in a shard
 }

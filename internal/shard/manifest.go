@@ -15,7 +15,7 @@ type Manifest struct {
 	Rows   int64    `json:"rows"`
 	Shards []Info   `json:"shards"`
 	Size   Size     `json:"size"`             // size of the rows that the job runs, without copies
-	Taken  int64    `json:"taken,omitempty"`  // rows that another job ran
+	Taken  int64    `json:"taken,omitempty"`  // rows that the job took over, with their outputs, from the job that it continues
 	Copies int64    `json:"copies,omitempty"` // rows that get the answer of an equal row; an object lists them, except in an estimate
 	Groups bool     `json:"groups,omitempty"` // an object with the groups of rows exists
 }
@@ -24,7 +24,7 @@ type Manifest struct {
 type Info struct {
 	First int64 `json:"first"` // index of its first row
 	Rows  int   `json:"rows"`
-	Bytes int64 `json:"bytes"` // of its rows in memory, about
+	Bytes int64 `json:"bytes"` // approximate size of its rows in memory
 }
 
 // A Size is the result of counting the tokens of an input.
@@ -44,7 +44,8 @@ func Inline(texts []string) Manifest {
 	return Manifest{Rows: int64(info.Rows), Shards: []Info{info}}
 }
 
-// Cut returns a short hash of the first row and the size of each shard.
+// Cut returns a short hash of the way the input is cut into shards: of the first row and
+// the number of rows of each shard.
 func (m Manifest) Cut() string {
 	sum := sha256.New()
 	for _, s := range m.Shards {

@@ -44,9 +44,9 @@ func newDecoder() *zstd.Decoder {
 // smallest compressed size. See https://datatracker.ietf.org/doc/html/rfc8878#section-3.1.1.2.
 const frameBlock, blockHead = 128 << 10, 3
 
-// longRow is the mean row size at which a block is compressed with Snappy. Zstandard
+// longRow is the mean row size from which a block is compressed with Snappy. Zstandard
 // costs 5 ns more per byte: half a microsecond for a short row, but as much as the
-// whole HTTP exchange with the server for a row of a page.
+// whole HTTP exchange with the server for a row with a page of text.
 const longRow = 256
 
 // bySnappy is the first byte of a block compressed with Snappy; a frame begins with

@@ -15,14 +15,14 @@ import (
 // A Reader reads the blocks of a shard, in any order. ReadBlock is safe for concurrent
 // use.
 type Reader struct {
-	r      io.ReaderAt // nil: the rows are in texts
-	closer io.Closer
-	texts  []string
-	first  int64
-	rows   int
-	ids    bool
-	split  bool // rows have fields
-	blocks []blockEntry
+	r         io.ReaderAt // nil: the rows are in texts
+	closer    io.Closer
+	texts     []string
+	first     int64
+	rows      int
+	ids       bool
+	hasFields bool // rows have fields
+	blocks    []blockEntry
 }
 
 type blockEntry struct {
@@ -71,7 +71,7 @@ func NewReader(r io.ReaderAt, size int64, closer io.Closer) (*Reader, error) {
 	}
 	s := &Reader{
 		r: r, closer: closer, first: int64(le.Uint64(foot[16:])),
-		ids: flags&flagIDs != 0, split: flags&flagFields != 0,
+		ids: flags&flagIDs != 0, hasFields: flags&flagFields != 0,
 	}
 	next := int64(len(magic)) // blocks follow one another without gaps
 	for e := tail[:indexSize]; len(e) > 0; e = e[indexEntry:] {
@@ -141,7 +141,7 @@ func (s *Reader) ReadBlock(i int) (*Block, error) {
 		return nil, fmt.Errorf("%w: block %d is too short for its rows", ErrCorrupt, i)
 	}
 	b.Bytes += int64(len(raw))
-	if err := b.decode(raw, e.rows, s.ids, s.split); err != nil {
+	if err := b.decode(raw, e.rows, s.ids, s.hasFields); err != nil {
 		return nil, fmt.Errorf("decode block %d: %w", i, err)
 	}
 	return b, nil
@@ -156,13 +156,13 @@ func (s *Reader) Close() error {
 }
 
 // decode decodes the rows in raw and keeps raw, which must not change afterwards.
-func (b *Block) decode(raw []byte, rows int, ids, split bool) error {
+func (b *Block) decode(raw []byte, rows int, ids, hasFields bool) error {
 	text := unsafe.String(unsafe.SliceData(raw), len(raw)) // every text and id shares the memory
 	b.texts = make([]string, rows)
 	if ids {
 		b.ids = make([]rowmill.ID, rows)
 	}
-	if split {
+	if hasFields {
 		b.fields = make([]string, rows)
 	}
 	at := 0
@@ -189,7 +189,7 @@ func (b *Block) decode(raw []byte, rows int, ids, split bool) error {
 		if ids && !decodeID(&b.ids[i], raw, &at, cut, sized) {
 			return ErrCorrupt
 		}
-		if !split {
+		if !hasFields {
 			continue
 		}
 		if b.fields[i], ok = sized(); !ok {

@@ -15,19 +15,19 @@ import (
 
 // Writer writes one shard. It is used by one goroutine.
 type Writer struct {
-	w       io.Writer
-	block   []byte // the block being filled
-	index   []byte // entries of the blocks written
-	first   int64
-	at      int64 // offset of the block being filled
-	plain   int64 // the offset if blocks were not compressed
-	rows    int
-	inRow   int // rows in the block being filled
-	ids     bool
-	split   bool          // rows have fields
-	frame   []byte        // the last block written, compressed
-	encoder *zstd.Encoder // nil until the first block of short rows
-	err     error         // the first error; everything after returns it
+	w           io.Writer
+	block       []byte // the block being filled
+	index       []byte // entries of the blocks written
+	first       int64
+	at          int64 // offset of the block being filled
+	plain       int64 // bytes of the written blocks before compression
+	rows        int
+	rowsInBlock int // rows in the block being filled
+	ids         bool
+	hasFields   bool          // rows have fields
+	frame       []byte        // buffer; holds the compressed form of the block written last
+	encoder     *zstd.Encoder // nil until the first block of short rows
+	err         error         // the first error; all later calls return it
 }
 
 // NewWriter starts a shard; its first row has the index first. With ids, every row has
@@ -45,7 +45,7 @@ func NewWriter(w io.Writer, first int64, ids bool) *Writer {
 
 // WithFields makes every row have the fields of AddRow. Call it before the first
 // row.
-func (s *Writer) WithFields() { s.split = true }
+func (s *Writer) WithFields() { s.hasFields = true }
 
 // Add appends the next row, without fields.
 func (s *Writer) Add(text string, id rowmill.ID) error { return s.AddRow(text, id, "") }
@@ -66,7 +66,7 @@ func (s *Writer) AddRow(text string, id rowmill.ID, fields string) error {
 	} else if id.Kind != rowmill.IDNull {
 		s.err = errors.New("add row: the shard was started without ids")
 	}
-	if s.split {
+	if s.hasFields {
 		s.block = binary.AppendUvarint(s.block, uint64(len(fields)))
 		s.block = append(s.block, fields...)
 	} else if fields != "" && s.err == nil {
@@ -76,8 +76,8 @@ func (s *Writer) AddRow(text string, id rowmill.ID, fields string) error {
 		return s.err
 	}
 	s.rows++
-	s.inRow++
-	if s.inRow >= blockRows || len(s.block) >= blockBytes {
+	s.rowsInBlock++
+	if s.rowsInBlock >= blockRows || len(s.block) >= blockBytes {
 		s.endBlock()
 	}
 	return s.err
@@ -103,14 +103,14 @@ func (s *Writer) addID(id rowmill.ID) {
 
 // endBlock writes the block and adds it to the index.
 func (s *Writer) endBlock() {
-	s.frame = s.pack(s.block, s.inRow, s.frame)
+	s.frame = s.pack(s.block, s.rowsInBlock, s.frame)
 	s.index = binary.LittleEndian.AppendUint64(s.index, uint64(s.at))
 	s.index = binary.LittleEndian.AppendUint32(s.index, uint32(len(s.frame)))
-	s.index = binary.LittleEndian.AppendUint32(s.index, uint32(s.inRow))
+	s.index = binary.LittleEndian.AppendUint32(s.index, uint32(s.rowsInBlock))
 	s.index = binary.LittleEndian.AppendUint32(s.index, crc32.Checksum(s.frame, castagnoli))
 	s.write(s.frame)
 	s.plain += int64(len(s.block))
-	s.block, s.inRow = s.block[:0], 0
+	s.block, s.rowsInBlock = s.block[:0], 0
 }
 
 func (s *Writer) write(p []byte) {
@@ -127,7 +127,7 @@ func (s *Writer) Rows() int { return s.rows }
 // about the size of its rows in memory.
 func (s *Writer) Size() int64 {
 	size := int64(len(magic)) + s.plain + int64(len(s.block)+len(s.index)+footerSize)
-	if s.inRow > 0 {
+	if s.rowsInBlock > 0 {
 		size += indexEntry
 	}
 	return size
@@ -135,7 +135,7 @@ func (s *Writer) Size() int64 {
 
 // Close writes the index and the footer. A shard without them does not decode.
 func (s *Writer) Close() error {
-	if s.err == nil && s.inRow > 0 {
+	if s.err == nil && s.rowsInBlock > 0 {
 		s.endBlock()
 	}
 	if s.err != nil {
@@ -145,7 +145,7 @@ func (s *Writer) Close() error {
 	if s.ids {
 		flags |= flagIDs
 	}
-	if s.split {
+	if s.hasFields {
 		flags |= flagFields
 	}
 	tail := s.index

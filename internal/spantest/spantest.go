@@ -29,7 +29,7 @@ type Span struct {
 	Name              string
 	Kind              spans.Span_SpanKind
 	Begin, End        time.Time
-	Error             string // text of its status
+	Error             string // message of the span's status
 	Failed            bool
 	Attributes        map[string]any // string, int64, float64 or bool
 	Resource          map[string]any
@@ -37,7 +37,8 @@ type Span struct {
 
 // A Collector receives spans. The zero value accepts all.
 type Collector struct {
-	// Answer answers a request that was read; nil accepts it. n counts requests from 1.
+	// Answer answers a request after its body was read; nil accepts every request. n is
+	// the number of the request, from 1.
 	Answer func(request *http.Request, n int) (*http.Response, error)
 
 	mu       sync.Mutex
@@ -123,7 +124,7 @@ func attributes(all []*common.KeyValue) map[string]any {
 	return values
 }
 
-// Requests returns the number of requests, with any answer.
+// Requests returns the number of requests, accepted or not.
 func (c *Collector) Requests() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 
 // LoneSurrogate reports whether valid JSON, or the inside of a valid JSON string, has an escape
 // such as \ud800 that is half of a surrogate pair without the other half. It is no character, and
-// decoders replace it by U+FFFD without a word.
+// decoders replace it by U+FFFD without an error.
 func LoneSurrogate(text []byte) bool {
 	for {
 		at := bytes.IndexByte(text, '\\')

@@ -21,7 +21,7 @@ type Metrics struct{ spans *prometheus.CounterVec }
 func NewMetrics(registerer prometheus.Registerer) Metrics {
 	m := Metrics{promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "rowmill_tracing_spans_total",
-		Help: "Spans that ended, by outcome: sent, failed (the collector was away for too long, or refused them), dropped (more than tracing.queue waited).",
+		Help: "Spans that ended, by outcome: sent, failed (the collector was away for too long, or refused them), dropped (tracing.queue spans waited already).",
 	}, []string{"outcome"})}
 	for _, outcome := range []string{sent, failed, dropped} {
 		m.spans.WithLabelValues(outcome)
@@ -114,7 +114,7 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// ForceFlush does nothing: run sends all spans.
+// ForceFlush does nothing: run sends all spans by itself.
 func (q *queue) ForceFlush(context.Context) error { return nil }
 
 // Shutdown sends the waiting spans, with one try per request, until ctx ends.
@@ -181,22 +181,23 @@ func (q *queue) send(spans []sdktrace.ReadOnlySpan) {
 		err := q.export(ctx, spans)
 		errors.As(err, &refused)
 		return err
-	}, func(error) bool { return refused == nil || refused.retryable() }, q.logChange)
+	}, func(error) bool { return refused == nil || refused.retryable() }, q.logSendState)
 	lost := 0
 	switch {
 	case err == nil:
-	case refused != nil && refused.spans > 0: // the collector accepted the others
+	case refused != nil && refused.spans > 0: // the collector accepted the other spans
 		lost, err = refused.spans, nil
 	default:
 		lost = len(spans)
 	}
-	q.logChange(err)
+	q.logSendState(err)
 	q.metrics.spans.WithLabelValues(sent).Add(float64(len(spans) - lost))
 	q.metrics.spans.WithLabelValues(failed).Add(float64(lost))
 }
 
-// logChange logs when sending begins to fail and when it succeeds again, once each.
-func (q *queue) logChange(err error) {
+// logSendState logs once when sending begins to fail, and once when it succeeds again. err
+// is the result of the last try to send.
+func (q *queue) logSendState(err error) {
 	switch {
 	case err != nil && !q.failing:
 		q.log.Warn("sending spans to the collector failed; jobs continue, traces have gaps", "err", err)

@@ -46,7 +46,7 @@ type Config struct {
 	// Sample is the share of jobs to trace, 0 to 1, and must be the same on all nodes.
 	// For a job submitted within a trace the client's sampling decision counts instead.
 	Sample float64
-	// Rows is the share of the rows of a traced job with traced requests, 0 to 1.
+	// Rows is the share of a traced job's rows with traced requests, 0 to 1.
 	Rows float64
 
 	Queue   int           // largest number of waiting spans
@@ -64,7 +64,7 @@ type Config struct {
 
 // A Tracer creates and sends the spans of this node.
 type Tracer struct {
-	rowInterval float64 // one of this number of rows is traced; 0: none
+	rowInterval float64 // one row in each rowInterval rows is traced; 0: none
 	least       uint64  // smallest random part of a traced job's trace id
 	provider    *sdktrace.TracerProvider
 	spans       trace.Tracer

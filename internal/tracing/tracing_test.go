@@ -323,7 +323,7 @@ func (r *rig) endSpans(n int) {
 func (r *rig) counts(sent, failed, dropped int) {
 	r.Helper()
 	want := fmt.Sprintf(`
-# HELP rowmill_tracing_spans_total Spans that ended, by outcome: sent, failed (the collector was away for too long, or refused them), dropped (more than tracing.queue waited).
+# HELP rowmill_tracing_spans_total Spans that ended, by outcome: sent, failed (the collector was away for too long, or refused them), dropped (tracing.queue spans waited already).
 # TYPE rowmill_tracing_spans_total counter
 rowmill_tracing_spans_total{outcome="dropped"} %d
 rowmill_tracing_spans_total{outcome="failed"} %d

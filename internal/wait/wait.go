@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// timeout ends a test that waits for nothing. It does not measure the program: at a
+	// timeout ends a test that waits in vain. It does not measure the program: at a
 	// load of 20 on two cores, 30 s were too short for work that usually takes a
 	// second.
 	timeout = 4 * time.Minute
@@ -30,13 +30,14 @@ func Until(t testing.TB, check func() error) {
 		}
 		select {
 		case <-late:
-			t.Fatalf("not within %v: %v", timeout, err)
+			t.Fatalf("still failing after %v: %v", timeout, err)
 		case <-tick.C:
 		}
 	}
 }
 
-// For is Until for a condition without an error: what names the condition.
+// For calls holds until it returns true. After the timeout it fails the test; what names
+// the condition in the message.
 func For(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	Until(t, func() error {
@@ -47,7 +48,7 @@ func For(t testing.TB, what string, holds func() bool) {
 	})
 }
 
-// missing names a condition that does not hold.
+// missing is the error for a condition that does not hold; its text names the condition.
 type missing string
 
 func (m missing) Error() string { return string(m) }

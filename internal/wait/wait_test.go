@@ -40,8 +40,8 @@ func TestUntil(t *testing.T) {
 		for after, want := range map[time.Duration]string{
 			0:               "",
 			time.Second:     "",
-			time.Hour:       "not within 4m0s: too early",
-			5 * time.Minute: "not within 4m0s: too early",
+			time.Hour:       "still failing after 4m0s: too early",
+			5 * time.Minute: "still failing after 4m0s: too early",
 		} {
 			began := time.Now()
 			got := in(t, func(t testing.TB) {
@@ -56,7 +56,7 @@ func TestUntil(t *testing.T) {
 				t.Errorf("a condition that holds after %v: %q after %v", after, got, time.Since(began))
 			}
 		}
-		if got := in(t, func(t testing.TB) { For(t, "rain", func() bool { return false }) }); got != "not within 4m0s: rain" {
+		if got := in(t, func(t testing.TB) { For(t, "rain", func() bool { return false }) }); got != "still failing after 4m0s: rain" {
 			t.Errorf("what never holds: %q", got)
 		}
 	})

@@ -21,7 +21,7 @@ func main() {
 	}
 }
 
-// The marks around the table.
+// The lines of the document around the table.
 const (
 	from = "<!-- seen: written by make engines -->"
 	to   = "<!-- end of seen -->"
@@ -60,8 +60,8 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// A sight holds the results of servers.
-type sight struct {
+// results are the results of checks on servers, from a run or from the document.
+type results struct {
 	servers  []string // in order of appearance
 	checks   []string // sorted
 	versions map[string]string
@@ -72,8 +72,8 @@ type sight struct {
 // An event is a line of `go test -json`.
 type event struct{ Action, Test, Output string }
 
-func read(in io.Reader, out io.Writer) (*sight, error) {
-	s := &sight{versions: map[string]string{}, outcome: map[[2]string]string{}}
+func read(in io.Reader, out io.Writer) (*results, error) {
+	s := &results{versions: map[string]string{}, outcome: map[[2]string]string{}}
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 1<<20)
 	parents, ignored := map[string]bool{}, map[string]bool{}
@@ -121,7 +121,7 @@ func read(in io.Reader, out io.Writer) (*sight, error) {
 	return s, lines.Err()
 }
 
-func (s *sight) note(server, check, outcome string) {
+func (s *results) note(server, check, outcome string) {
 	if !slices.Contains(s.servers, server) {
 		s.servers = append(s.servers, server)
 	}
@@ -132,8 +132,8 @@ func (s *sight) note(server, check, outcome string) {
 }
 
 // parse reads an existing table.
-func parse(text string) *sight {
-	old := &sight{versions: map[string]string{}, outcome: map[[2]string]string{}}
+func parse(text string) *results {
+	old := &results{versions: map[string]string{}, outcome: map[[2]string]string{}}
 	for line := range strings.Lines(text) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
 		for i := range cells {
@@ -163,7 +163,7 @@ func group(check string) string {
 }
 
 // keep adds old results that the run did not test, in their old order.
-func (s *sight) keep(old *sight) {
+func (s *results) keep(old *results) {
 	tried := map[[2]string]bool{}
 	for at := range s.outcome {
 		tried[[2]string{group(at[0]), at[1]}] = true
@@ -194,7 +194,7 @@ func (s *sight) keep(old *sight) {
 const none = "–"
 
 // table formats one line for each check and one column for each server.
-func (s *sight) table() string {
+func (s *results) table() string {
 	slices.Sort(s.checks) // some tests run in random order
 	var b strings.Builder
 	b.WriteString("| check |")
