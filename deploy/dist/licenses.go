@@ -18,13 +18,14 @@ import (
 	"strings"
 )
 
-// licenseFile matches the names of files that a licence requires with the binary.
+// licenseFile matches the names of licence and notice files: licences require that the
+// binary comes with their text.
 var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents|unlicense)([-._].*)?$`)
 
 // writeLicenses writes licenses.txt: the licences of Rowmill, of all linked modules and
 // of all bundled components, each text once.
 func (r *release) writeLicenses(ctx context.Context) error {
-	texts := map[string][]string{} // names of components by the text of their licence
+	texts := map[string][]string{} // by text of a licence: the names of its components
 	add := func(of string, b []byte) {
 		text := strings.TrimSpace(strings.ReplaceAll(string(b), "\r\n", "\n"))
 		if !slices.Contains(texts[text], of) {

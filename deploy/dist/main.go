@@ -28,7 +28,7 @@ func main() {
 	flag.StringVar(&r.commit, "commit", "", "commit of the sources")
 	flag.StringVar(&built, "built", "", "time of the commit, RFC 3339: the time of all files in the packages")
 	flag.StringVar(&r.binaries, "binaries", "dist/bin", "`folder` with a binary for each architecture, ARCH/rowmill")
-	flag.StringVar(&r.native, "native", "bin/rowmill", "the same `program` for this machine, which writes its manual")
+	flag.StringVar(&r.native, "native", "bin/rowmill", "the same `program` for this machine; it writes the manual")
 	flag.StringVar(&r.nfpm, "nfpm", "", "the `program` nfpm")
 	flag.StringVar(&r.certificates, "certificates", "/etc/ssl/certs/ca-certificates.crt", "the authorities that the image trusts")
 	flag.StringVar(&r.lgpl, "lgpl", "/usr/share/common-licenses/LGPL-2.1", "the licence of the C library")
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// A release holds the inputs for packing.
+// A release holds the inputs of the packages, and the files that are made for all of them.
 type release struct {
 	version, commit        string
 	built                  time.Time
@@ -53,10 +53,11 @@ type release struct {
 
 	stage    string // folder for generated files of all packages
 	licenses []byte
-	programs []*program // by architecture
+	programs []*program // sorted by architecture
 }
 
-// make packs the binaries of archs (Go's names) into all forms.
+// make packs the binaries of archs (Go's names) by all forms: functions that each write one
+// form of package.
 func (r *release) make(ctx context.Context, built string, archs []string, forms ...func(context.Context) error) error {
 	var err error
 	if r.built, err = time.Parse(time.RFC3339, built); err != nil {
@@ -64,7 +65,7 @@ func (r *release) make(ctx context.Context, built string, archs []string, forms 
 	}
 	r.built = r.built.UTC()
 	if r.version == "" || r.nfpm == "" || r.libc == "" || len(archs) == 0 {
-		return errors.New("-version, -nfpm, -libc and architectures are needed, as `make dist` gives them")
+		return errors.New("-version, -nfpm, -libc and at least one architecture are required; `make dist` sets them")
 	}
 	slices.Sort(archs)
 	for _, arch := range archs {
@@ -89,7 +90,7 @@ func (r *release) make(ctx context.Context, built string, archs []string, forms 
 			return err
 		}
 	}
-	return sums(r.to)
+	return writeSums(r.to)
 }
 
 // name returns the path of a release file: rowmill-VERSION-linux-ARCH.ENDING.
@@ -137,7 +138,7 @@ func (r *release) writeManual(ctx context.Context) error {
 	return nil
 }
 
-// packages calls nfpm for each architecture and kind.
+// packages calls nfpm for each architecture and each kind of package, deb and rpm.
 func (r *release) packages(ctx context.Context) error {
 	// nfpm packs these files with their own time, so set the time of the release.
 	if err := filepath.WalkDir(r.stage, func(path string, _ os.DirEntry, err error) error {
@@ -179,8 +180,8 @@ func (r *release) run(ctx context.Context, program string, environ []string, arg
 	return out, nil
 }
 
-// sums writes SHA256SUMS for the files in a folder, in the format of sha256sum -c.
-func sums(dir string) error {
+// writeSums writes SHA256SUMS for the files in a folder, in the format of sha256sum -c.
+func writeSums(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err

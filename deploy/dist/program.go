@@ -57,7 +57,7 @@ func checkELF(b []byte, arch string) error {
 		case segment.Type == elf.PT_INTERP:
 			return errors.New("it is not linked statically")
 		case segment.Flags&(elf.PF_W|elf.PF_X) == elf.PF_W|elf.PF_X:
-			return errors.New("it has memory that is both writable and executable")
+			return errors.New("it has a segment that is both writable and executable")
 		}
 	}
 	if needed, err := f.ImportedLibraries(); err != nil || len(needed) > 0 {

@@ -200,7 +200,7 @@ func TestRefusals(t *testing.T) {
 		{"separate", "config.jobs.drain_timeout=5m", "drainSeconds"},
 		{"separate", "config.log.audit_webhook_secret=whsec_c2VjcmV0", "secrets.auditWebhookSecret"},
 		{"separate", "config.store.url=redis://secret", "secrets.storeURL"},
-		{"separate", "config.cluster.listen=0.0.0.0:1", "config.cluster: say role"},
+		{"separate", "config.cluster.listen=0.0.0.0:1", "config.cluster: set role"},
 		{"separate", "config.http.listen=:1", "config.http.listen: the chart sets it"},
 		{"separate", "autoscaling.kind=keda", "autoscaling.prometheus: KEDA asks"},
 		{"watched", "autoscaling.min=0", "autoscaling.min: a HorizontalPodAutoscaler"},

@@ -1,6 +1,6 @@
-# image.sh runs the image with podman on the machine of machine.sh: with a read-only
-# disk except /data, without capabilities, it runs a job. /io has image.tar and its
-# version.
+# image.sh runs a job in the image with podman on the machine of machine.sh, without
+# capabilities and with a read-only disk except /data. /io has image.tar and a file with
+# its version.
 image=localhost/rowmill:$(cat /io/version)
 # Set limits here: podman would raise the limits of this machine.
 run=(--read-only --read-only-tmpfs=false --cap-drop all --security-opt no-new-privileges --network none --cgroups disabled

@@ -46,7 +46,7 @@ const namespace = "default"
 const largest = 2 << 20
 
 func main() {
-	restricted := flag.Bool("restricted", false, "want pods to be within the level restricted")
+	restricted := flag.Bool("restricted", false, "check also that pods meet the pod security level restricted")
 	flag.Parse()
 	wrong, err := admit(os.Stdin, os.Stdout, *restricted)
 	if err != nil {
@@ -132,7 +132,7 @@ func problems(object runtime.Object) field.ErrorList {
 		o.Namespace = namespace
 		return autoscalingvalidation.ValidateHorizontalPodAutoscaler(o, autoscalingvalidation.HorizontalPodAutoscalerSpecValidationOptions{MinReplicasLowerBound: 1})
 	}
-	return field.ErrorList{field.InternalError(nil, fmt.Errorf("the rules for %T are not known here", object))}
+	return field.ErrorList{field.InternalError(nil, fmt.Errorf("admit has no rules for %T; add them to problems", object))}
 }
 
 // restrictedViolations returns the violations of the level restricted.

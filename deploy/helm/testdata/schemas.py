@@ -12,7 +12,7 @@ import yaml
 
 
 def closed(schema):
-    """Returns the schema of a CRD as JSON Schema that refuses unknown fields."""
+    """Returns the schema of a CRD as a JSON Schema that refuses unknown fields."""
     if isinstance(schema, list):
         return [closed(s) for s in schema]
     if not isinstance(schema, dict):
