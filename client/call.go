@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// runTimeout limits a run of a Function: a little more than the service's own limit of
-// 90 s.
+// runTimeout limits a run of a Function. It is a little more than the service's own limit
+// of 90 s.
 const runTimeout = 100 * time.Second
 
 // Answer holds the raw body and the ETag of an answer.
 type Answer struct {
-	Raw  json.RawMessage // the body, with the fields of newer versions
+	Raw  json.RawMessage // the body, also with fields that only newer versions of the service have
 	ETag string          // version of the answer, for IfMatch; empty for most calls
 }
 
-// call is a request of the API with a small body and a small answer. The generated
-// methods create it.
+// call is a request to the API with a small body and a small answer. The generated
+// methods create calls.
 type call struct {
 	operation    string // name of the method
 	method, path string
@@ -53,7 +53,7 @@ func (r *call) setHeader(name, value string) {
 	}
 }
 
-// escape returns a parameter for a path.
+// escape returns a value as a parameter in a path.
 func escape(value any) string { return url.PathEscape(fmt.Sprint(value)) }
 
 // send makes a call and decodes the answer into out.
@@ -80,7 +80,7 @@ func (c *Client) send(ctx context.Context, r call, out any) (answer Answer, err 
 	}
 	answer.ETag = header.Get("ETag")
 	if err := json.Unmarshal(answer.Raw, out); err != nil {
-		return Answer{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer to %s %s does not have the form of the API: %w", r.method, r.path, err)}
+		return Answer{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("the answer to %s %s does not have the form of the API: %w", r.method, r.path, err)}
 	}
 	return answer, nil
 }
@@ -88,7 +88,7 @@ func (c *Client) send(ctx context.Context, r call, out any) (answer Answer, err 
 // timeout returns the time limit of an operation; 0 means none.
 func (c *Client) timeout(operation string) time.Duration {
 	switch operation {
-	case "BeginUpload", "CompleteUpload", "GetResultsURL": // the service may read or write a large file first
+	case "BeginUpload", "CompleteUpload", "GetResultsURL": // the service may have to read or write a large file before it answers
 		return 0
 	case "RunFunction":
 		return max(c.cfg.Timeout, runTimeout)

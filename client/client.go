@@ -16,15 +16,15 @@ import (
 	"github.com/rowmill/rowmill/internal/retry"
 )
 
-// maxBody limits an answer that is read into memory, in bytes. The largest is one page
-// of jobs.
+// maxBody limits an answer that is read into memory, in bytes. The largest such answer is
+// one page of jobs.
 const maxBody = 64 << 20
 
 // Config configures a Client.
 type Config struct {
 	// Server is the base URL of the service, such as http://127.0.0.1:8088. Required.
 	Server string
-	// Key is the API key. Without one most requests are refused.
+	// Key is the API key. The service refuses most requests without a key.
 	Key string
 	// UserAgent is the value of the User-Agent header. Default: rowmill.
 	UserAgent string
@@ -33,8 +33,8 @@ type Config struct {
 	Timeout time.Duration
 	// StallTimeout ends a transfer that receives no byte for this long. Default: 60s.
 	StallTimeout time.Duration
-	// Retry limits the retries of a broken transfer while no further bytes arrive.
-	// Default: retry.Transfers.
+	// Retry limits the retries of a broken transfer. When bytes arrive, the count of
+	// retries starts again. Default: retry.Transfers.
 	Retry retry.Policy
 }
 
@@ -54,7 +54,7 @@ func (c Config) validate() error {
 		return fmt.Errorf("server: %q is not an http or https address such as http://127.0.0.1:8088", c.Server)
 	}
 	if strings.ContainsAny(c.Key, " \t\r\n") {
-		return errors.New("API key: it contains white space; give the key alone, without the word Key")
+		return errors.New("the API key contains white space; give the key alone, without the word Key")
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ type Client struct {
 	http *http.Client
 }
 
-// New returns a client. It makes no request.
+// New returns a client. New makes no request.
 func New(cfg Config) (*Client, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -76,9 +76,9 @@ func New(cfg Config) (*Client, error) {
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 		TLSHandshakeTimeout:   10 * time.Second,
-		ExpectContinueTimeout: 5 * time.Second, // a refused submission sends no rows
+		ExpectContinueTimeout: 5 * time.Second, // if the service refuses a submission before this time, no rows are sent
 		IdleConnTimeout:       30 * time.Second,
-		DisableCompression:    true, // so that sizes and ranges match the object
+		DisableCompression:    true, // so that sizes and ranges are those of the object in the bucket
 	}
 	return &Client{
 		cfg:  cfg,
@@ -111,8 +111,8 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 	return req, nil
 }
 
-// do sends a request and returns a response with status 200, or an error. The caller
-// closes the body.
+// do sends a request and returns a response with status 200, or an error. The caller must
+// close the response's body.
 func (c *Client) do(req *http.Request) (*http.Response, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -125,8 +125,8 @@ func (c *Client) do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// sendError converts a network error: to the cause of a cancelled context, a
-// *RowsError, or an *UnreachableError. It drops the URL, which may contain a signature.
+// sendError converts a network error. If ctx has ended, it returns the cause of ctx, else a
+// *RowsError or an *UnreachableError. It drops the URL, which may contain a signature.
 func (c *Client) sendError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -164,6 +164,7 @@ func (c *Client) exchange(req *http.Request, timeout time.Duration, into any) (h
 	return resp.Header, c.decode(ctx, resp, into)
 }
 
+// decode reads a small answer and decodes it.
 func (c *Client) decode(ctx context.Context, resp *http.Response, into any) error {
 	content, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	switch {
@@ -173,7 +174,7 @@ func (c *Client) decode(ctx context.Context, resp *http.Response, into any) erro
 		return fmt.Errorf("the answer of %s is larger than %d MiB", c.base, maxBody>>20)
 	}
 	if err := json.Unmarshal(content, into); err != nil {
-		return &UnreachableError{Server: c.base, Err: fmt.Errorf("it is not a Rowmill service: %w", err)}
+		return &UnreachableError{Server: c.base, Err: fmt.Errorf("the answer does not come from a Rowmill service: %w", err)}
 	}
 	return nil
 }

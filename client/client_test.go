@@ -177,7 +177,7 @@ func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	c, server := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>hello</html>") })
 	var unreachable *UnreachableError
-	if _, err := c.Job(t.Context(), "job-1"); !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "not a Rowmill service") {
+	if _, err := c.Job(t.Context(), "job-1"); !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "not come from a Rowmill service") {
 		t.Errorf("a web page: %v", err)
 	}
 	other, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"nodes":"none"}`) })

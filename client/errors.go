@@ -16,15 +16,15 @@ import (
 // APIError is a refusal by the service.
 type APIError struct {
 	Status     int    // HTTP status
-	Code       string // machine word, such as "unknown_model"; may be empty
+	Code       string // a word for programs, such as "unknown_model"; may be empty
 	Message    string
 	RequestID  string
 	Fields     []rowmill.FieldError
 	RetryAfter time.Duration // from the header Retry-After; 0 if absent
 }
 
-// Error returns the message, the field errors that it does not contain, and the request
-// id for support.
+// Error returns the message, the problems of fields that the message does not contain, and
+// the request id for support.
 func (e *APIError) Error() string {
 	var out strings.Builder
 	out.WriteString(e.Message)
@@ -57,13 +57,13 @@ func (e *APIError) Unwrap() error {
 	return nil
 }
 
-// Temporary reports whether the same request may succeed a little later.
+// Temporary reports whether the same request may succeed if it is sent again later.
 func (e *APIError) Temporary() bool {
 	return e.Status == http.StatusTooManyRequests || e.Status >= 500 && e.Status != http.StatusNotImplemented
 }
 
-// UnreachableError means that no answer came, or an answer from something other than a
-// Rowmill service.
+// UnreachableError means that no answer arrived, or that the answer is not from a Rowmill
+// service.
 type UnreachableError struct {
 	Server string
 	Err    error
@@ -75,8 +75,8 @@ func (e *UnreachableError) Error() string { return fmt.Sprintf("cannot reach %s:
 // Unwrap returns the reason.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// RowsError means that the rows of a submission could not be read: the fault is in the
-// input, not in the service.
+// RowsError means that the rows of a submission could not be read from the caller's input.
+// The service is not the cause.
 type RowsError struct{ Err error }
 
 // Error returns the reason.
@@ -85,10 +85,10 @@ func (e *RowsError) Error() string { return e.Err.Error() }
 // Unwrap returns the reason.
 func (e *RowsError) Unwrap() error { return e.Err }
 
-// readError returns an APIError from a response. It reads the body.
+// readError reads the body of a response and returns its error as an APIError.
 func readError(resp *http.Response) error {
 	e := &APIError{Status: resp.StatusCode, RequestID: resp.Header.Get("X-Request-Id")}
-	content, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // a broken body: use the part that came
+	content, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // if the body breaks off, use the part that arrived
 	var body struct {
 		Message   string               `json:"message"`
 		Code      string               `json:"code"`
@@ -98,7 +98,7 @@ func readError(resp *http.Response) error {
 			Message, Code string
 		} `json:"error"`
 	}
-	_ = json.Unmarshal(content, &body) // a body that is not JSON has no message
+	_ = json.Unmarshal(content, &body) // if the body is not JSON, the message stays empty
 	if body.Message == "" {
 		body.Message, body.Code = body.Error.Message, body.Error.Code
 	}

@@ -19,33 +19,33 @@ import (
 const (
 	EventJob    = "job"    // current state of a job
 	EventNodes  = "nodes"  // current list of the nodes
-	EventResync = "resync" // events were lost, so all current states follow
+	EventResync = "resync" // earlier events may be lost, so all current states follow
 	EventReady  = "ready"  // all current states have been sent
 )
 
-// Event is one event of a stream. Events carry states, never differences.
+// Event is one event of a stream. An event contains a whole state, never a difference.
 type Event struct {
-	Name  string // one of the names above, or a new name of a later version
+	Name  string // one of the names above, or a name that only later versions have
 	ID    string
-	Job   Job    // of EventJob
-	Nodes []Node // of EventNodes
+	Job   Job    // set for EventJob
+	Nodes []Node // set for EventNodes
 }
 
 // Subscription selects the events of a stream.
 type Subscription struct {
-	Topics []string // "jobs", "job:<id>", "nodes"; none: jobs
-	After  string   // id of the last received event, if any
+	Topics []string // "jobs", "job:<id>" or "nodes"; an empty list means "jobs"
+	After  string   // id of the last event that the caller received earlier; empty if none
 	// Pause is the time between two attempts to connect. Default: the value that the
-	// service sends, 3 s before that.
+	// service sends, and 3 s until the service has sent one.
 	Pause time.Duration
 }
 
 // eventsPause is the default of Subscription.Pause.
 const eventsPause = 3 * time.Second
 
-// Events yields the current states and then each change, until ctx ends. It reconnects
-// a broken stream after the last event. It also yields the error of a failed attempt,
-// and tries again if the error is Temporary.
+// Events yields the current states and then each change, until ctx ends. If the connection
+// breaks, Events reconnects and continues after the last event. It also yields the error of
+// a failed attempt, and tries again if the error is Temporary.
 func (c *Client) Events(ctx context.Context, l Subscription) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		s := &eventStream{client: c, subscription: l, pause: eventsPause}
@@ -71,14 +71,15 @@ func (c *Client) Events(ctx context.Context, l Subscription) iter.Seq2[Event, er
 	}
 }
 
-// An eventStream is a stream across its connections.
+// An eventStream is the state of a stream that is kept from one connection to the next.
 type eventStream struct {
 	client       *Client
 	subscription Subscription
-	pause        time.Duration // from the service, by the field retry
+	pause        time.Duration // the last value that the service sent in the field retry
 }
 
-// attempt reads one connection. stopped means that the caller ended the iteration.
+// attempt makes one connection and yields its events until the connection ends. stopped
+// means that the caller ended the iteration.
 func (s *eventStream) attempt(ctx context.Context, yield func(Event, error) bool) (stopped bool, err error) {
 	c := s.client
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -11,10 +11,10 @@ import (
 type Function struct {
 	rowmill.Function
 
-	Raw json.RawMessage // the service's JSON
+	Raw json.RawMessage // the JSON that the service sent
 }
 
-// UnmarshalJSON also stores the JSON in Raw.
+// UnmarshalJSON decodes a revision and also stores the JSON in Raw.
 func (f *Function) UnmarshalJSON(text []byte) error {
 	f.Raw = bytes.Clone(text)
 	return json.Unmarshal(text, &f.Function)

@@ -16,8 +16,8 @@ type Job struct {
 	Raw json.RawMessage
 }
 
-// UnmarshalJSON stores the JSON in Raw. It accepts statuses in capitals, which keys of
-// the sdk dialect get.
+// UnmarshalJSON decodes a job and also stores the JSON in Raw. It accepts statuses in
+// capital letters, which the service sends for keys of the sdk dialect.
 func (j *Job) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &j.Job); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (j Job) MarshalJSON() ([]byte, error) { return j.Raw, nil }
 func (c *Client) Job(ctx context.Context, id string) (Job, error) {
 	answer, _, err := c.GetJob(ctx, id)
 	if err == nil && answer.Job.ID == "" {
-		err = &UnreachableError{Server: c.base, Err: errors.New("its answer has no job")}
+		err = &UnreachableError{Server: c.base, Err: errors.New("the answer has no job")}
 	}
 	return answer.Job, err
 }
@@ -59,7 +59,7 @@ func (c *Client) Status(ctx context.Context, id string) (Status, error) {
 		return Status{}, err
 	}
 	var word string
-	var byID map[string]string // form of the sdk dialect
+	var byID map[string]string // the form that keys of the sdk dialect get
 	if json.Unmarshal(answer.Status, &word) != nil && json.Unmarshal(answer.Status, &byID) == nil {
 		word = byID[id]
 	}
@@ -68,8 +68,8 @@ func (c *Client) Status(ctx context.Context, id string) (Status, error) {
 	}, nil
 }
 
-// Temporary reports whether a retry may help: the service is down or restarting, or
-// asks to wait.
+// Temporary reports whether a retry may help: the service cannot be reached, has a
+// temporary problem, or asks the client to wait.
 func Temporary(err error) bool {
 	var refusal *APIError
 	if errors.As(err, &refusal) {

@@ -6,8 +6,9 @@ import (
 )
 
 // Keys lists all keys of an account, oldest first, with one request per page. An empty
-// account means the key's account, or all accounts for an administrator of the account
-// default. Raw of the answer has the keys of all pages in one list.
+// account means the account of the client's key, or all accounts if that key belongs to an
+// administrator of the account default. Raw of the answer has the keys of all pages in one
+// list.
 func (c *Client) Keys(ctx context.Context, account string) ([]Key, Answer, error) {
 	var all []Key
 	var texts []json.RawMessage
@@ -18,7 +19,7 @@ func (c *Client) Keys(ctx context.Context, account string) ([]Key, Answer, error
 			return nil, Answer{}, err
 		}
 		var raw struct{ Keys []json.RawMessage }
-		_ = json.Unmarshal(answer.Raw, &raw) // never fails: page was decoded from it
+		_ = json.Unmarshal(answer.Raw, &raw) // never fails: page was decoded from the same text
 		all, texts = append(all, page.Keys...), append(texts, raw.Keys...)
 		if params.Cursor = page.NextCursor; params.Cursor != "" {
 			continue

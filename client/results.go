@@ -19,8 +19,8 @@ type Results struct {
 	Inputs   bool   // include the inputs
 	Logprobs bool   // include the cumulative log probabilities
 
-	// Partial fetches the committed rows of a job that has not succeeded: one row for
-	// each input row, null without an output. For a succeeded job it fetches the
+	// Partial fetches the results of a job that has not succeeded: one row for each input
+	// row, with null where there is no output. For a succeeded job it fetches the
 	// results.
 	Partial bool
 }
@@ -62,10 +62,11 @@ func (c *Client) stream(ctx context.Context, method, path string, query url.Valu
 	return c.copy(ctx, cancel, w, resp.Body, nil)
 }
 
-// Save writes a job's results to the file path, which appears only when it is complete.
-// Parquet comes from a signed URL: a broken transfer is resumed, also by a later run,
-// from a file that ends in .part. Partial results of a running job have no URL, so Save
-// streams them. progress may be nil; its total is -1 while the size is unknown.
+// Save writes a job's results to the file path. The file appears only when it is complete.
+// Save downloads Parquet from a signed URL, and keeps the bytes in a file whose name ends
+// in .part: if the transfer breaks, Save or a later call of Save resumes it. Partial
+// results of a running job have no URL, so Save streams them. progress may be nil; its
+// total is -1 while the size is unknown.
 func (c *Client) Save(ctx context.Context, id string, want Results, path string, progress func(done, total int64)) (int64, error) {
 	if progress == nil {
 		progress = func(int64, int64) {}
@@ -91,8 +92,9 @@ func (c *Client) Save(ctx context.Context, id string, want Results, path string,
 	return size, finish(part, path)
 }
 
-// copy copies a body, and cancels the request if no byte comes for StallTimeout. An
-// error of the network is an *UnreachableError; an error of the writer is wrapped.
+// copy copies a body to w, and cancels the request if no byte arrives for StallTimeout. It
+// calls tick, if not nil, with the number of bytes copied. An error of the network is an
+// *UnreachableError; an error of w is wrapped.
 func (c *Client) copy(ctx context.Context, cancel context.CancelCauseFunc, w io.Writer, body io.Reader, tick func(int64)) (int64, error) {
 	stalled := time.AfterFunc(c.cfg.StallTimeout, func() {
 		cancel(&UnreachableError{Server: c.base, Err: fmt.Errorf("no data was received for %v", c.cfg.StallTimeout)})
@@ -121,7 +123,7 @@ func (c *Client) copy(ctx context.Context, cancel context.CancelCauseFunc, w io.
 	}
 }
 
-// finish syncs a complete file and gives it its final name.
+// finish writes a complete .part file to the disk and renames it to path.
 func finish(part *os.File, path string) error {
 	err := errors.Join(part.Chmod(0o644), part.Sync(), part.Close())
 	if err == nil {
@@ -133,7 +135,7 @@ func finish(part *os.File, path string) error {
 	return nil
 }
 
-// counter is a writer that reports the number of bytes written.
+// counter is a writer that calls tick with the number of bytes written so far.
 type counter struct {
 	w    io.Writer
 	tick func(int64)

@@ -15,13 +15,13 @@ import (
 )
 
 // Submission is a job to create. Set exactly one of URL and Rows. Empty fields are not
-// sent; the service uses its defaults.
+// sent; the service then uses its defaults.
 type Submission struct {
-	URL      string                   `json:"inputs,omitempty"`         // where the service downloads the rows; or "file:" and the id of an uploaded file
-	Rows     iter.Seq2[string, error] `json:"-"`                        // inline rows in UTF-8, read once, while they are sent
-	Column   string                   `json:"column_name,omitempty"`    // URL only
-	IDColumn string                   `json:"id_column_name,omitempty"` // URL only
-	Format   string                   `json:"input_format,omitempty"`   // URL only: csv, tsv, parquet, jsonl or lines
+	URL      string                   `json:"inputs,omitempty"`         // URL of the file with the rows; or "file:" and the id of an uploaded file
+	Rows     iter.Seq2[string, error] `json:"-"`                        // inline rows in UTF-8; they are read once, while they are sent
+	Column   string                   `json:"column_name,omitempty"`    // only with URL
+	IDColumn string                   `json:"id_column_name,omitempty"` // only with URL
+	Format   string                   `json:"input_format,omitempty"`   // only with URL: csv, tsv, parquet, jsonl or lines
 
 	Model       string           `json:"model,omitempty"`
 	System      string           `json:"system_prompt,omitempty"`
@@ -36,11 +36,12 @@ type Submission struct {
 	Name        string           `json:"name,omitempty"`
 	Description string           `json:"description,omitempty"`
 
-	// IdempotencyKey makes a repeated submission harmless.
+	// IdempotencyKey makes it safe to repeat a submission: with an equal key and an equal
+	// submission the service creates no second job.
 	IdempotencyKey string `json:"-"`
 }
 
-// RowsOf yields rows that are in memory, for Submission.Rows.
+// RowsOf returns rows that are in memory in the form of Submission.Rows.
 func RowsOf(rows ...string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for _, row := range rows {
@@ -66,7 +67,7 @@ func (s Submission) head() ([]byte, error) {
 	return json.Marshal(head)
 }
 
-// Submit creates a job. It sends rows while it reads them.
+// Submit creates a job. It reads the rows while it sends them.
 func (c *Client) Submit(ctx context.Context, s Submission) (Submitted, error) {
 	head, err := s.head()
 	if err != nil {
@@ -99,19 +100,20 @@ func (c *Client) Submit(ctx context.Context, s Submission) (Submitted, error) {
 		return Submitted{}, err
 	}
 	if made.JobID == "" {
-		return Submitted{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer has no job id")}
+		return Submitted{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("the answer has no job id")}
 	}
 	return made, nil
 }
 
-// writeBody writes head, with the rows as its last field. An error ends the request.
+// writeBody writes the body of a submission: head, with the rows as its last field. If
+// writeBody returns an error, the request ends with this error.
 func writeBody(w io.Writer, head []byte, rows iter.Seq2[string, error]) error {
 	if rows == nil {
 		_, err := w.Write(head)
 		return err
 	}
 	out := bufio.NewWriterSize(w, 256<<10)
-	out.Write(head[:len(head)-1]) // Flush returns the writer's first error
+	out.Write(head[:len(head)-1]) // without the closing brace; Flush returns the first error of out
 	out.WriteString(`,"inputs":[`)
 	var quoted []byte
 	n := 0

@@ -26,13 +26,15 @@ type transfer struct {
 	path     string
 	progress func(done, total int64)
 
-	urls ResultsURL // empty: must be requested. Credentials: never print them
-	got  int64      // bytes received in this run
+	urls ResultsURL // empty: request new URLs. The URLs are credentials: never print them
+	got  int64      // bytes received since run began
 }
 
 // errStale means that the object or its URL changed, so new URLs are needed.
 var errStale = errors.New("the download link is out of date")
 
+// run downloads the object and returns its size. It retries while attempts receive bytes,
+// and then as Config.Retry says.
 func (t *transfer) run(ctx context.Context) (size int64, err error) {
 	for again := true; again; {
 		attempts := 0
@@ -45,7 +47,7 @@ func (t *transfer) run(ctx context.Context) (size int64, err error) {
 				t.urls = ResultsURL{}
 			}
 			if again = resumable(err) && t.got > before && ctx.Err() == nil; again {
-				return nil // progress: resume at once, with a new count of attempts
+				return nil // bytes arrived, so resume at once, with a new count of attempts
 			}
 			return err
 		}, resumable, nil)
@@ -63,12 +65,13 @@ func (t *transfer) run(ctx context.Context) (size int64, err error) {
 // resumable reports whether another attempt may fetch the rest.
 func resumable(err error) bool { return err != nil && (errors.Is(err, errStale) || Temporary(err)) }
 
+// attempt tries once to download the missing bytes, and completes the file.
 func (t *transfer) attempt(ctx context.Context) (size int64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if t.urls.URLs.Get == "" {
-		// The first request for a variant may take a while, because the service creates
-		// the file then.
+		// The first request for a variant of the results may take a while, because the
+		// service then creates the file.
 		r := call{operation: "GetResultsURL", method: http.MethodGet, path: "/v1/jobs/" + escape(t.id) + "/results-url", query: t.want.query()}
 		if _, err = t.client.send(ctx, r, &t.urls); err != nil {
 			return 0, err
@@ -103,13 +106,13 @@ func (t *transfer) attempt(ctx context.Context) (size int64, err error) {
 
 // head requests the object's ETag and size.
 func (t *transfer) head(ctx context.Context) (etag string, size int64, err error) {
-	resp, err := t.signed(ctx, http.MethodHead, t.urls.URLs.Head, nil)
+	resp, err := t.sendSigned(ctx, http.MethodHead, t.urls.URLs.Head, nil)
 	if err != nil {
 		return "", 0, err
 	}
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return "", 0, refusal(resp)
+		return "", 0, signedError(resp)
 	}
 	etag, size = resp.Header.Get("ETag"), resp.ContentLength
 	if size < 0 {
@@ -118,14 +121,15 @@ func (t *transfer) head(ctx context.Context) (etag string, size int64, err error
 	return etag, size, nil
 }
 
-// fetch appends the missing bytes to part and returns its new size.
+// fetch appends the missing bytes to part and returns the new size of part. have is the
+// size of part, and size is the size of the object.
 func (t *transfer) fetch(ctx context.Context, cancel context.CancelCauseFunc, part *os.File, etag string, have, size int64) (int64, error) {
 	header := http.Header{}
 	if have > 0 {
 		header.Set("Range", fmt.Sprintf("bytes=%d-", have))
 		header.Set("If-Range", etag)
 	}
-	resp, err := t.signed(ctx, http.MethodGet, t.urls.URLs.Get, header)
+	resp, err := t.sendSigned(ctx, http.MethodGet, t.urls.URLs.Get, header)
 	if err != nil {
 		return have, err
 	}
@@ -138,22 +142,22 @@ func (t *transfer) fetch(ctx context.Context, cancel context.CancelCauseFunc, pa
 		}
 		have = 0
 	case resp.StatusCode == http.StatusOK, resp.StatusCode == http.StatusPartialContent:
-		os.Remove(part.Name()) // part belongs to the old object
+		os.Remove(part.Name()) // part contains bytes of the old object
 		return have, fmt.Errorf("%w: the object was replaced", errStale)
 	default:
-		return have, refusal(resp)
+		return have, signedError(resp)
 	}
 	n, err := t.client.copy(ctx, cancel, part, resp.Body, func(n int64) { t.progress(have+n, size) })
 	t.got += n
 	return have + n, err
 }
 
-// signed sends a request to a signed URL, without the API key: the object store refuses
-// requests that carry one.
-func (t *transfer) signed(ctx context.Context, method, address string, header http.Header) (*http.Response, error) {
+// sendSigned sends a request to a signed URL. It does not send the API key, because the
+// object store refuses a request with another credential.
+func (t *transfer) sendSigned(ctx context.Context, method, address string, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {
-		return nil, errors.New("the service's download link is not a valid URL") // do not quote it: it contains a signature
+		return nil, errors.New("the service's download link is not a valid URL") // do not quote the link: it contains a signature
 	}
 	if header != nil {
 		req.Header = header
@@ -171,9 +175,9 @@ func (t *transfer) signed(ctx context.Context, method, address string, header ht
 	return resp, nil
 }
 
-// refusal returns the error for a refused request to a signed URL. Most refusals mean
+// signedError returns the error for a refused request to a signed URL. Most refusals mean
 // that the URL has expired.
-func refusal(resp *http.Response) error {
+func signedError(resp *http.Response) error {
 	switch resp.StatusCode {
 	case http.StatusForbidden, http.StatusNotFound, http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable:
 		return fmt.Errorf("%w (%s)", errStale, resp.Status)
@@ -181,12 +185,12 @@ func refusal(resp *http.Response) error {
 	return readError(resp)
 }
 
-// open opens the .part of an object for appending.
+// open opens the .part file of an object for appending.
 func (t *transfer) open(etag string) (*os.File, error) {
 	sum := sha256.Sum256([]byte(etag))
 	name := fmt.Sprintf("%s.%x.part", t.path, sum[:4])
 	if etag == "" || strings.HasPrefix(etag, "W/") {
-		os.Remove(name) // without a strong ETag the object may be another one
+		os.Remove(name) // without a strong ETag the bytes may be those of another object
 	}
 	return os.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 }

@@ -24,23 +24,25 @@ type Upload struct {
 	Size int64 // bytes
 	File io.ReaderAt
 
-	// From is the state of an earlier upload of the same file, as passed to Save; the
-	// zero value starts a new upload. Uploaded parts are not sent again.
+	// From is the state of an earlier upload of the same file, as Save received it. Parts
+	// that are uploaded already are not sent again. The zero value starts a new upload.
 	From Uploaded
-	Save func(Uploaded) // may be nil
+	// Save is called with the new state when the upload begins and after each part, so
+	// that a later Upload can continue. It may be nil.
+	Save func(Uploaded)
 
 	Progress func(done, total int64) // may be nil
 }
 
 // Uploaded is the state of an upload.
 type Uploaded struct {
-	Upload string   `json:"upload"` // id
+	Upload string   `json:"upload"` // id of the upload
 	Part   int64    `json:"part"`   // bytes per part, except the last
 	Parts  []string `json:"parts"`  // ids of the uploaded parts, in order
 }
 
-// Upload uploads a file and returns its id. "file:" and the id is the URL for a
-// Submission. The file may be deleted once the job is created.
+// Upload uploads a file and returns the file's id. A Submission uses the file with the URL
+// "file:" followed by the id. The file may be deleted once the job is created.
 func (c *Client) Upload(ctx context.Context, u Upload) (file string, err error) {
 	if u.Save == nil {
 		u.Save = func(Uploaded) {}
@@ -53,7 +55,7 @@ func (c *Client) Upload(ctx context.Context, u Upload) (file string, err error) 
 		return file, err
 	}
 	if have.Upload == "" {
-		if have, err = c.begin(ctx, u); err != nil {
+		if have, err = c.beginUpload(ctx, u); err != nil {
 			return "", err
 		}
 		u.Save(have)
@@ -75,11 +77,11 @@ func (c *Client) Upload(ctx context.Context, u Upload) (file string, err error) 
 	if _, err := io.Copy(sum, io.NewSectionReader(u.File, 0, u.Size)); err != nil {
 		return "", fmt.Errorf("read %s: %w", u.Name, err)
 	}
-	made, err := c.uploadState(ctx, func() (UploadState, Answer, error) {
+	made, err := c.retryUpload(ctx, func() (UploadState, Answer, error) {
 		return c.CompleteUpload(ctx, have.Upload, CompletedUpload{PartIDs: have.Parts, MD5: new(hex.EncodeToString(sum.Sum(nil)))})
 	})
 	if err == nil && made.File == nil {
-		err = &UnreachableError{Server: c.base, Err: errors.New("its answer has no file")}
+		err = &UnreachableError{Server: c.base, Err: errors.New("the answer has no file")}
 	}
 	if err != nil {
 		return "", fmt.Errorf("upload %s: %w", u.Name, err)
@@ -87,14 +89,14 @@ func (c *Client) Upload(ctx context.Context, u Upload) (file string, err error) 
 	return made.File.ID, nil
 }
 
-// resumeUpload returns the parts of an earlier upload that the service still has, or
-// the file if the upload was completed. It returns a zero Uploaded if a new upload is
-// needed.
+// resumeUpload returns the state of an earlier upload, with the parts that the service still
+// has. If the upload was completed, it returns the id of the file. If a new upload is
+// needed, it returns a zero Uploaded.
 func (c *Client) resumeUpload(ctx context.Context, from Uploaded) (have Uploaded, file string, err error) {
 	if from.Upload == "" || from.Part < 1 {
 		return Uploaded{}, "", nil
 	}
-	state, err := c.uploadState(ctx, func() (UploadState, Answer, error) { return c.ShowUpload(ctx, from.Upload) })
+	state, err := c.retryUpload(ctx, func() (UploadState, Answer, error) { return c.ShowUpload(ctx, from.Upload) })
 	var refused *APIError
 	switch {
 	case errors.As(err, &refused) && refused.Status == http.StatusNotFound:
@@ -115,8 +117,9 @@ func (c *Client) resumeUpload(ctx context.Context, from Uploaded) (have Uploaded
 	return from, "", nil
 }
 
-func (c *Client) begin(ctx context.Context, u Upload) (Uploaded, error) {
-	made, err := c.uploadState(ctx, func() (UploadState, Answer, error) {
+// beginUpload starts a new upload.
+func (c *Client) beginUpload(ctx context.Context, u Upload) (Uploaded, error) {
+	made, err := c.retryUpload(ctx, func() (UploadState, Answer, error) {
 		return c.BeginUpload(ctx, NewUpload{Bytes: u.Size, Filename: u.Name, Purpose: "user_data"})
 	})
 	if err != nil {
@@ -125,8 +128,8 @@ func (c *Client) begin(ctx context.Context, u Upload) (Uploaded, error) {
 	return Uploaded{Upload: made.ID, Part: partSize}, nil
 }
 
-// uploadState makes a call about an upload, with retries.
-func (c *Client) uploadState(ctx context.Context, ask func() (UploadState, Answer, error)) (state UploadState, err error) {
+// retryUpload makes a call that returns the state of an upload, with retries.
+func (c *Client) retryUpload(ctx context.Context, ask func() (UploadState, Answer, error)) (state UploadState, err error) {
 	err = c.cfg.Retry.Do(ctx, func() (err error) {
 		state, _, err = ask()
 		return err

@@ -1,5 +1,5 @@
-// Package console holds the built web console (from web/): compressed files and the
-// template of its index page. It does not know who may see the files or how they are
+// Package console holds the built web console (built from web/): the compressed files, and
+// the template of the index page. It does not know who may see the files or how they are
 // served.
 package console
 
@@ -28,14 +28,14 @@ type Site struct {
 var Files = sync.OnceValue(func() *Site {
 	s, err := read(dist)
 	if err != nil {
-		panic(err) // the embedded files are broken
+		panic(err) // the files in this binary are damaged
 	}
 	return s
 })
 
-// Open returns a file, compressed by gzip, and its content type. hashed reports that
-// the name contains a hash of the content, so that the content of this name never
-// changes. The index page is not a file: see Index.
+// Open returns a file, compressed by gzip, and its content type. hashed says that the name
+// contains a hash of the content, so the content of this name never changes. ok is false if
+// there is no such file. Open does not return the index page: see Index.
 func (s *Site) Open(name string) (gz []byte, contentType string, hashed, ok bool) {
 	gz, ok = s.files[name]
 	if !ok {
@@ -44,9 +44,10 @@ func (s *Site) Open(name string) (gz []byte, contentType string, hashed, ok bool
 	return gz, contentTypeOf(name), strings.HasPrefix(name, "assets/"), true
 }
 
-// Index returns the uncompressed index page. The server replaces {{nonce}} in it.
+// Index returns the uncompressed index page. The server replaces {{nonce}} in the page.
 func (s *Site) Index() []byte { return bytes.Clone(s.index) }
 
+// read reads the built console from the folder dist.
 func read(dist fs.FS) (*Site, error) {
 	s := &Site{files: make(map[string][]byte)}
 	err := fs.WalkDir(dist, "dist", func(name string, d fs.DirEntry, err error) error {
@@ -82,7 +83,8 @@ func gunzip(b []byte) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// contentTypeOf does not use the machine's MIME tables: they differ between machines.
+// contentTypeOf returns the content type of a file by its name. It does not use the MIME
+// tables of the machine, because they differ between machines.
 func contentTypeOf(name string) string {
 	switch path.Ext(name) {
 	case ".js":

@@ -1,8 +1,8 @@
 // Pack compresses a built console into the files that are committed. The standard
 // library's gzip makes the same bytes on every machine.
 //
-//	pack FROM TO          replaces TO by FROM's files, each as .gz
-//	pack -check FROM TO   says where TO holds anything else
+//	pack FROM TO          replaces folder TO by the files of folder FROM, each as .gz
+//	pack -check FROM TO   lists the files in which TO and FROM differ
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 )
 
 func main() {
-	check := flag.Bool("check", false, "compare the contents, and write nothing")
+	check := flag.Bool("check", false, "only compare the files in both folders, and write nothing")
 	flag.Parse()
 	if flag.NArg() != 2 {
 		fmt.Fprintln(os.Stderr, "usage: pack [-check] FROM TO")
@@ -35,6 +35,7 @@ func main() {
 	}
 }
 
+// write replaces folder to by the compressed files of folder from.
 func write(from, to string) error {
 	built, err := files(from)
 	if err != nil {
@@ -66,6 +67,7 @@ func write(from, to string) error {
 	return nil
 }
 
+// compare returns an error that lists the files in which to and from differ.
 func compare(from, to string) error {
 	built, err := files(from)
 	if err != nil {
@@ -96,7 +98,7 @@ func compare(from, to string) error {
 	}
 	if len(differ) > 0 {
 		slices.Sort(differ)
-		return fmt.Errorf("%s is not what the sources make (run make console):\n  %s", to, strings.Join(differ, "\n  "))
+		return fmt.Errorf("these files of %s differ from the built console; run make console:\n  %s", to, strings.Join(differ, "\n  "))
 	}
 	return nil
 }
