@@ -894,7 +894,7 @@ type Resumption struct {
 	// Name Default: the name of the ended job.
 	Name string `json:"name,omitempty"`
 
-	// Rows missing: rows that are not committed. failed: these, and rows that were committed with an error. Default: missing; for a succeeded job, and for a job that failed because of too many failed rows: failed.
+	// Rows missing: rows that are not committed. failed: the missing rows, and rows that were committed with an error. Default: missing; for a succeeded job, and for a job that failed because of too many failed rows: failed.
 	Rows string `json:"rows,omitempty"`
 }
 
@@ -922,7 +922,7 @@ type NewKey struct {
 	// Dialect The form of answers; null for the form of this document.
 	Dialect string `json:"dialect,omitempty"`
 
-	// ExpiresAt In the future; null for never.
+	// ExpiresAt A time in the future; null if the key never expires.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 
 	// Name For people; plain text.
@@ -1019,7 +1019,7 @@ type RetentionEffect struct {
 	// NextAt When the data of the first remaining job would be removed; null if none of the jobs that were read remains.
 	NextAt *time.Time `json:"next_at"`
 
-	// OldestEndedAt The end of the first of these jobs.
+	// OldestEndedAt When the first of these jobs ended.
 	OldestEndedAt *time.Time `json:"oldest_ended_at"`
 
 	// ResultBytes Size of the result files of these jobs. Inputs, and the parts of jobs that did not succeed, are not counted.

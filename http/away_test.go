@@ -87,7 +87,7 @@ func TestSubmit_StoreAway(t *testing.T) {
 	}{
 		"away":                   {store: brokenStore{err: errAway, blind: errAway}, status: 503, code: "unavailable", says: "try again in a few seconds"},
 		"full":                   {store: brokenStore{err: syscall.ENOSPC}, status: 507, code: "storage_full"},
-		"unknown":                {store: brokenStore{err: errUnknown, blind: errAway}, status: 503, code: "outcome_unknown", says: "look for it in GET /v1/list-jobs"},
+		"unknown":                {store: brokenStore{err: errUnknown, blind: errAway}, status: 503, code: "outcome_unknown", says: "look for the job in GET /v1/list-jobs"},
 		"unknown and not found":  {store: brokenStore{err: errUnknown}, status: 503, code: "outcome_unknown", says: "may have been created or not"},
 		"unknown with a key":     {store: brokenStore{err: errUnknown}, headers: []string{"Idempotency-Key", "k"}, status: 503, code: "outcome_unknown", says: "creates no second job"},
 		"unknown and then found": {store: brokenStore{err: errUnknown, after: true}, status: 200},

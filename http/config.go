@@ -24,13 +24,13 @@ import (
 // Limits limits what clients may send and keep. Sizes are in bytes.
 type Limits struct {
 	// MaxBodyBytes limits a request body. Default 512 MiB: a million rows of 500 bytes.
-	// Larger inputs should be files behind a URL.
+	// Clients should send a larger input as a file, or as the URL of a file.
 	MaxBodyBytes int64
-	// MaxRowBytes limits one inline row. Default 8 MiB, as for files.
+	// MaxRowBytes limits one inline row. Default 8 MiB, as for the rows of files.
 	MaxRowBytes int
-	// MaxInlineBytes limits the rows of a submission, as JSON, that are stored in the
-	// job's record. Default 64 KiB, because the record is rewritten with every change of
-	// state. Larger inputs become an object.
+	// MaxInlineBytes limits the size of all rows, as JSON, that the job's record may hold.
+	// Default 64 KiB, because the record is rewritten with every change of state. The rows
+	// of a larger submission become an object in the bucket.
 	MaxInlineBytes int
 	// MaxFileBytes limits a file that is uploaded in one request, and each part of an
 	// upload. Default 512 MiB, as at OpenAI.
@@ -42,12 +42,13 @@ type Limits struct {
 	// package input.
 	MaxInputRows int64
 	// MaxHeaderBytes limits all request headers together. Default 64 KiB. The limit of
-	// the http.Server should be higher, because its answer is not JSON.
+	// the http.Server should be higher, because the http.Server refuses with a text that
+	// is not JSON.
 	MaxHeaderBytes int
 	// MaxKeys limits the keys of each account. Default 1,000: every node keeps all keys
 	// in memory and reads them again every two seconds.
 	MaxKeys int
-	// MaxStreams limits the event streams of this node. Default 256: each holds a
+	// MaxStreams limits the event streams of this node. Default 256: each stream holds a
 	// connection, and while a stream is open the node polls the store each second.
 	MaxStreams int
 }
@@ -83,15 +84,16 @@ type Config struct {
 
 	Limits
 
-	// Dedup runs equal rows once in jobs whose submission does not set dedup. Default
-	// false.
+	// Dedup is for submissions that do not set dedup: if it is true, equal rows of a job
+	// run once. Default false.
 	Dedup bool
 
-	// StallTimeout is how long a client may neither send nor accept a byte of a body.
-	// Default 2 min: longer than a short network failure, and short enough that
-	// disconnected clients do not keep rows and files for long.
+	// StallTimeout is the longest time in which a client neither sends nor accepts a byte
+	// of a body; then the transfer fails. Default 2 min: longer than a short network
+	// failure, and short enough that disconnected clients do not keep rows and files for
+	// long.
 	StallTimeout time.Duration
-	// Quotas are the quotas of accounts without their own. Default: quotas.Defaults.
+	// Quotas are for accounts that have no quotas of their own. Default: quotas.Defaults.
 	Quotas []client.Quota
 	// RequestsPerMinute limits the requests of each key without its own limit, on this
 	// node. Default 0: no limit; the job queue is fair between accounts anyway.
@@ -171,7 +173,7 @@ func (c Config) Validate() error {
 		{"MaxStreams", int64(c.MaxStreams), 1},
 	} {
 		if limit.value < limit.least {
-			return fmt.Errorf("http: Config.%s: %d must be at least %d", limit.field, limit.value, limit.least)
+			return fmt.Errorf("http: Config.%s is %d, but must be at least %d", limit.field, limit.value, limit.least)
 		}
 	}
 	for _, span := range []struct {
@@ -179,7 +181,7 @@ func (c Config) Validate() error {
 		value time.Duration
 	}{{"StallTimeout", c.StallTimeout}, {"FunctionDeadline", c.FunctionDeadline}, {"IdempotencyTTL", c.IdempotencyTTL}} {
 		if span.value < 0 {
-			return fmt.Errorf("http: Config.%s: %v must not be negative", span.field, span.value)
+			return fmt.Errorf("http: Config.%s is %v, but must not be negative", span.field, span.value)
 		}
 	}
 	return quotas.Validate(c.Quotas)

@@ -22,7 +22,7 @@ func TestErrors_EveryBodyIsJSONWithTheSameFields(t *testing.T) {
 		"UnknownRoute": w.get("/v1/nothing").wantError(404, "unknown_route", "/openapi.json"),
 		"Root":         w.get("/").wantError(404, "unknown_route", "GET /"),
 		"NoRedirect":   w.get("/v1/list-jobs/").wantError(404, "unknown_route", ""),
-		"WrongMethod":  w.do("DELETE", "/v1/list-jobs", "").wantError(405, "method_not_allowed", "only GET"),
+		"WrongMethod":  w.do("DELETE", "/v1/list-jobs", "").wantError(405, "method_not_allowed", "use GET"),
 		"Unauthorized": w.get("/v1/list-jobs", bare...).wantError(401, "missing_key", "Key"),
 		"Validation":   w.post(`{}`).wantError(400, "invalid_request", "inputs"),
 		"UnknownJob":   w.get("/v1/jobs/x").wantError(404, "job_not_found", "x"),

@@ -221,7 +221,7 @@ func TestEvents_Refuse(t *testing.T) {
 	id := w.submitted(`{"inputs":["a"]}`)
 	user := w.keyOf("other", caller.RoleUser)
 	as, administrator := []string{"Authorization", "Key " + user}, w.keyOf("other", caller.RoleAdmin)
-	w.get("/v1/events?topics=jobs,engines").wantField("topics", `"engines"; there are jobs, job:<job id> and nodes`)
+	w.get("/v1/events?topics=jobs,engines").wantField("topics", `"engines"; the topics are jobs, job:<job id> and nodes`)
 	w.get("/v1/events?topics=").wantField("topics", `""`)
 	w.get("/v1/events?topics="+manyTopics()).wantField("topics", "at most 32")
 	w.get("/v1/events?topics=jobs,job:"+rowmill.NewJobID()).wantError(404, "job_not_found", "no job")

@@ -193,7 +193,7 @@ func TestFunctions_RefusesDefinitions(t *testing.T) {
 		"LongDescription":    {"description", `"` + strings.Repeat("x", 513) + `"`, "description", "513 characters"},
 		"UnknownModel":       {"model", `"llama-3.1-8"`, "model", `did you mean "llama-3.1-8b"`},
 		"NoModel":            {"model", `null`, "model", "there are gpt-oss-20b"},
-		"CallsAFunction":     {"model", `"grade"`, "model", "cannot call another"},
+		"CallsAFunction":     {"model", `"grade"`, "model", "cannot use another Function"},
 		"NoPrompt":           {"prompt", `null`, "prompt", "is empty"},
 		"UndeclaredField":    {"prompt", `"{{essay}} {{grade}}"`, "prompt", "at byte 10: {{grade}} is not among the declared inputs"},
 		"OpenBraces":         {"prompt", `"{{essay"`, "prompt", "not closed"},

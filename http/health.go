@@ -28,11 +28,11 @@ const readyTimeout = time.Second
 //go:embed openapi.yaml
 var openapiYAML []byte
 
-// documents caches the documents by version, because tests and simulations start many
-// servers in one process.
+// documents caches the results of openAPIDocument by version, because tests and
+// simulations start many servers in one process.
 var documents sync.Map
 
-// openAPIDocument returns openapi.yaml as JSON.
+// openAPIDocument returns openapi.yaml as JSON, with the version of this program.
 func openAPIDocument(version string) ([]byte, error) {
 	if text, made := documents.Load(version); made {
 		return text.([]byte), nil
@@ -75,18 +75,18 @@ func (s *Server) ready(gate *access.Gate) gin.HandlerFunc {
 		defer cancel()
 		_, verbose := c.GetQuery("verbose")
 		key, _ := gate.APIKey(c) // an empty key belongs to no operator
-		told := make(chan bool, 1)
-		go func() { told <- verbose && gate.IsOperator(ctx, key) }()
+		isOperator := make(chan bool, 1)
+		go func() { isOperator <- verbose && gate.IsOperator(ctx, key) }()
 		checks := s.checks(ctx, c)
 		status, summary := nethttp.StatusOK, "ready\n"
 		if slices.ContainsFunc(checks, func(check Check) bool { return !check.OK }) {
 			status, summary = nethttp.StatusServiceUnavailable, "not ready\n"
 		}
-		switch operator := <-told; {
+		switch operator := <-isOperator; {
 		case operator:
-			summary = everything(checks) + summary
+			summary = detailLines(checks) + summary
 		case verbose:
-			summary = partsOnly(checks) + summary
+			summary = partLines(checks) + summary
 		}
 		c.Header("Cache-Control", "no-store")
 		c.String(status, "%s", summary)
@@ -100,7 +100,8 @@ func mark(ok bool) string {
 	return "[-]"
 }
 
-func everything(checks []Check) string {
+// detailLines returns one line with all details for each check.
+func detailLines(checks []Check) string {
 	lines := &strings.Builder{}
 	for _, check := range checks {
 		fmt.Fprintf(lines, "%s %s: %s\n", mark(check.OK), check.Name, oneLine(check.Text))
@@ -108,9 +109,9 @@ func everything(checks []Check) string {
 	return lines.String()
 }
 
-// partsOnly has one line for each kind of part. The kind is the first word of a check's
-// name; the rest may be an address.
-func partsOnly(checks []Check) string {
+// partLines returns one line without details for each kind of part. The kind is the first
+// word of a check's name; the rest of the name may be an address.
+func partLines(checks []Check) string {
 	var kinds []string
 	well := map[string]bool{}
 	for _, check := range checks {
@@ -128,6 +129,7 @@ func partsOnly(checks []Check) string {
 	return lines.String()
 }
 
+// checks tests the store, asks the pipeline for its checks, and returns all results.
 func (s *Server) checks(ctx context.Context, c *gin.Context) []Check {
 	pinged := make(chan error, 1)
 	go func() { pinged <- s.Store.Ping(ctx) }()
@@ -154,8 +156,8 @@ func (s *Server) openAPI(c *gin.Context) {
 	c.Data(nethttp.StatusOK, exchange.JSON, s.openapi)
 }
 
-// metrics serves the metrics of the node. Without a Gatherer it answers 404, because
-// the metrics have another address then.
+// metrics serves the metrics of the node. Without a Gatherer it answers 404: the node then
+// serves its metrics at another address.
 func (s *Server) metrics() gin.HandlerFunc {
 	if s.Gatherer == nil {
 		return s.exchange.Do(func(*gin.Context) error {

@@ -462,7 +462,7 @@ func TestKeys_LimitPerAccount(t *testing.T) {
 	first := w.newKey(`{"account":"acme"}`)
 	admin := w.newKey(`{"account":"acme","role":"admin"}`)
 	for _, headers := range [][]string{nil, admin.header()} {
-		w.do("POST", "/v1/keys", `{"account":"acme"}`, headers...).wantError(409, "too_many_keys", "acme has 2 keys")
+		w.do("POST", "/v1/keys", `{"account":"acme"}`, headers...).wantError(409, "too_many_keys", "acme already has 2 keys")
 	}
 	w.newKey(`{"account":"other"}`) // not in the audit record of acme
 	w.do("POST", "/v1/keys/"+first.id+"/rotate", "").want(200)

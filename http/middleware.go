@@ -32,9 +32,9 @@ const (
 // models and clients.
 func noSniff(c *gin.Context) { c.Header("X-Content-Type-Options", "nosniff") }
 
-// identify gives the request an id: the client's id if it is short and plain, else a new
-// one.
-func identify(c *gin.Context) {
+// assignID gives the request an id: the id that the client sent if it is short and plain,
+// else a new id.
+func assignID(c *gin.Context) {
 	id := c.GetHeader(headerRequestID)
 	if !plainID(id) {
 		id = uuid.NewString()
@@ -43,13 +43,16 @@ func identify(c *gin.Context) {
 	c.Header(headerRequestID, id)
 }
 
+// plainID reports whether an id is short and has only letters, digits, and the characters
+// - _ . and :, which are safe in headers and logs.
 func plainID(id string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyz"
 	return id != "" && len(id) <= maxRequestID && strings.Trim(id, letters+strings.ToUpper(letters)+"0123456789-_.:") == ""
 }
 
-// recoverPanic turns a panic into a 500. If the answer has begun, it breaks the
-// connection, so that no client takes half an answer for a complete one.
+// recoverPanic answers a request with status 500 if its handler panics. If the answer has
+// begun, recoverPanic breaks the connection, so that no client takes half an answer for a
+// complete one.
 func (s *Server) recoverPanic(c *gin.Context) {
 	defer func() {
 		reason := recover()
@@ -70,7 +73,8 @@ func (s *Server) recoverPanic(c *gin.Context) {
 	c.Next()
 }
 
-// limitHeaders refuses headers that are larger than the limit. Its answer is JSON.
+// limitHeaders refuses a request if its address and headers together are larger than
+// MaxHeaderBytes. Its answer is JSON, unlike the answer of the http.Server.
 func (s *Server) limitHeaders(c *gin.Context) {
 	size := len(c.Request.RequestURI)
 	for name, values := range c.Request.Header {
@@ -84,16 +88,18 @@ func (s *Server) limitHeaders(c *gin.Context) {
 	}
 }
 
-// checkQuery refuses a query that cannot be parsed, for example with a semicolon or half
-// an escape. Go ignores such a part of the query, so the client would get a wrong answer.
+// checkQuery refuses a query that cannot be parsed, for example because of a semicolon or
+// an incomplete escape. Go ignores such a part of the query, so the client would get a
+// wrong answer.
 func (s *Server) checkQuery(c *gin.Context) {
 	if _, err := url.ParseQuery(c.Request.URL.RawQuery); err != nil {
 		s.exchange.Fail(c, request.Errorf(nethttp.StatusBadRequest, "invalid_query",
-			"the query cannot be read (%v); separate parameters by & and escape other characters than letters and digits, as in %%3B", err))
+			"the query cannot be read (%v); separate parameters by & and escape characters that are not letters or digits, for example ; as %%3B", err))
 	}
 }
 
-// requestMetrics measures the time of requests by route, so job ids create no new series.
+// requestMetrics measures the time of requests. The label is the route and not the path,
+// so that job ids create no new series.
 type requestMetrics struct{ seconds *prometheus.HistogramVec }
 
 func newRequestMetrics(registerer prometheus.Registerer) *requestMetrics {
@@ -137,7 +143,7 @@ func (s *Server) observe(metrics *requestMetrics) gin.HandlerFunc {
 	}
 }
 
-// endSpan ends the span of a request.
+// endSpan ends the span of a request and adds the status of the answer. span may be nil.
 func endSpan(span *tracing.Span, status int) {
 	if span == nil {
 		return
@@ -149,8 +155,8 @@ func endSpan(span *tracing.Span, status int) {
 	span.End(nil)
 }
 
-// trace begins a span if the request has a trace header. A job that the request submits
-// belongs to the same trace.
+// trace begins a span if the request has a trace header, else it returns nil. A job that
+// the request submits belongs to the trace of the header.
 func (s *Server) trace(c *gin.Context, route, method string) *tracing.Span {
 	parent := c.GetHeader(tracing.Header)
 	if s.Tracer == nil || parent == "" {

@@ -20,15 +20,15 @@ import (
 
 // Counting describes how the tokens of a model's prompts are counted.
 type Counting struct {
-	Exact     bool     // with the model's own vocabulary and template
-	MeanError *float64 // recent mean error on this node, in tokens; nil before the first comparison
+	Exact     bool     // counted with the model's own vocabulary and template
+	MeanError *float64 // recent mean error of the counts on this node, in tokens; nil before the first comparison
 }
 
 // Values of modelView.Counted, best first.
 const (
-	countedExactly  = "exact"     // with the model's own vocabulary and template
-	countedByServer = "server"    // estimated; near a limit the server counts
-	countedRoughly  = "estimated" // with another vocabulary, corrected by the counts that servers report
+	countedExactly  = "exact"     // counted with the model's own vocabulary and template
+	countedByServer = "server"    // estimated; if the estimate is near a limit, the server counts
+	countedRoughly  = "estimated" // counted with another vocabulary, and corrected by the counts that servers report
 )
 
 // modelOwner is the owner of every model in answers.
@@ -47,7 +47,7 @@ type modelView struct {
 	OutputPrice   *exchange.Decimal `json:"output_price"`
 	Sampling      map[string]any    `json:"sampling_params"`
 	Aliases       []string          `json:"aliases"`
-	Counted       string            `json:"counted"`
+	Counted       string            `json:"counted"`     // how prompts are counted: a constant above
 	CountError    *exchange.Decimal `json:"count_error"` // mean error in tokens, before the correction
 	Servers       []serverView      `json:"served_by"`
 	Problem       *string           `json:"problem"` // why jobs cannot use the model now
@@ -73,14 +73,15 @@ func (m *modelList) route(v1 gin.IRoutes) {
 	v1.GET("/models/*model", m.Handle(m.show))
 }
 
-// errorOfModels returns the body of an error in the client's form. Anthropic's clients
-// send a version header. OpenAI's clients send their key after the word Bearer, but
-// clients with a token do the same, so both get a body with both forms.
+// errorOfModels returns the body of an error answer in the form that the client expects.
+// Anthropic's clients send a version header. OpenAI's clients send their key after the
+// word Bearer. Clients of this API send a token after the same word, so each request with
+// Bearer gets a body with both forms.
 func errorOfModels(c *gin.Context, e *request.Error) any {
 	if c.GetHeader(anthropic.HeaderVersion) != "" {
 		return anthropic.Error(c, e)
 	}
-	body := exchange.Own(c, e)
+	body := exchange.OwnError(c, e)
 	if scheme, _, _ := strings.Cut(c.GetHeader("Authorization"), " "); strings.EqualFold(scheme, openai.Scheme) {
 		body["error"] = openai.ErrorObject(e)
 	}
@@ -94,7 +95,7 @@ func (m *modelList) list(c *gin.Context) (any, error) {
 		return cmp.Compare(min(1, len(b.Servers)), min(1, len(a.Servers)))
 	})
 	if c.GetHeader(anthropic.HeaderVersion) != "" {
-		return anthropic.ViewModels(all), nil
+		return anthropic.NewModelList(all), nil
 	}
 	views := make([]modelView, len(all))
 	for i, offered := range all {
@@ -118,7 +119,7 @@ func (m *modelList) show(c *gin.Context) (any, error) {
 			continue
 		}
 		if c.GetHeader(anthropic.HeaderVersion) != "" {
-			return anthropic.ViewModel(o), nil
+			return anthropic.NewModelView(o), nil
 		}
 		return m.view(o), nil
 	}

@@ -71,11 +71,11 @@ func TestNodes_OnlyForOperators(t *testing.T) {
 func TestNodes_EnginesOnlyNamesAnother(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(c *Config) { c.EnginesOnly = true })
-	w.get("/v1/list-jobs").wantError(503, "engines_only", "none is known")
+	w.get("/v1/list-jobs").wantError(503, "engines_only", "no such node is known")
 	twoNodes(w)
-	w.post(`{"inputs":["a"]}`).wantError(503, "engines_only", "ask http://10.0.0.2:8088")
+	w.post(`{"inputs":["a"]}`).wantError(503, "engines_only", "send the request to http://10.0.0.2:8088")
 	w.service.nodes[1].State = nodes.NodeDraining
-	w.get("/v1/jobs/job-1").wantError(503, "engines_only", "none is known")
+	w.get("/v1/jobs/job-1").wantError(503, "engines_only", "no such node is known")
 	w.get("/v1/nodes").want(200)
 	w.get("/readyz", bare...).want(200)
 	w.noJobs()

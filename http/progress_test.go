@@ -149,7 +149,7 @@ func TestTimeline_OfOwnersAndWaits(t *testing.T) {
 	const utc = "2006-01-02T15:04:05.999Z"
 	stamp := func(s int64) string { return time.UnixMilli(at(s)).UTC().Format(utc) }
 	want := fmt.Sprintf(`[%s waits Waiting for a server. %s][%s owner_lost node gpu1 <nil>][%s claimed node gpu2, epoch %d <nil>][%s released node gpu2 <nil>]`+
-		`[%s claimed a node whose name was not noted, epoch %d <nil>][%s waits Waiting for storage. <nil>]`,
+		`[%s claimed a node (its name was not recorded), epoch %d <nil>][%s waits Waiting for storage. <nil>]`,
 		stamp(1), stamp(2), stamp(3), stamp(3), at(3), stamp(4), stamp(5), at(5), stamp(7))
 	told := func() (all string, body map[string]any) {
 		t.Helper()

@@ -8,12 +8,12 @@
 //	keys quotas settings usage webhooks audit nodes console
 //	openai anthropic sdk   dialects: other forms of the same answers
 //
-// The other packages help them:
+// The other packages help these packages:
 //
 //	access       checks keys, tokens, sessions and rate limits
-//	caller       the sender of a request, and the account that it is about
+//	caller       the sender of a request, and the account that the request is about
 //	batch        the common parts of batches in all dialects
-//	submission   the rules for a new job; knows no HTTP
+//	submission   the rules for a new job; does not depend on HTTP
 //	events       finds changes of jobs and nodes for event streams
 //	exchange     reads bodies and writes answers
 //	request      errors, and lists of problems in a request
@@ -44,7 +44,7 @@ type Service interface {
 
 	// Checks returns the state of the parts that jobs need, for /readyz.
 	Checks(ctx context.Context) []Check
-	// Counting returns how this node counts prompts of a model.
+	// Counting returns how this node counts the tokens of a model's prompts.
 	Counting(model rowmill.Model) Counting
 }
 
@@ -74,7 +74,7 @@ type Server struct {
 	openapi  []byte // openapi.yaml as JSON
 }
 
-// New returns a server. It starts nothing and reads nothing from the store.
+// New returns a server. New starts nothing and reads nothing from the store.
 func New(config Config) (*Server, error) {
 	config = config.WithDefaults()
 	if err := config.Validate(); err != nil {

@@ -116,8 +116,8 @@ func TestSubmit_Warnings(t *testing.T) {
 	for name, c := range map[string]struct{ body, piece string }{
 		"UnknownFields":            {`{"inputs":["a"],"colour":"red","n":{"a":[1,"]}"]}}`, "ignored unknown fields: colour, n"},
 		"EmbeddingSamplingParams":  {`{"inputs":["a"],"model":"qwen-3-embedding-0.6b","sampling_params":{"top_p":1}}`, "top_p ignored"},
-		"EmbeddingSystemPrompt":    {`{"inputs":["a"],"model":"qwen-3-embedding-0.6b","system_prompt":"s"}`, "system_prompt ignored"},
-		"EmbeddingSeeds":           {`{"inputs":["a"],"model":"qwen-3-embedding-0.6b","random_seed_per_input":true}`, "random_seed_per_input ignored"},
+		"EmbeddingSystemPrompt":    {`{"inputs":["a"],"model":"qwen-3-embedding-0.6b","system_prompt":"s"}`, "system_prompt was ignored"},
+		"EmbeddingSeeds":           {`{"inputs":["a"],"model":"qwen-3-embedding-0.6b","random_seed_per_input":true}`, "random_seed_per_input was ignored"},
 		"ManyUnknownFields":        {`{"inputs":["a"]` + strings.Repeat(`,"x":1`, 30) + `}`, "and 10 more"},
 		"FormatIsGuessed":          {`{"inputs":"https://example.org/rows?name=a.csv"}`, "the first line is a header"},
 		"UnknownFieldOfLongName":   {`{"inputs":["a"],"` + strings.Repeat("x", 1000) + `":1}`, "a name of more than 256 bytes"},

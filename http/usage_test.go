@@ -151,7 +151,7 @@ func TestUsage_GroupByIsChecked(t *testing.T) {
 	w := setup(t)
 	for name, tt := range map[string]struct{ query, field, piece string }{
 		"Nothing":  {"?group_by=", "group_by", `has ""`},
-		"Account":  {"?group_by=day,account", "group_by", `has "account"; it must be some of day, model and key`},
+		"Account":  {"?group_by=day,account", "group_by", `has "account"; it must be one or more of day, model and key`},
 		"KeyName":  {"?key_id=nightly", "key_id", "the ID of a key"},
 		"EmptyKey": {"?key_id=", "key_id", `is ""`},
 		"KeyText":  {"?key_id=rk_0123456789ab", "key_id", "GET /v1/keys"},

@@ -100,7 +100,7 @@ func TestClusterOfTwoRoles(t *testing.T) {
 		t.Errorf("%d outputs, error %v", len(got.Outputs), err)
 	}
 	code, _, said = runCommand(t.Context(), environ(gpu, clusterKey), "one\n", "jobs", "submit", "-", "--detach")
-	if code == 0 || !strings.Contains(said, "ask "+web.Listeners.URL) {
+	if code == 0 || !strings.Contains(said, "send the request to "+web.Listeners.URL) {
 		t.Errorf("a node that takes no jobs: code %d:\n%s", code, said)
 	}
 

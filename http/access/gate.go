@@ -19,12 +19,12 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 )
 
-// routeCancel is the only GET route that changes something: existing clients cancel jobs
-// with it.
+// routeCancel is the only GET route that changes something. It exists because older
+// clients cancel jobs with GET.
 const routeCancel = "/v1/job-cancel/:job_id"
 
-// changes reports whether a request may change something.
-func changes(c *gin.Context) bool {
+// mayChange reports whether a request can change something.
+func mayChange(c *gin.Context) bool {
 	switch c.Request.Method {
 	case http.MethodGet, http.MethodHead:
 		return c.FullPath() == routeCancel
@@ -42,16 +42,17 @@ type Gate struct {
 	*exchange.Exchange
 	keys   *Keyring
 	limits *limiter
-	// schemes are the accepted words before a key in the header Authorization. Errors
-	// name the first.
+	// schemes are the accepted words before a key in the header Authorization. Error
+	// messages name the first word.
 	schemes []string
-	// header is a header that may hold a key alone; empty: none.
+	// header is the name of a header that may hold a key without a word before it; empty:
+	// there is no such header.
 	header string
 	// sessions checks session cookies; nil: cookies are ignored.
 	sessions *Sessions
 }
 
-// NewGate returns the gate for the API's own clients: they send the word Key and a key,
+// NewGate returns the gate for the API's own clients, which send the word Key and a key,
 // or a session cookie.
 func NewGate(keys *Keyring, sessions *Sessions) *Gate {
 	return &Gate{
@@ -59,20 +60,22 @@ func NewGate(keys *Keyring, sessions *Sessions) *Gate {
 	}
 }
 
-// WithSchemes returns a gate for clients that send their keys differently: alone in a
-// header, or after another word. It accepts no sessions.
+// WithSchemes returns a gate for clients that send their keys in another way: alone in the
+// named header, or in the header Authorization after one of the words schemes. The new gate
+// accepts no sessions.
 func (g *Gate) WithSchemes(header string, schemes ...string) *Gate {
 	return &Gate{Exchange: g.Exchange, keys: g.keys, limits: g.limits, schemes: schemes, header: header}
 }
 
-// WithSessions makes the gate accept sessions too, because the console needs models and
-// files. It returns the gate.
+// WithSessions makes the gate accept sessions too, and returns the gate. The console needs
+// this for models and files.
 func (g *Gate) WithSessions(s *Sessions) *Gate {
 	g.sessions = s
 	return g
 }
 
-// Pass is the middleware function.
+// Pass is the middleware function: it answers with an error, or stores the caller and lets
+// the request pass.
 func (g *Gate) Pass(c *gin.Context) {
 	who, session, err := g.who(c)
 	if err == nil {
@@ -84,12 +87,12 @@ func (g *Gate) Pass(c *gin.Context) {
 		g.Fail(c, err)
 		return
 	}
-	if who.Role == caller.RoleReader && changes(c) {
+	if who.Role == caller.RoleReader && mayChange(c) {
 		g.Fail(c, request.Errorf(http.StatusForbidden, "forbidden",
-			"a key of the role %s may read and not change anything; use a key of the role %s or %s", caller.RoleReader, caller.RoleUser, caller.RoleAdmin))
+			"a key of the role %s may only read; to change something, use a key of the role %s or %s", caller.RoleReader, caller.RoleUser, caller.RoleAdmin))
 		return
 	}
-	who.Enter(c)
+	who.StoreIn(c)
 	c.Request.Body = &checkedBody{ReadCloser: c.Request.Body, gate: g, c: c, checked: g.keys.now()}
 	if session != nil {
 		c.Set(contextSession, *session)
@@ -98,7 +101,7 @@ func (g *Gate) Pass(c *gin.Context) {
 	if who.Token {
 		return
 	}
-	if err := g.keys.used(c.Request.Context(), who.KeyID); err != nil {
+	if err := g.keys.recordUse(c.Request.Context(), who.KeyID); err != nil {
 		g.Logger.Warn("recording the use of a key failed", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
 	}
 }
@@ -128,7 +131,8 @@ func (g *Gate) APIKey(c *gin.Context) (string, error) {
 	return key, nil
 }
 
-// session returns the session cookie of a request without a key; empty for none.
+// session returns the session cookie of a request, or "" if the request has no cookie or
+// has a key.
 func (g *Gate) session(c *gin.Context) string {
 	if g.sessions == nil || len(c.Request.Header.Values("Authorization")) > 0 || g.header != "" && c.GetHeader(g.header) != "" {
 		return ""
@@ -155,8 +159,9 @@ func unauthorized(scheme, code, message string) error {
 	return e
 }
 
-// StillValid reports whether the gate would accept the request again, with the same
-// account, role and dialect. If the store does not answer, it returns true.
+// StillValid reports whether the gate would accept the request now, with the account, role
+// and dialect that the request had at its start. If the store does not answer, StillValid
+// returns true.
 func (g *Gate) StillValid(c *gin.Context) bool {
 	now, _, err := g.who(c)
 	was := caller.Of(c)
@@ -172,7 +177,7 @@ type checkedBody struct {
 	io.ReadCloser
 	gate    *Gate
 	c       *gin.Context
-	checked time.Time // when the key was valid last
+	checked time.Time // when the key was last found valid
 }
 
 func (b *checkedBody) Read(p []byte) (int, error) {
@@ -188,7 +193,7 @@ func (b *checkedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// SessionEnd returns the end of the request's session, and false if the request has no
+// SessionEnd returns when the request's session ends. is says whether the request has a
 // session.
 func SessionEnd(c *gin.Context) (at time.Time, is bool) {
 	session, is := c.Value(contextSession).(ticket)

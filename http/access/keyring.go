@@ -28,15 +28,16 @@ import (
 const (
 	// keyPrefix lets secret scanners find keys.
 	keyPrefix = "rk_"
-	// keysFresh is how long the list of keys is used. A key that another node revoked
-	// works no longer than this; the documents promise 5 s. All requests in this time
-	// share one read of the store.
+	// keysFresh is how long a list of keys is used before the next read. A key that another
+	// node revoked works for at most this time; the documents promise 5 s. All requests in
+	// this time share one read of the store.
 	keysFresh = 2 * time.Second
-	// keysFreshUnknown is the same for a key that is not in the list, because the key may
-	// be new. It also limits how often unknown keys cause a read of the store.
+	// keysFreshUnknown is the shorter time that applies to a key that is not in the list,
+	// because the key may be new. It also limits how often unknown keys cause a read of the
+	// store.
 	keysFreshUnknown = 100 * time.Millisecond
-	// keysTimeout is the timeout of each read of the list. All requests wait for it
-	// together.
+	// keysTimeout is the timeout of each read of the list. All requests wait for the same
+	// read.
 	keysTimeout = 10 * time.Second
 	// usedEvery is the shortest time between two records of a key's last use.
 	// usedTimeout is how long a request waits for such a record.
@@ -65,7 +66,7 @@ type Keyring struct {
 	mu    sync.Mutex
 	keys  map[string]store.Key
 	asked time.Time            // when the last read of the list began
-	turn  int                  // grows with each Forget
+	turn  int                  // number of calls of Forget
 	wrote map[string]time.Time // when a key's use was last recorded
 }
 
@@ -89,8 +90,8 @@ func (k *Keyring) Configure(admin []string) {
 // HasConfigured reports whether there is a configured key.
 func (k *Keyring) HasConfigured() bool { return len(*k.admin.Load()) > 0 }
 
-// find returns the owner of a key, or rowmill.ErrNotFound. It compares hashes of secrets
-// in constant time.
+// find returns the owner of a key or a token, or rowmill.ErrNotFound if the key is not
+// valid. It compares hashes of secrets in constant time.
 func (k *Keyring) find(ctx context.Context, key string) (caller.Principal, error) {
 	hash := sha256.Sum256([]byte(key))
 	for _, admin := range *k.admin.Load() {
@@ -116,8 +117,8 @@ func (k *Keyring) find(ctx context.Context, key string) (caller.Principal, error
 	return k.holder(kept)
 }
 
-// check returns the owner of a key, or the answer to a request with it. scheme is the
-// word before a key that the answer names.
+// check returns the owner of a key, as find does, or an error for the answer. scheme is the
+// word that clients write before a key, for the header WWW-Authenticate.
 func (k *Keyring) check(ctx context.Context, key, scheme string) (caller.Principal, error) {
 	who, err := k.find(ctx, key)
 	switch {
@@ -129,7 +130,7 @@ func (k *Keyring) check(ctx context.Context, key, scheme string) (caller.Princip
 	return who, err
 }
 
-// bearer returns the bearer of a token. If the token is refused, the error is a
+// bearer returns the owner of a token. If the token is refused, the error is a
 // *request.Error.
 func (k *Keyring) bearer(ctx context.Context, token string) (caller.Principal, error) {
 	b, err := k.issuer.Verify(ctx, token)
@@ -145,13 +146,13 @@ func (k *Keyring) bearer(ctx context.Context, token string) (caller.Principal, e
 		return caller.Principal{}, request.NotNow("issuer_unavailable", "the token cannot be verified now: the keys of its issuer cannot be read; API keys still work")
 	}
 	who := caller.Principal{KeyID: b.ID, Name: b.Name, Account: b.Account, Role: b.Role, PerMinute: k.perMinute, Token: true, Expires: b.Expires}
-	return who, caller.AccountName(who.Account)
+	return who, caller.CheckAccountName(who.Account)
 }
 
-// again returns the owner of a key by id and fingerprint, for a key that find accepted
-// earlier. It returns rowmill.ErrNotFound if the key is no longer valid or has a new
+// findAgain returns the owner of a key that find accepted earlier, by the key's id and
+// fingerprint. It returns rowmill.ErrNotFound if the key is no longer valid or has a new
 // secret.
-func (k *Keyring) again(ctx context.Context, id, fingerprint string) (who caller.Principal, err error) {
+func (k *Keyring) findAgain(ctx context.Context, id, fingerprint string) (who caller.Principal, err error) {
 	if id == "" {
 		for _, admin := range *k.admin.Load() {
 			if fingerprintOf(admin[:]) == fingerprint {
@@ -175,8 +176,8 @@ func (k *Keyring) configured(hash [sha256.Size]byte) caller.Principal {
 	return caller.Principal{Fingerprint: fingerprintOf(hash[:]), Name: "configuration", Account: caller.DefaultAccount, Role: caller.RoleAdmin, PerMinute: k.perMinute}
 }
 
-// fingerprintOf returns the fingerprint of a secret: a part of its hash that is long
-// enough to notice that the key was rotated.
+// fingerprintOf returns the fingerprint of a secret: the beginning of its hash, long enough
+// to notice that the key was rotated.
 func fingerprintOf(hash []byte) string { return hex.EncodeToString(hash[:min(8, len(hash))]) }
 
 // holder returns the owner of a stored key, or rowmill.ErrNotFound if the key is no
@@ -185,7 +186,7 @@ func (k *Keyring) holder(kept store.Key) (caller.Principal, error) {
 	if Expired(kept, k.now()) {
 		return caller.Principal{}, rowmill.ErrNotFound
 	}
-	if !caller.IsRole(kept.Role) { // a newer version's role, which may allow less than all roles known here
+	if !caller.IsRole(kept.Role) { // a newer version wrote this role; it may have fewer rights than every role known here
 		return caller.Principal{}, rowmill.ErrNotFound
 	}
 	who := caller.Principal{
@@ -200,24 +201,25 @@ func (k *Keyring) holder(kept store.Key) (caller.Principal, error) {
 // Expired reports whether a key has expired.
 func Expired(k store.Key, now time.Time) bool { return k.Expires != nil && !now.Before(*k.Expires) }
 
-// lookup returns a key from the list. It reads the list again unless the list was fresh
-// when lookup was called; a slow store does not make the list too old.
+// lookup returns a key from the list, or rowmill.ErrNotFound. It reads the list again
+// unless the list was fresh when lookup was called. The age counts up to the call, so a
+// slow store does not cause one read after another.
 func (k *Keyring) lookup(ctx context.Context, id string) (store.Key, error) {
 	came := k.now()
 	for {
-		key, known, fresh, turn := k.seen(id, came)
+		key, known, fresh, turn := k.cached(id, came)
 		switch {
 		case fresh && known:
 			return key, nil
 		case fresh:
 			return store.Key{}, rowmill.ErrNotFound
 		}
-		// The request does not end with the context of this client, because other
+		// The read does not end with the context of this client, because other
 		// clients wait for the same list.
 		list := k.lists.DoChan(fmt.Sprint(turn), func() (any, error) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysTimeout)
 			defer cancel()
-			return nil, k.list(ctx, turn)
+			return nil, k.readList(ctx, turn)
 		})
 		select {
 		case <-ctx.Done():
@@ -230,9 +232,9 @@ func (k *Keyring) lookup(ctx context.Context, id string) (store.Key, error) {
 	}
 }
 
-// seen looks a key up in the list. fresh says whether the list is new enough for a
-// request that came at this time.
-func (k *Keyring) seen(id string, came time.Time) (key store.Key, known, fresh bool, turn int) {
+// cached looks a key up in the list. fresh says whether the list was new enough at the time
+// came.
+func (k *Keyring) cached(id string, came time.Time) (key store.Key, known, fresh bool, turn int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	key, known = k.keys[id]
@@ -244,9 +246,9 @@ func (k *Keyring) seen(id string, came time.Time) (key store.Key, known, fresh b
 	return key, known, k.keys != nil && -keysTimeout < age && age < limit, k.turn
 }
 
-// list reads the keys. The age of the list counts from the start of the read. If Forget
-// was called meanwhile, the list is dropped.
-func (k *Keyring) list(ctx context.Context, turn int) error {
+// readList reads the keys from the store. The age of the list counts from the start of the
+// read. If Forget is called during the read, readList drops the result.
+func (k *Keyring) readList(ctx context.Context, turn int) error {
 	asked := k.now()
 	list, err := k.store.ListKeys(ctx)
 	if err != nil {
@@ -270,7 +272,7 @@ func (k *Keyring) list(ctx context.Context, turn int) error {
 	return nil
 }
 
-// Forget drops the list, because this node has changed a key.
+// Forget drops the list. The node calls it after it has changed a key.
 func (k *Keyring) Forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -283,9 +285,9 @@ func (k *Keyring) Forget() {
 // being revoked.
 func usedValue(keyID string) string { return "key_used/" + keyID }
 
-// used records that a key was used, at most once per usedEvery. It continues if the
+// recordUse records that a key was used, at most once per usedEvery. It continues if the
 // request's context ends.
-func (k *Keyring) used(ctx context.Context, id string) error {
+func (k *Keyring) recordUse(ctx context.Context, id string) error {
 	now := k.now().UTC()
 	k.mu.Lock()
 	recent := now.Sub(k.wrote[id]) < usedEvery
@@ -313,7 +315,8 @@ func (k *Keyring) used(ctx context.Context, id string) error {
 	return err
 }
 
-// LastUsed returns when a key was last used, exact to about a minute; nil if never.
+// LastUsed returns when a key was last used, exact to about a minute; nil if it was never
+// used.
 func (k *Keyring) LastUsed(ctx context.Context, id string) (*time.Time, error) {
 	doc, _, err := k.store.GetValue(ctx, usedValue(id))
 	if errors.Is(err, rowmill.ErrNotFound) {
@@ -339,9 +342,9 @@ func splitKey(key string) (id, secret string, ok bool) {
 	return id, secret, found && id != "" && secret != ""
 }
 
-// NewKey creates a key. text is for the key's owner and is stored nowhere:
+// NewKey creates a key. text is the key for its owner, and is stored nowhere:
 // rk_<id>_<secret>, with 32 random bytes in base64url as the secret. record is for the
-// store.
+// store and holds only the hash of the secret.
 func NewKey(account, role, name string, now time.Time) (text string, record store.Key) {
 	id := make([]byte, keyIDBytes)
 	_, _ = rand.Read(id) // never fails, as documented since Go 1.24

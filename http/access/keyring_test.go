@@ -138,15 +138,15 @@ func TestKeyring_UseIsRecordedOncePerMinute(t *testing.T) {
 		return version
 	}
 	for range 3 {
-		must(t, ring.used(t.Context(), "k"))
+		must(t, ring.recordUse(t.Context(), "k"))
 	}
 	first := versions()
 	c.pass(usedEvery)
-	must(t, ring.used(t.Context(), "k"))
+	must(t, ring.recordUse(t.Context(), "k"))
 	if again := versions(); again != first+1 {
 		t.Errorf("version %d after %d", again, first)
 	}
-	if err := ring.used(t.Context(), ""); err != nil {
+	if err := ring.recordUse(t.Context(), ""); err != nil {
 		t.Errorf("the configured key: %v", err)
 	}
 }

@@ -10,29 +10,29 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 )
 
-// limiter limits the requests of each key per minute. A key may send all these requests
-// at once. The limiter counts requests of this node only, because a store access for each
-// request would cost too much.
+// limiter limits how many requests each key may send per minute. A key may send all these
+// requests at once. The limiter counts only the requests to this node, because a store
+// access for each request would cost too much.
 type limiter struct {
 	now func() time.Time
 
 	mu sync.Mutex
-	// full has one time per key: from then on the key may again send the requests of a
-	// whole minute. This is the virtual scheduling form of the leaky bucket (ITU-T
+	// fullAt has one time per key: from that time on, the key may again send the requests
+	// of a whole minute. This is the virtual scheduling form of the leaky bucket (ITU-T
 	// I.371), with a time in place of the bucket's level.
-	full  map[string]time.Time
-	sweep int // size of full at which idle keys are dropped
+	fullAt map[string]time.Time
+	sweep  int // size of fullAt at which idle keys are dropped
 }
 
-// sweepAt is the size of full at which idle keys are first dropped. full holds at most
-// about twice as many keys as were active in one minute.
+// sweepAt is the size of fullAt at which idle keys are first dropped. fullAt holds at most
+// about twice as many keys as were active in one minute, or sweepAt keys.
 const sweepAt = 1024
 
 func newLimiter(now func() time.Time) *limiter {
-	return &limiter{now: now, full: map[string]time.Time{}, sweep: sweepAt}
+	return &limiter{now: now, fullAt: map[string]time.Time{}, sweep: sweepAt}
 }
 
-// wait returns how long the next request must wait; 0 if it need not wait.
+// wait returns how long the next request of a key must wait; 0 if it need not wait.
 func (l *limiter) wait(who caller.Principal) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -40,19 +40,19 @@ func (l *limiter) wait(who caller.Principal) time.Duration {
 	return wait
 }
 
-// next returns the new value of full after one more request, and how long that request
-// must wait.
-func (l *limiter) next(who caller.Principal, now time.Time) (full time.Time, wait time.Duration) {
-	full = l.full[who.KeyID]
-	if full.Before(now) {
-		full = now
+// next returns the value of fullAt for a key after one more request, and how long that
+// request must wait.
+func (l *limiter) next(who caller.Principal, now time.Time) (fullAt time.Time, wait time.Duration) {
+	fullAt = l.fullAt[who.KeyID]
+	if fullAt.Before(now) {
+		fullAt = now
 	}
-	full = full.Add(time.Minute / time.Duration(who.PerMinute))
-	return full, max(0, full.Sub(now)-time.Minute)
+	fullAt = fullAt.Add(time.Minute / time.Duration(who.PerMinute))
+	return fullAt, max(0, fullAt.Sub(now)-time.Minute)
 }
 
-// take counts a request and returns 0. If the request is one too many, take does not
-// count it and returns how long it must wait.
+// take counts a request of a key and returns 0. If the request is over the limit, take does
+// not count it and returns how long the key must wait.
 func (l *limiter) take(who caller.Principal) (wait time.Duration) {
 	if who.PerMinute <= 0 {
 		return 0
@@ -60,18 +60,18 @@ func (l *limiter) take(who caller.Principal) (wait time.Duration) {
 	now := l.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	full, wait := l.next(who, now)
+	fullAt, wait := l.next(who, now)
 	if wait > 0 {
 		return wait
 	}
-	l.full[who.KeyID] = full
-	if len(l.full) >= l.sweep {
-		for id, at := range l.full {
+	l.fullAt[who.KeyID] = fullAt
+	if len(l.fullAt) >= l.sweep {
+		for id, at := range l.fullAt {
 			if at.Before(now) {
-				delete(l.full, id)
+				delete(l.fullAt, id)
 			}
 		}
-		l.sweep = max(sweepAt, 2*len(l.full))
+		l.sweep = max(sweepAt, 2*len(l.fullAt))
 	}
 	return 0
 }

@@ -17,8 +17,8 @@ func TestLimiter_DropsIdleKeys(t *testing.T) {
 			t.Fatalf("the first request of a key waits %v", wait)
 		}
 	}
-	if len(l.full) > sweepAt {
-		t.Errorf("%d keys are remembered", len(l.full))
+	if len(l.fullAt) > sweepAt {
+		t.Errorf("%d keys are remembered", len(l.fullAt))
 	}
 }
 

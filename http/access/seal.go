@@ -22,7 +22,7 @@ import (
 
 const (
 	// sealFresh is the shortest time between two reads of the store's seal key. A cookie
-	// that cannot be opened causes a read.
+	// that cannot be decrypted causes a read.
 	sealFresh = time.Second
 	// sealValue is the name of the stored value with the seal key.
 	sealValue = "console/session_seal"
@@ -31,21 +31,21 @@ const (
 	sealPurpose = "rowmill session 1"
 )
 
-// A Seal encrypts tickets so that only nodes can read or create them. It encrypts with
-// the first configured key and decrypts with all. A nil key means the key in the store,
-// which the first node that needs it creates. If no keys are configured, only the store's
-// key is used.
+// A Seal encrypts the tickets of sessions, so that only nodes can read or create them. It
+// encrypts with the first configured secret and decrypts with all. A nil secret stands for
+// the seal key in the store, which is created when a node first needs it. If no secrets are
+// configured, only the seal key in the store is used.
 type Seal struct {
 	values store.Values
 	now    func() time.Time
-	given  atomic.Pointer[[]cipher.AEAD] // a nil element: the store's key
+	given  atomic.Pointer[[]cipher.AEAD] // from the configured secrets; a nil element: the store's key
 
 	mu   sync.Mutex
 	aead cipher.AEAD // from the store's key; nil before the first read
 	read time.Time   // time of the last read
 }
 
-// sealDocument is the stored value.
+// sealDocument is the content of the stored value sealValue.
 type sealDocument struct {
 	Key []byte `json:"key"`
 }
@@ -56,7 +56,7 @@ func newSeal(values store.Values, now func() time.Time) *Seal {
 	return s
 }
 
-// Use replaces the keys; nil means the store's key.
+// Use replaces the configured secrets. A nil secret stands for the store's key.
 func (s *Seal) Use(secrets [][]byte) error {
 	if len(secrets) == 0 {
 		secrets = [][]byte{nil}
@@ -86,11 +86,12 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-func (s *Seal) close(ctx context.Context, t ticket) (string, error) {
+// encrypt returns the text of a cookie that holds a ticket.
+func (s *Seal) encrypt(ctx context.Context, t ticket) (string, error) {
 	aead := (*s.given.Load())[0]
 	if aead == nil {
 		var err error
-		if aead, err = s.recorded(ctx, false); err != nil {
+		if aead, err = s.storeKey(ctx, false); err != nil {
 			return "", err
 		}
 	}
@@ -101,8 +102,8 @@ func (s *Seal) close(ctx context.Context, t ticket) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(aead.Seal(nil, nil, plain, []byte(sealPurpose))), nil
 }
 
-// open returns the ticket of a cookie, or rowmill.ErrNotFound if no node created it.
-func (s *Seal) open(ctx context.Context, cookie string) (t ticket, err error) {
+// decrypt returns the ticket in a cookie, or rowmill.ErrNotFound if no key decrypts it.
+func (s *Seal) decrypt(ctx context.Context, cookie string) (t ticket, err error) {
 	sealed, err := base64.RawURLEncoding.DecodeString(cookie)
 	if err != nil {
 		return t, rowmill.ErrNotFound
@@ -121,7 +122,7 @@ func (s *Seal) open(ctx context.Context, cookie string) (t ticket, err error) {
 		return t, rowmill.ErrNotFound
 	}
 	for _, again := range []bool{false, true} {
-		aead, err := s.recorded(ctx, again)
+		aead, err := s.storeKey(ctx, again)
 		if err != nil {
 			return t, err
 		}
@@ -132,9 +133,9 @@ func (s *Seal) open(ctx context.Context, cookie string) (t ticket, err error) {
 	return t, rowmill.ErrNotFound
 }
 
-// recorded returns the store's seal key. If again is true, it reads the store again, at
-// most once per sealFresh: after a restore the store has another key.
-func (s *Seal) recorded(ctx context.Context, again bool) (cipher.AEAD, error) {
+// storeKey returns the store's seal key. If again is true, it reads the store again, at
+// most once per sealFresh, because after a restore the store may have another key.
+func (s *Seal) storeKey(ctx context.Context, again bool) (cipher.AEAD, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.aead != nil && (!again || s.now().Sub(s.read) < sealFresh) {
@@ -146,7 +147,7 @@ func (s *Seal) recorded(ctx context.Context, again bool) (cipher.AEAD, error) {
 	}
 	aead, err := newAEAD(doc.Key)
 	if err != nil {
-		return nil, fmt.Errorf("the value %s: %w", sealValue, err)
+		return nil, fmt.Errorf("use the stored value %s as a key: %w", sealValue, err)
 	}
 	s.aead, s.read = aead, s.now()
 	return aead, nil

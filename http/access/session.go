@@ -25,12 +25,12 @@ const (
 	sessionCookieSecure = "__Host-" + sessionCookie
 	// sessionTime is how long an unused session lasts: one working day.
 	sessionTime = 12 * time.Hour
-	// sessionRenew is the age at which a used session gets a new cookie. Setting a cookie
-	// in each answer would make all answers longer.
+	// sessionRenew is the age at which a request gets a new cookie for its session. A
+	// cookie in each answer would make all answers longer.
 	sessionRenew = 10 * time.Minute
-	// maxSignInFailures limits the wrong keys from one address per minute. Keys have 256
-	// random bits, but a configured key may have fewer. People who mistype a key stay
-	// below it.
+	// maxSignInFailures limits the wrong keys from one address per minute. Generated keys
+	// have 256 random bits and need no limit, but a configured key may have fewer. People
+	// who mistype a key stay below this limit.
 	maxSignInFailures = 10
 )
 
@@ -57,8 +57,9 @@ type bearer struct {
 	Expires time.Time `json:"expires"` // of the token
 }
 
-// Sessions let browsers send a cookie instead of a key. The service stores no sessions: a
-// key that all nodes have encrypts the cookie, and each request looks the API key up.
+// Sessions let browsers send a cookie instead of a key. The service stores no sessions: the
+// cookie is encrypted with a secret that all nodes have, and each request looks up the API
+// key that the cookie names.
 type Sessions struct {
 	*exchange.Exchange
 	keys     *Keyring
@@ -84,7 +85,7 @@ func (s *Sessions) Route(root gin.IRoutes) {
 
 // begin answers POST /console/session: it checks a key and sets a cookie for it.
 func (s *Sessions) begin(c *gin.Context) (any, error) {
-	if err := s.sameOrigin(c); err != nil {
+	if err := s.checkOrigin(c); err != nil {
 		return nil, err
 	}
 	body, err := s.ReadObject(c, exchange.SmallObject)
@@ -106,7 +107,7 @@ func (s *Sessions) begin(c *gin.Context) (any, error) {
 		if refused.Status == http.StatusUnauthorized {
 			s.failures.take(from)
 		}
-		s.Logger.Warn("sign-in refused", exchange.KeyRequest, exchange.RequestID(c), "from", from.KeyID, "reason", refused.Message)
+		s.Logger.Warn("a sign-in to the console was refused", exchange.KeyRequest, exchange.RequestID(c), "from", from.KeyID, "reason", refused.Message)
 	}
 	if err != nil {
 		return nil, err
@@ -118,10 +119,10 @@ func (s *Sessions) begin(c *gin.Context) (any, error) {
 	return gin.H{"account": who.Account, "role": who.Role, "expires_at": expires}, nil
 }
 
-// end answers DELETE /console/session: the browser drops the cookie. A copy of the cookie
-// works until the key is rotated or revoked.
+// end answers DELETE /console/session: it makes the browser drop the cookie. A copy of the
+// cookie still works, and is renewed, until the key is rotated or revoked.
 func (s *Sessions) end(c *gin.Context) (any, error) {
-	if err := s.sameOrigin(c); err != nil {
+	if err := s.checkOrigin(c); err != nil {
 		return nil, err
 	}
 	s.setCookie(c, "", -1)
@@ -138,9 +139,9 @@ func (s *Sessions) setSession(c *gin.Context, who caller.Principal) (expires tim
 			t.Expires = who.Expires
 		}
 	}
-	text, err := s.Seal.close(c.Request.Context(), t)
+	text, err := s.Seal.encrypt(c.Request.Context(), t)
 	if err != nil {
-		return expires, fmt.Errorf("seal a session: %w", err)
+		return expires, fmt.Errorf("encrypt a session: %w", err)
 	}
 	s.setCookie(c, text, int(t.Expires.Sub(now)/time.Second))
 	return t.Expires, nil
@@ -171,42 +172,42 @@ func (s *Sessions) cookie(c *gin.Context) string {
 // console reads the API's own answers.
 func (s *Sessions) who(c *gin.Context, cookie string) (who caller.Principal, t ticket, err error) {
 	ctx := c.Request.Context()
-	over := unauthorized(SchemeKey, "session_expired", "the session has ended; sign in again")
+	ended := unauthorized(SchemeKey, "session_expired", "the session has ended; sign in again")
 	if c.FullPath() == routeCancel {
 		return who, t, request.Errorf(http.StatusForbidden, "session_not_valid_here",
-			"a session changes nothing by GET; use POST /v1/jobs/{job_id}/cancel")
+			"a browser session cannot cancel a job with GET; use POST /v1/jobs/{job_id}/cancel")
 	}
-	if err := s.sameOrigin(c); err != nil {
+	if err := s.checkOrigin(c); err != nil {
 		return who, t, err
 	}
-	t, err = s.Seal.open(ctx, cookie)
+	t, err = s.Seal.decrypt(ctx, cookie)
 	if errors.Is(err, rowmill.ErrNotFound) || err == nil && !s.now().Before(t.Expires) {
-		return who, t, over
+		return who, t, ended
 	}
 	if err != nil {
-		return who, t, fmt.Errorf("open a session: %w", err)
+		return who, t, fmt.Errorf("decrypt a session: %w", err)
 	}
 	if b := t.Bearer; b != nil {
 		if s.keys.issuer == nil || s.keys.issuer.Name() != b.Issuer {
-			return who, t, over
+			return who, t, ended
 		}
 		return caller.Principal{
 			KeyID: t.KeyID, Name: b.Name, Account: b.Account, Role: b.Role, PerMinute: s.keys.perMinute, Token: true, Expires: b.Expires,
 		}, t, nil
 	}
-	who, err = s.keys.again(ctx, t.KeyID, t.Fingerprint)
+	who, err = s.keys.findAgain(ctx, t.KeyID, t.Fingerprint)
 	if errors.Is(err, rowmill.ErrNotFound) {
-		return who, t, over
+		return who, t, ended
 	}
 	who.Dialect = ""
 	return who, t, err
 }
 
-// sameOrigin refuses requests that a page of another site makes a browser send.
-func (s *Sessions) sameOrigin(c *gin.Context) error {
+// checkOrigin returns an error if a page of another site made the browser send the request.
+func (s *Sessions) checkOrigin(c *gin.Context) error {
 	if err := s.origins.Check(c.Request); err != nil {
 		return request.Errorf(http.StatusForbidden, "cross_origin",
-			"the request comes from a page of another site (%v); use the console of this address", err)
+			"the request comes from a page of another site (%v); use the console at this address", err)
 	}
 	return nil
 }
@@ -227,8 +228,8 @@ func overTLS(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
-// address returns the address for counting failures. For IPv6 it is the /64 network,
-// because one client may have all its addresses.
+// address returns the client's address, by which failures are counted. For IPv6 it returns
+// the /64 network, because one client may have all addresses of such a network.
 func address(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

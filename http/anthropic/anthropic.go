@@ -1,6 +1,6 @@
 // Package anthropic answers in the dialect of Anthropic's clients: Message Batches. It
 // defines the form of a batch, of its results and of errors. The work of a batch is a
-// normal job whose rows are request bodies.
+// normal job; each row of the job is a request body.
 //
 //	POST /v1/messages/batches ──► lines of requests, record of a job ──► the pipeline
 //	GET /v1/messages/batches/{id} ◄── the job's record; when it has ended, its results are made
@@ -30,7 +30,7 @@ type Dialect struct {
 	batches *batch.Batches
 }
 
-// prefixBatch begins the id of each batch.
+// prefixBatch is the beginning of the ids of batches.
 const prefixBatch = "msgbatch_"
 
 // Route adds the routes of batches.
@@ -50,19 +50,20 @@ const (
 	Scheme = "Bearer"
 	// HeaderKey is the header in which older clients send the key.
 	HeaderKey = "X-Api-Key"
-	// HeaderVersion is sent by all clients of the dialect.
+	// HeaderVersion is a header that all clients of the dialect send.
 	HeaderVersion = "Anthropic-Version"
 	// headerRequestID is the header in which clients read the id of a request.
 	headerRequestID = "Request-Id"
 )
 
-// Identify sets headerRequestID.
-func Identify(c *gin.Context) { c.Header(headerRequestID, exchange.RequestID(c)) }
+// SetRequestID is a middleware that adds the request's id to the answer, in the header that
+// clients of the dialect read.
+func SetRequestID(c *gin.Context) { c.Header(headerRequestID, exchange.RequestID(c)) }
 
 // typeServer is the type of errors that the service caused.
 const typeServer = "api_error"
 
-// types has the error types that only this dialect has, by HTTP status.
+// types has the error types that other dialects do not have, by HTTP status.
 var types = map[int]string{
 	http.StatusRequestEntityTooLarge: "request_too_large",
 	http.StatusServiceUnavailable:    "overloaded_error",
@@ -70,7 +71,7 @@ var types = map[int]string{
 	529:                              "overloaded_error",
 }
 
-// isType reports whether the dialect has an error type.
+// isType reports whether kind is an error type of the dialect.
 func isType(kind string) bool {
 	return kind == typeServer || batch.IsErrorType(kind) || slices.Contains(slices.Collect(maps.Values(types)), kind)
 }

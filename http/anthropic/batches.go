@@ -25,8 +25,8 @@ import (
 const (
 	// path is the path of each request in a batch.
 	path = "/v1/messages"
-	// lasts is how long the requests of a batch may run, as at Anthropic.
-	lasts = 24 * time.Hour
+	// completionWindow is how long the requests of a batch may run, as at Anthropic.
+	completionWindow = 24 * time.Hour
 )
 
 // Sizes of pages of batches.
@@ -36,12 +36,12 @@ const (
 )
 
 // create answers POST /v1/messages/batches. It writes the requests to the job's input
-// object while they arrive. If the body turns out to be invalid, the object is dropped.
+// object while they arrive. If the body is invalid, it drops the object.
 func (d *Dialect) create(c *gin.Context) (any, error) {
 	if c.Request.ContentLength > d.Limits.FileBytes {
 		return nil, d.tooLarge()
 	}
-	record := d.batches.Record(rowmill.Model{}, rowmill.Raw{Path: path}, lasts)
+	record := d.batches.Record(rowmill.Model{}, rowmill.Raw{Path: path}, completionWindow)
 	writing, stop := context.WithCancel(c.Request.Context())
 	defer stop()
 	w, err := d.Bucket.Create(writing, record.Spec.Spooled, layout.NDJSON)
@@ -52,7 +52,7 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 	body, sum := d.Exchange.Body(c, d.Limits.FileBytes), sha256.New()
 	name, requests, err := input.Messages(body, io.MultiWriter(w, sum), path, d.Limits.Input)
 	if err != nil {
-		return nil, d.refused(err)
+		return nil, d.bodyError(err)
 	}
 	body.Done()
 	model, err := d.batches.ModelNamed(name)
@@ -70,8 +70,8 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 	return d.view(record), nil
 }
 
-// refused turns an error of reading the body into an answer.
-func (d *Dialect) refused(err error) error {
+// bodyError turns an error of reading the body into an answer.
+func (d *Dialect) bodyError(err error) error {
 	var overlong *http.MaxBytesError
 	switch {
 	case errors.Is(err, input.ErrNoObject):
@@ -88,7 +88,8 @@ func (d *Dialect) tooLarge() error {
 	return request.Errorf(http.StatusRequestEntityTooLarge, "body_too_large", "the body has more than %d bytes; split the batch", d.Limits.FileBytes).Closing()
 }
 
-// batch returns the batch in the path, unless its client has deleted it.
+// batch returns the batch in the path, or a 404 if there is none or its client has deleted
+// it.
 func (d *Dialect) batch(c *gin.Context) (store.Record, error) {
 	record, err := d.batches.Find(c, c.Param("message_batch_id"))
 	if err == nil && deleted(record) {
@@ -173,9 +174,9 @@ func (d *Dialect) results(c *gin.Context) error {
 	case record.DataRemoved != nil:
 		return request.Errorf(http.StatusNotFound, "results_removed", "the results of the batch are no longer kept")
 	case !batch.Finalized(record):
-		return request.Errorf(http.StatusBadRequest, "batch_not_over", "the batch has no results yet: it is %s; ask for it until it is %s", d.view(record).Status, statusEnded)
+		return request.Errorf(http.StatusBadRequest, "batch_not_over", "the batch has no results yet: it is %s; get the batch again until it is %s", d.view(record).Status, statusEnded)
 	case !found:
-		return fmt.Errorf("batch %s has ended and has no results", record.Job.ID)
+		return fmt.Errorf("the batch of job %s has ended, but its record names no result file", record.Job.ID)
 	}
 	object, err := d.Bucket.Open(c.Request.Context(), made.Key)
 	if errors.Is(err, rowmill.ErrNotFound) {
@@ -189,8 +190,8 @@ func (d *Dialect) results(c *gin.Context) error {
 	return nil
 }
 
-// deletedName names the artifact that marks a batch as deleted by its client. The batch's
-// job stays in the list of jobs.
+// deletedName is the name of the artifact that marks a batch as deleted by its client. The
+// batch's job stays in the list of jobs.
 const deletedName = "deleted"
 
 func deleted(record store.Record) bool {
@@ -208,9 +209,9 @@ func (d *Dialect) remove(c *gin.Context) (any, error) {
 	case deleted(record) && record.DataRemoved != nil:
 		return nil, batch.Missing("batch", id)
 	case !record.Job.Status.Terminal():
-		return nil, request.Errorf(http.StatusBadRequest, "batch_not_over", "the batch is %s; cancel it, or wait for its end, before it is deleted", d.view(record).Status)
+		return nil, request.Errorf(http.StatusBadRequest, "batch_not_over", "the batch is %s; cancel it, or wait for its end, before you delete it", d.view(record).Status)
 	}
-	ctx := context.WithoutCancel(c.Request.Context()) // if the client leaves, the deletion still finishes
+	ctx := context.WithoutCancel(c.Request.Context()) // the deletion finishes even if the client disconnects
 	_, err = d.Store.AddArtifact(ctx, record.Job.ID, deletedName, store.Artifact{Key: record.Spec.Spooled})
 	if errors.Is(err, rowmill.ErrExpired) {
 		if _, err := d.batch(c); err != nil { // another request has deleted the batch meanwhile

@@ -12,23 +12,23 @@ type ModelView struct {
 	ID        string    `json:"id"`
 	Type      string    `json:"type"` // "model"
 	Name      string    `json:"display_name"`
-	Created   time.Time `json:"created_at"` // the Unix epoch: the time is unknown
+	Created   time.Time `json:"created_at"` // always the Unix epoch, because the time is unknown
 	Lifecycle string    `json:"lifecycle"`
 	MaxInput  *int      `json:"max_input_tokens"` // prompt and answer together; null: unknown
 }
 
-// ViewModel returns a model as an answer shows it.
-func ViewModel(o offer.ListedModel) ModelView {
+// NewModelView returns a model in the form of an answer.
+func NewModelView(o offer.ListedModel) ModelView {
 	return ModelView{
 		ID: o.Model.ID, Type: "model", Name: o.Model.ID, Created: time.Unix(0, 0).UTC(), Lifecycle: "active", MaxInput: exchange.OrNull(o.Model.ContextLength),
 	}
 }
 
-// ViewModels returns the answer with all models, in one page.
-func ViewModels(all []offer.ListedModel) any {
+// NewModelList returns the answer with all models, in one page.
+func NewModelList(all []offer.ListedModel) any {
 	views := make([]ModelView, len(all))
 	for i, o := range all {
-		views[i] = ViewModel(o)
+		views[i] = NewModelView(o)
 	}
 	return newList(views, false, func(v *ModelView) *string { return &v.ID })
 }

@@ -15,6 +15,7 @@ import (
 // of the requests.
 const outcomeResults = "results.jsonl"
 
+// outcomes returns the result file of a batch.
 func (d *Dialect) outcomes(_ context.Context, record store.Record) ([]batch.Outcome, error) {
 	w := lineWriter{batch: batch.Hex(record.Job.ID), notRun: notRun(record.Job)}
 	if reason := record.Job.FailureReason; reason != nil {
@@ -25,11 +26,12 @@ func (d *Dialect) outcomes(_ context.Context, record store.Record) ([]batch.Outc
 
 // A lineWriter writes the lines of a batch's results.
 type lineWriter struct {
-	batch  string // hexadecimal digits
+	batch  string // the hexadecimal digits of the batch's id
 	notRun string // result type of requests that did not run
-	reason string // of the failure, if the batch failed
+	reason string // why the batch failed, if it failed
 }
 
+// line appends the line of a request to b.
 func (w lineWriter) line(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error) {
 	b = append(b, `{"custom_id":`...)
 	b = append(batch.AppendID(b, row.ID), `,"result":{"type":"`...)
@@ -50,9 +52,9 @@ func (w lineWriter) line(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byt
 	return append(b, `}}`...), nil
 }
 
-// failure returns the error of a request without an answer. It takes type and message
-// from the inference server's error if that has the dialect's form; few servers use it,
-// and vLLM uses other type names.
+// failure returns the error of a request without an answer. If the inference server's
+// error has the form of the dialect, the message is the server's, and the type too if it is
+// a type of the dialect. Few servers use this form, and vLLM uses other type names.
 func (w lineWriter) failure(row *rowmill.Row, out *rowmill.Output) errorBody {
 	body := errorBody{"error", failure{typeServer, out.Err.Message}, "req_" + w.batch + "_" + strconv.FormatInt(row.Index, 10)}
 	status, refused := results.Status(out)

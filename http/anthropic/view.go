@@ -26,11 +26,11 @@ type batchView struct {
 	Ended           *time.Time    `json:"ended_at"`
 	CancelInitiated *time.Time    `json:"cancel_initiated_at"`
 	Archived        *time.Time    `json:"archived_at"`
-	ResultsURL      *string       `json:"results_url"` // relative, so it is right behind every proxy
+	ResultsURL      *string       `json:"results_url"` // relative, so that it works behind every proxy
 }
 
-// requestCounts counts the requests of a batch by result. All requests count as
-// processing until the batch has ended. The sum never changes.
+// requestCounts has the numbers of a batch's requests by result. All requests count as
+// processing until the batch has ended. The sum of the numbers never changes.
 type requestCounts struct {
 	Processing int64 `json:"processing"`
 	Succeeded  int64 `json:"succeeded"`
@@ -55,7 +55,7 @@ func newList[T any](data []T, more bool, id func(*T) *string) listView[T] {
 	return list
 }
 
-// view returns the batch of a record.
+// view returns the batch of a job's record in the form of an answer.
 func (d *Dialect) view(record store.Record) batchView {
 	job, raw := record.Job, record.Spec.Raw
 	v := batchView{
@@ -70,7 +70,7 @@ func (d *Dialect) view(record store.Record) batchView {
 	}
 	v.Status, v.Ended = statusEnded, job.Completed
 	v.Counts = requestCounts{Succeeded: job.RowsDone - job.FailedRows, Errored: job.FailedRows}
-	*v.Counts.of(record.Job) += raw.Requests - job.RowsDone
+	*v.Counts.notRun(record.Job) += raw.Requests - job.RowsDone
 	if record.DataRemoved == nil {
 		url := "/v1/messages/batches/" + v.ID + "/results"
 		v.ResultsURL = &url
@@ -78,8 +78,8 @@ func (d *Dialect) view(record store.Record) batchView {
 	return v
 }
 
-// of returns the count that includes the requests that an ended job did not run.
-func (r *requestCounts) of(job rowmill.Job) *int64 {
+// notRun returns the count to which the requests belong that an ended job did not run.
+func (r *requestCounts) notRun(job rowmill.Job) *int64 {
 	switch notRun(job) {
 	case resultCanceled:
 		return &r.Canceled

@@ -45,7 +45,7 @@ const maxAuditPage = 100
 type Act struct {
 	Name    string // one of the constants above
 	Account string // account that the action affects
-	Target  string // id of the changed thing; empty for the account itself
+	Target  string // id of the object that the action changes; empty for the account itself
 	Details any    // details of the request; never a secret
 }
 
@@ -76,7 +76,7 @@ func (a *Auditor) Record(c *gin.Context, what Act, do func(context.Context) erro
 		return fmt.Errorf("record the action: %w", err)
 	}
 	if err = do(ctx); err == nil {
-		a.Logger.Info("an action was done and recorded", exchange.KeyRequest, exchange.RequestID(c), "action", what.Name, "account", what.Account, "target", what.Target, "by", who.KeyID)
+		a.Logger.Info("an audited action was done", exchange.KeyRequest, exchange.RequestID(c), "action", what.Name, "account", what.Account, "target", what.Target, "by", who.KeyID)
 		return nil
 	}
 	entry.ID, entry.At, entry.Failed = uuid.NewString(), a.Now().UTC(), request.Describe(err).Code
@@ -99,15 +99,17 @@ type auditView struct {
 	Failed  *string         `json:"failed"`
 }
 
-// auditKey is the key that was used. The account is null if the service itself acted. Id
-// and name are null too for the configured key, and for a key of another account than the
-// reader's.
+// auditKey is the key that was used for an action. The account is null if the service
+// itself acted, and the id is null for a configured key. If the key belongs to another
+// account than the reader's, the id and the name are null, except for a reader of the
+// account default.
 type auditKey struct {
 	Account *string `json:"account"`
 	ID      *string `json:"key_id"`
 	Name    *string `json:"key_name"`
 }
 
+// viewAudit returns an entry as the reader may see it.
 func viewAudit(e store.AuditEntry, reader caller.Principal) auditView {
 	view := auditView{
 		ID: e.ID, At: e.At, Account: e.Account, Action: e.Action, Target: exchange.OrNull(e.Target), Request: exchange.OrNull(e.Request),

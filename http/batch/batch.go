@@ -1,6 +1,6 @@
-// Package batch has the parts that are the same for batches of all dialects. A batch is a
-// job whose rows are request bodies. It has an id of the dialect, and files that are made
-// when the job has ended. The package does not know the forms of a dialect.
+// Package batch has the common parts of batches in all dialects. A batch is a job; each of
+// its rows is a request body. A batch has an id in the form of its dialect, and files that
+// are made when the job has ended. The package does not know the other forms of a dialect.
 package batch
 
 import (
@@ -32,8 +32,8 @@ import (
 
 // Limits limits the sizes of requests. No field is 0.
 type Limits struct {
-	FileBytes   int64 // of a body or a file that is sent in one request, and of a part of an upload
-	UploadBytes int64 // of a file that is uploaded in parts
+	FileBytes   int64 // size of a body, of a file that is sent in one request, and of a part of an upload
+	UploadBytes int64 // size of a file that is uploaded in parts
 	Input       input.Limits
 }
 
@@ -54,7 +54,7 @@ type Config struct {
 type Batches struct {
 	Config
 	Dialect string // value of rowmill.Raw.Dialect
-	Prefix  string // of the ids of batches
+	Prefix  string // beginning of the ids of batches
 
 	// Outcomes returns the files to make when a batch has ended.
 	Outcomes func(ctx context.Context, record store.Record) ([]Outcome, error)
@@ -67,23 +67,23 @@ const priority = rowmill.Production
 // idColumn is the name of the column with the request ids in the results.
 const idColumn = "custom_id"
 
-// Record returns the record of a new batch whose requests may run for lasts. The caller
-// writes its input to Spec.Spooled.
-func (b *Batches) Record(model rowmill.Model, raw rowmill.Raw, lasts time.Duration) store.Record {
+// Record returns the record of a new batch. Requests that have not run when window has
+// passed expire. The caller must write the input of the batch to the object Spec.Spooled.
+func (b *Batches) Record(model rowmill.Model, raw rowmill.Raw, window time.Duration) store.Record {
 	id, now := rowmill.NewJobID(), b.Now().UTC().Truncate(time.Microsecond)
-	deadline := now.Add(lasts)
+	deadline := now.Add(window)
 	raw.Dialect, raw.Deadline = b.Dialect, &deadline
 	return submission.NewRecord(id, rowmill.Spec{
 		Model: model, Spooled: layout.Spooled(id), IDColumn: idColumn, Priority: priority, Sampling: map[string]any{}, Raw: &raw,
 	}, now)
 }
 
-// ModelNamed returns the model with a name, to run request bodies unchanged.
+// ModelNamed returns the model with a name, of the kind that runs request bodies unchanged.
 func (b *Batches) ModelNamed(name string) (rowmill.Model, error) {
 	model, err := b.Models.Find(name)
 	var (
-		unknown   *offer.UnknownError
-		unsettled *offer.UnusableError
+		unknown  *offer.UnknownError
+		unusable *offer.UnusableError
 	)
 	refuse := func(format string, args ...any) (rowmill.Model, error) {
 		e := request.Errorf(http.StatusBadRequest, "model_not_found", format, args...)
@@ -93,7 +93,7 @@ func (b *Batches) ModelNamed(name string) (rowmill.Model, error) {
 	switch {
 	case errors.As(err, &unknown):
 		return refuse("%q is no model of this service%s", spelling.Shorten(name, 128), unknown.Hint())
-	case errors.As(err, &unsettled) && unsettled.Soon:
+	case errors.As(err, &unusable) && unusable.Soon:
 		return model, request.NotNow("model_not_ready", "model: %s", err)
 	case err != nil:
 		return refuse("model: %s", err)
@@ -103,17 +103,18 @@ func (b *Batches) ModelNamed(name string) (rowmill.Model, error) {
 }
 
 const (
-	// headerRetry is the header with the number of a client's retry.
+	// headerRetry is the header in which clients send the number of a retry; 0 for the
+	// first attempt.
 	headerRetry = "X-Stainless-Retry-Count"
-	// repetition is how long a repeated request counts as a retry.
-	repetition = 10 * time.Minute
+	// retryTime is how long after the first request an equal request can be a retry.
+	retryTime = 10 * time.Minute
 )
 
-// Submit stores a batch. Clients retry a request if they received no answer, and send no
-// idempotency key. So Submit compares sum, the hash of the request: for a retry it
-// returns the batch that the first request stored.
+// Submit stores a batch. Clients retry a request if they receive no answer, and send no
+// idempotency key. So Submit compares sum, the hash of the request, with the sums of
+// earlier requests: for a retry it returns the batch that the first request stored.
 func (b *Batches) Submit(c *gin.Context, record store.Record, sum string, spool func(context.Context) error) (store.Record, error) {
-	idem := &store.Idempotency{Key: "batch " + sum, BodyHash: sum, TTL: repetition}
+	idem := &store.Idempotency{Key: "batch " + sum, BodyHash: sum, TTL: retryTime}
 	first, err := b.Store.Lookup(c.Request.Context(), caller.Of(c).Account, *idem)
 	switch retry, atoiErr := strconv.Atoi(c.GetHeader(headerRetry)); {
 	case errors.Is(err, rowmill.ErrNotFound):
@@ -121,7 +122,7 @@ func (b *Batches) Submit(c *gin.Context, record store.Record, sum string, spool 
 		return first, err
 	case atoiErr == nil && retry > 0:
 		return first, nil
-	default: // the same request again, on purpose
+	default: // an equal request that is no retry: the client wants another batch
 		idem = nil
 	}
 	stored, err := b.Submissions.CreateBatch(c, record, spool, idem)
@@ -132,7 +133,7 @@ func (b *Batches) Submit(c *gin.Context, record store.Record, sum string, spool 
 	return stored, err
 }
 
-// Find returns the batch with the id that clients see, or a 404.
+// Find returns the batch with the id shown, in the form that clients see, or a 404.
 func (b *Batches) Find(c *gin.Context, shown string) (store.Record, error) {
 	none := Missing("batch", spelling.Shorten(shown, 64))
 	id, ok := b.JobID(shown)
@@ -146,13 +147,14 @@ func (b *Batches) Find(c *gin.Context, shown string) (store.Record, error) {
 	return record, err
 }
 
+// isOwn reports whether a job is a batch of the dialect.
 func (b *Batches) isOwn(record store.Record) bool {
 	return record.Spec.Raw != nil && record.Spec.Raw.Dialect == b.Dialect
 }
 
-// List returns a page of the account's batches without the hidden ones, and whether more
-// follow. page.After must be a batch of the account, hidden or not; cursor is the query
-// parameter that it comes from.
+// List returns a page of the account's batches, without the hidden ones. more says whether
+// further batches follow. page.After must be a batch of the account, hidden or not. cursor
+// is the name of the query parameter with page.After, for errors.
 func (b *Batches) List(c *gin.Context, page store.Page, cursor string, hidden func(store.Record) bool) (found []store.Record, more bool, err error) {
 	if page.After != "" {
 		if _, err := b.Find(c, b.ID(page.After)); err != nil {
@@ -164,13 +166,13 @@ func (b *Batches) List(c *gin.Context, page store.Page, cursor string, hidden fu
 	})
 }
 
-// Fill reads until the page is full of elements that are not hidden, because clients take
-// an empty page for the end of the list.
+// Fill returns a page of elements that are not hidden. It calls read until the page is full
+// or the list ends, because clients take an empty page for the end of the list.
 func Fill[T any](page store.Page, hidden func(T) bool, id func(T) string, read func(store.Page) ([]T, bool, error)) (found []T, more bool, err error) {
 	for want := page.Limit; ; page.Limit = want - len(found) {
 		part, more, err := read(page)
 		if err != nil {
-			return nil, false, fmt.Errorf("list: %w", err)
+			return nil, false, fmt.Errorf("read a page of a list: %w", err)
 		}
 		for _, one := range part {
 			if page.After = id(one); !hidden(one) {
@@ -183,8 +185,9 @@ func Fill[T any](page store.Page, hidden func(T) bool, id func(T) string, read f
 	}
 }
 
-// Cancel ends a batch. If the batch has ended, Cancel does not change it and returns it
-// with rowmill.ErrTerminal; if the batch was cancelled, without the error.
+// Cancel cancels a batch. If the batch has ended before, Cancel does not change it, and
+// returns it with rowmill.ErrTerminal. If the batch was cancelled before, Cancel returns no
+// error.
 func (b *Batches) Cancel(ctx context.Context, record store.Record) (store.Record, error) {
 	ended, _, err := b.Jobs.End(ctx, record.Job.ID, "cancelled on request")
 	if !errors.Is(err, rowmill.ErrTerminal) {
@@ -199,7 +202,8 @@ func (b *Batches) Cancel(ctx context.Context, record store.Record) (store.Record
 	return ended, err
 }
 
-// Missing returns the error for an id that the account does not have.
+// Missing returns a 404 for an id that does not exist in the account. what is the kind of
+// object, such as "batch".
 func Missing(what, id string) error {
 	return request.Errorf(http.StatusNotFound, "not_found", "no %s was found with the id %s", what, id)
 }
@@ -213,7 +217,7 @@ func NotFoundField(err error, field string) error {
 	return err
 }
 
-// prefixJob begins the id of each job.
+// prefixJob is the beginning of the ids of jobs.
 const prefixJob = "job-"
 
 // digits is the number of hexadecimal digits of a UUID.
@@ -224,7 +228,7 @@ func IsHex(text string) bool {
 	return len(text) == digits && strings.Trim(text, "0123456789abcdef") == ""
 }
 
-// Hex returns the hexadecimal digits of a job's id.
+// Hex returns the hexadecimal digits of a job's id, without dashes.
 func Hex(jobID string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(jobID, prefixJob), "-", "")
 }

@@ -21,17 +21,18 @@ import (
 // the batch's job.
 type Outcome struct {
 	Name string // such as "output.jsonl"
-	// Line appends the request's line to b: JSON without a line end. If it appends
+	// Line appends the line of a request to b: JSON without a line end. If Line appends
 	// nothing, the file has no line for the request.
 	Line func(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error)
-	// Made is called when the file is complete; it may be nil.
+	// Made is called when the file is complete. Made may be nil.
 	Made func(ctx context.Context, made store.Artifact) error
 }
 
-// finalName names the artifact that marks all files of a batch as made.
+// finalName is the name of an artifact that marks all files of a batch as made.
 const finalName = "files-of-batch"
 
-// Finalized reports whether the files of a batch are made, or never will be.
+// Finalized reports whether the files of a batch are made, or can never be made because the
+// data was removed.
 func Finalized(record store.Record) bool {
 	_, made := record.Artifacts[finalName]
 	return made || record.DataRemoved != nil
@@ -43,7 +44,7 @@ func (b *Batches) Finalize(ctx context.Context, record store.Record) (store.Reco
 	if !record.Job.Status.Terminal() || Finalized(record) {
 		return record, nil
 	}
-	made, err := b.make(context.WithoutCancel(ctx), record)
+	made, err := b.makeFiles(context.WithoutCancel(ctx), record)
 	switch {
 	case errors.Is(err, archive.ErrRemoved):
 		now := b.Now()
@@ -55,7 +56,8 @@ func (b *Batches) Finalize(ctx context.Context, record store.Record) (store.Reco
 	return made, err
 }
 
-func (b *Batches) make(ctx context.Context, record store.Record) (store.Record, error) {
+// makeFiles makes the files of an ended batch and marks them as made in the record.
+func (b *Batches) makeFiles(ctx context.Context, record store.Record) (store.Record, error) {
 	outcomes, err := b.Outcomes(ctx, record)
 	if err != nil {
 		return record, err
@@ -85,7 +87,8 @@ type lines struct {
 
 // add writes the line of a request. Some clients end a line at every character that
 // Unicode calls a line break, also inside strings. So add escapes these characters. They
-// occur only in strings, and CR and LF are escaped already.
+// occur only in strings. CR and LF need no escape here, because JSON strings never contain
+// them.
 func (l *lines) add(of Outcome, row *rowmill.Row, out *rowmill.Output) (err error) {
 	l.buffer, err = of.Line(l.buffer[:0], row, out)
 	if err != nil {
@@ -109,7 +112,7 @@ func (l *lines) add(of Outcome, row *rowmill.Row, out *rowmill.Output) (err erro
 	return l.w.WriteByte('\n')
 }
 
-// lineBreaks are the characters NEL, LS and PS.
+// lineBreaks has the line breaks of Unicode that JSON strings may contain: NEL, LS and PS.
 const lineBreaks = "\u0085\u2028\u2029"
 
 // A Cause is the reason why requests of a batch did not run.
@@ -133,11 +136,11 @@ func CauseOf(job rowmill.Job) Cause {
 	return Failed
 }
 
-// FailedBefore begins the error message of a request that did not run because its batch
-// failed.
+// FailedBefore is the beginning of the error message of a request that did not run because
+// its batch failed. The reason follows.
 const FailedBefore = "The batch failed before this request was run: "
 
-// AppendID appends a request's custom_id; null if it has none.
+// AppendID appends the custom_id of a request as JSON, or null if the request has none.
 func AppendID(b []byte, id rowmill.ID) []byte {
 	if id.Kind == rowmill.IDNull {
 		return append(b, "null"...)

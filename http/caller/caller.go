@@ -1,6 +1,6 @@
 // Package caller describes the sender of a request: the account, the role and the dialect
-// of its key, and the account that an administrator names. Package access looks the key
-// up.
+// of the sender's key, and the account for which an administrator acts. Package access
+// looks the key up.
 package caller
 
 import (
@@ -45,7 +45,7 @@ const maxAccountName = 128
 // Principal is the sender of a request.
 type Principal struct {
 	KeyID       string // empty for the configured administrator key
-	Fingerprint string // of the key's secret: a session compares it
+	Fingerprint string // of the key's secret; a session ends if it changes
 	Name        string // of the key
 	Account     string
 	Role        string
@@ -65,10 +65,10 @@ type Principal struct {
 // context.
 const contextPrincipal = "rowmill.principal"
 
-// Enter stores the principal as the sender of a request.
-func (who Principal) Enter(c *gin.Context) { c.Set(contextPrincipal, who) }
+// StoreIn stores the principal as the sender of a request, for Of.
+func (who Principal) StoreIn(c *gin.Context) { c.Set(contextPrincipal, who) }
 
-// Of returns the sender of a request that passed the gate.
+// Of returns the sender of a request that access.Gate let pass.
 func Of(c *gin.Context) Principal { return c.MustGet(contextPrincipal).(Principal) }
 
 // Administered returns the account that an administrator's request is about: the named
@@ -80,23 +80,23 @@ func Administered(c *gin.Context, named string) (string, error) {
 	case who.Role != RoleAdmin:
 		return "", request.Errorf(http.StatusForbidden, "forbidden", "this needs an administrator's key; yours has the role %s", who.Role)
 	case namesNoAccount(c):
-		return "", AccountName("")
+		return "", CheckAccountName("")
 	case named == "" || named == who.Account:
 		return who.Account, nil
 	case who.Account != DefaultAccount:
 		return "", request.Errorf(http.StatusForbidden, "forbidden", "only an administrator of the account %s may act for another account", DefaultAccount)
 	}
-	return named, AccountName(named)
+	return named, CheckAccountName(named)
 }
 
-// namesNoAccount reports whether the query has an empty account.
+// namesNoAccount reports whether the query has the parameter account without a value.
 func namesNoAccount(c *gin.Context) bool {
 	named, given := c.GetQuery("account")
 	return given && named == ""
 }
 
-// AccountName checks the name of an account.
-func AccountName(name string) error {
+// CheckAccountName returns an error if a text cannot be the name of an account.
+func CheckAccountName(name string) error {
 	if n := utf8.RuneCountInString(name); n >= 1 && n <= maxAccountName && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl) {
 		return nil
 	}
@@ -104,8 +104,8 @@ func AccountName(name string) error {
 }
 
 // Administer reads the body of an administrator's request and returns the account from
-// the query or the body. The function read takes the other fields. A caller without the
-// role is refused before the body is read.
+// the query or the body. It calls read to read the other fields. It refuses a caller
+// without the role before it reads the body.
 func Administer(x *exchange.Exchange, c *gin.Context, limit int64, read func(*request.Object)) (account string, err error) {
 	if _, err := Administered(c, ""); err != nil {
 		return "", err
@@ -121,7 +121,7 @@ func Administer(x *exchange.Exchange, c *gin.Context, limit int64, read func(*re
 			body.Add("account", "is %q in the body and %q in the query; name one", spelling.Shorten(other, 64), spelling.Shorten(named, 64))
 		}
 		if named = other; named == "" {
-			return "", AccountName(named)
+			return "", CheckAccountName(named)
 		}
 	}
 	read(&body)
@@ -131,15 +131,15 @@ func Administer(x *exchange.Exchange, c *gin.Context, limit int64, read func(*re
 	return Administered(c, named)
 }
 
-// Operates refuses callers who are not operators. Nodes serve all accounts, so only
-// administrators of the account "default" are operators.
-func Operates(c *gin.Context) error {
+// CheckOperator returns an error if the caller is not an operator. Nodes serve all
+// accounts, so only administrators of the account "default" are operators.
+func CheckOperator(c *gin.Context) error {
 	_, err := Administered(c, DefaultAccount)
 	return err
 }
 
-// ReadAccount returns the account to read: the caller's own, unless an administrator
-// names another.
+// ReadAccount returns the account that a request reads: the caller's own, unless an
+// administrator names another account.
 func ReadAccount(c *gin.Context) (string, error) {
 	own := Of(c).Account
 	if named, given := c.GetQuery("account"); given && named != own {
@@ -148,8 +148,8 @@ func ReadAccount(c *gin.Context) (string, error) {
 	return own, nil
 }
 
-// AdministeredOrAll is Administered for lists. If an administrator of the account
-// "default" names no account, it returns "", which means all accounts.
+// AdministeredOrAll is Administered for lists, with one difference: if an administrator of
+// the account "default" names no account, it returns "", which means all accounts.
 func AdministeredOrAll(c *gin.Context, named string) (string, error) {
 	account, err := Administered(c, named)
 	if named == "" && account == DefaultAccount {

@@ -1,4 +1,4 @@
-// Package console serves the files of the web console. It does not know how they are
+// Package console serves the files of the web console. It does not know how the files are
 // built and compressed.
 package console
 
@@ -21,14 +21,14 @@ type Files interface {
 	// Open returns a file, compressed with gzip, and its content type. hashed is true if
 	// the name changes with the content; ok is false if there is no such file.
 	Open(name string) (gz []byte, contentType string, hashed, ok bool)
-	// Index returns the HTML page of the console. The page contains {{nonce}} where each
-	// answer puts the nonce of its scripts and styles.
+	// Index returns the HTML page of the console. The page contains {{nonce}} in the places
+	// where each answer puts the nonce of the answer's scripts and styles.
 	Index() []byte
 }
 
 const (
 	consoleBase = "/console/"
-	nonceMark   = "{{nonce}}"
+	nonceMark   = "{{nonce}}" // see Files.Index
 	// consolePolicy lets the page load files from the node itself, and run scripts with
 	// the nonce. No other page may embed it.
 	consolePolicy = "default-src 'self'; script-src 'self' 'nonce-%[1]s'; style-src 'self' 'nonce-%[1]s'; img-src 'self' data:; " +
@@ -43,14 +43,14 @@ type Pages struct {
 
 // Route adds the routes of the page.
 func (p *Pages) Route(root gin.IRoutes) {
-	root.GET("/", p.Do(p.enter))
-	root.GET("/console", p.Do(p.enter))
+	root.GET("/", p.Do(p.redirect))
+	root.GET("/console", p.Do(p.redirect))
 	root.GET("/console/*path", p.show)
 }
 
-// enter answers GET / and GET /console: it redirects browsers to the console if the node
-// has one.
-func (p *Pages) enter(c *gin.Context) error {
+// redirect answers GET / and GET /console: it redirects browsers to the console if the
+// node has a console.
+func (p *Pages) redirect(c *gin.Context) error {
 	if p.Console == nil || !wantsHTML(c) {
 		return exchange.UnknownRoute(c)
 	}
@@ -62,7 +62,7 @@ func (p *Pages) enter(c *gin.Context) error {
 // other address.
 func (p *Pages) show(c *gin.Context) {
 	if p.Console == nil {
-		c.String(http.StatusNotFound, "This Rowmill has no web console. The API is described at /openapi.json.\n")
+		c.String(http.StatusNotFound, "This node has no web console. /openapi.json describes the API.\n")
 		return
 	}
 	name := strings.TrimPrefix(c.Param("path"), "/")
@@ -79,17 +79,18 @@ func (p *Pages) show(c *gin.Context) {
 	}
 }
 
-// index answers with the index page. Browsers must not cache it: its nonce works once,
-// and it names the files of this version.
+// index answers with the index page. Browsers must not cache the page, because its nonce
+// works once, and because it names the files of this version.
 func (p *Pages) index(c *gin.Context) {
 	nonce := rand.Text()
-	guarded(c, nonce)
+	setSecurityHeaders(c, nonce)
 	c.Header("Cache-Control", "no-store")
 	c.Data(http.StatusOK, "text/html; charset=utf-8", bytes.ReplaceAll(p.Console.Index(), []byte(nonceMark), []byte(nonce)))
 }
 
-// guarded sets the security headers. nonce is empty for answers that run no script.
-func guarded(c *gin.Context, nonce string) {
+// setSecurityHeaders sets the security headers. nonce is empty for answers that run no
+// script.
+func setSecurityHeaders(c *gin.Context, nonce string) {
 	policy := strings.ReplaceAll(consolePolicy, " 'nonce-%[1]s'", "")
 	if nonce != "" {
 		policy = fmt.Sprintf(consolePolicy, nonce)
@@ -100,19 +101,19 @@ func guarded(c *gin.Context, nonce string) {
 
 // file answers with a file, compressed if the client accepts gzip.
 func (p *Pages) file(c *gin.Context, gz []byte, contentType string, hashed bool) {
-	guarded(c, "") // an image can be a document with scripts
+	setSecurityHeaders(c, "") // an image, such as SVG, can contain scripts
 	caching := "no-cache"
 	if hashed {
 		caching = "public, max-age=31536000, immutable"
 	}
 	c.Header("Cache-Control", caching)
 	c.Header("Vary", "Accept-Encoding")
-	if takesGzip(c) {
+	if acceptsGzip(c) {
 		c.Header("Content-Encoding", "gzip")
 		c.Data(http.StatusOK, contentType, gz)
 		return
 	}
-	plain, err := unpacked(gz)
+	plain, err := unpack(gz)
 	if err != nil {
 		p.Fail(c, fmt.Errorf("unpack a file of the console: %w", err))
 		return
@@ -120,7 +121,7 @@ func (p *Pages) file(c *gin.Context, gz []byte, contentType string, hashed bool)
 	c.Data(http.StatusOK, contentType, plain)
 }
 
-func unpacked(gz []byte) ([]byte, error) {
+func unpack(gz []byte) ([]byte, error) {
 	reader, err := gzip.NewReader(bytes.NewReader(gz))
 	if err != nil {
 		return nil, err
@@ -131,8 +132,8 @@ func unpacked(gz []byte) ([]byte, error) {
 // wantsHTML reports whether the client asks for a page, as browsers do.
 func wantsHTML(c *gin.Context) bool { return strings.Contains(c.GetHeader("Accept"), "text/html") }
 
-// takesGzip reports whether the client accepts gzip.
-func takesGzip(c *gin.Context) bool {
+// acceptsGzip reports whether the client accepts gzip.
+func acceptsGzip(c *gin.Context) bool {
 	for coding := range strings.SplitSeq(c.GetHeader("Accept-Encoding"), ",") {
 		name, weight, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";")
 		if strings.EqualFold(name, "gzip") {

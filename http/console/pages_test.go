@@ -14,7 +14,7 @@ func TestTakesGzip(t *testing.T) {
 	} {
 		c := &gin.Context{Request: httptest.NewRequest("GET", "/", nil)}
 		c.Request.Header.Set("Accept-Encoding", accepted)
-		if got := takesGzip(c); got != want {
+		if got := acceptsGzip(c); got != want {
 			t.Errorf("%q: %v", accepted, got)
 		}
 	}

@@ -26,7 +26,8 @@ import (
 )
 
 const (
-	// defaultExpiry and maxExpiry limit how long a signed URL works, in seconds.
+	// defaultExpiry and maxExpiry are the default and the longest time that a signed URL
+	// works, in seconds.
 	defaultExpiry = 3600
 	maxExpiry     = 604_800
 )
@@ -45,6 +46,7 @@ func (d *Downloads) Route(v1 gin.IRoutes) {
 	v1.GET("/jobs/:job_id/results-url", d.Handle(d.urls))
 }
 
+// queryVariant reads the parameters that select the variant of the results.
 func queryVariant(c *gin.Context, p *request.Problems) results.Variant {
 	return results.Variant{
 		Inputs:   exchange.QueryBool(c, p, "include_inputs"),
@@ -74,9 +76,10 @@ func queryFormat(c *gin.Context, p *request.Problems) string {
 	return format
 }
 
-// finished returns the job if it has results of the variant. With partial it also returns
-// a job that has not succeeded but has some rows; some is true then.
-func (d *Downloads) finished(c *gin.Context, v results.Variant, partial bool) (record store.Record, some bool, err error) {
+// jobWithResults returns the job in the path if it has results of the variant. If partial
+// is true, it also returns a job that has not succeeded but has committed rows; then some
+// is true.
+func (d *Downloads) jobWithResults(c *gin.Context, v results.Variant, partial bool) (record store.Record, some bool, err error) {
 	if record, err = d.Jobs.Named(c); err != nil {
 		return record, false, err
 	}
@@ -93,13 +96,13 @@ func (d *Downloads) file(c *gin.Context) error {
 	if err := p.Err(); err != nil {
 		return err
 	}
-	record, some, err := d.finished(c, v, partial)
+	record, some, err := d.jobWithResults(c, v, partial)
 	if err != nil {
 		return err
 	}
 	ctx, id := c.Request.Context(), record.Job.ID
 	if format == "parquet" && (!some || record.Job.Status.Terminal()) {
-		return d.parquet(c, record, v, some)
+		return d.sendParquet(c, record, v, some)
 	}
 	source, err := d.source(ctx, record, some)
 	if err != nil {
@@ -122,7 +125,8 @@ func (d *Downloads) file(c *gin.Context) error {
 	})
 }
 
-// source opens the full results, from which the other formats are made.
+// source opens the rows from which the service makes JSON and CSV: the full results or, if
+// some is true, the committed rows of a job that did not succeed.
 func (d *Downloads) source(ctx context.Context, record store.Record, some bool) (archive.Download, error) {
 	if some {
 		return d.Archive.Partial(ctx, record)
@@ -131,17 +135,18 @@ func (d *Downloads) source(ctx context.Context, record store.Record, some bool) 
 	return archive.Download{Source: object, Schema: schema, Closer: object}, err
 }
 
-// made returns the Parquet file of a variant. If some is true, the file has the committed
-// rows of a job that did not succeed.
-func (d *Downloads) made(ctx context.Context, record store.Record, v results.Variant, some bool) (store.Artifact, error) {
+// parquetFile returns the Parquet file of a variant, and makes the file if there is none.
+// If some is true, the file has the committed rows of a job that did not succeed.
+func (d *Downloads) parquetFile(ctx context.Context, record store.Record, v results.Variant, some bool) (store.Artifact, error) {
 	if some {
 		return d.Archive.PartialParquet(ctx, record, v)
 	}
 	return d.Archive.Parquet(ctx, record, v)
 }
 
-func (d *Downloads) parquet(c *gin.Context, record store.Record, v results.Variant, some bool) error {
-	made, err := d.made(c.Request.Context(), record, v, some)
+// sendParquet answers with the file of parquetFile.
+func (d *Downloads) sendParquet(c *gin.Context, record store.Record, v results.Variant, some bool) error {
+	made, err := d.parquetFile(c.Request.Context(), record, v, some)
 	if err != nil {
 		return err
 	}
@@ -165,16 +170,16 @@ func (d *Downloads) urls(c *gin.Context) (any, error) {
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	record, some, err := d.finished(c, v, partial)
+	record, some, err := d.jobWithResults(c, v, partial)
 	if err == nil && some && !record.Job.Status.Terminal() {
 		err = request.Errorf(http.StatusConflict, "job_not_over",
-			"the job is %s; a URL of its results needs its end, GET /v1/jobs/%s/results?partial=true does not", record.Job.Status, record.Job.ID).With("status", record.Job.Status)
+			"the job is %s; a URL of its results works only after its end. Use GET /v1/jobs/%s/results?partial=true until then", record.Job.Status, record.Job.ID).With("status", record.Job.Status)
 	}
 	if err != nil {
 		return nil, err
 	}
 	ctx := c.Request.Context()
-	made, err := d.made(ctx, record, v, some)
+	made, err := d.parquetFile(ctx, record, v, some)
 	if err != nil {
 		return nil, err
 	}

@@ -9,13 +9,13 @@ const ContentType = "text/event-stream"
 const (
 	EventJob     = "job"     // data: a job, as GET /v1/jobs/{job_id} shows it
 	EventNodes   = "nodes"   // data: the list of nodes
-	EventResync  = "resync"  // earlier events may be missing, so all current states follow
-	EventReady   = "ready"   // all current states were sent
+	EventResync  = "resync"  // events before this one may be missing, so the current states of all jobs follow
+	EventReady   = "ready"   // the stream has sent all current states
 	EventExpired = "expired" // the key is no longer valid; the stream ends
 )
 
-// AppendFrame appends an event to a stream. data is one line of JSON, with or without its
-// line end. An empty id is left out.
+// AppendFrame appends the text of an event to stream. data is one line of JSON, with or
+// without a line end. If id is empty, the event gets no id.
 func AppendFrame(stream []byte, name, id string, data []byte) []byte {
 	stream = append(append(append(stream, "event: "...), name...), '\n')
 	if id != "" {

@@ -1,15 +1,15 @@
-// Package events finds changes of jobs and of the node list, and reports them to
-// listeners. One hub serves all streams of a node. Other nodes change jobs too, so the
-// hub polls the store once per second for all listeners together. Without listeners it
-// does not poll. The hub handles ids and versions only; package streams decides which
-// events a client may see and writes them.
+// Package events finds changes of jobs and of the node list, and reports the changes to
+// listeners, one for each event stream of a client. One hub serves all streams of a node.
+// Other nodes change jobs too, so the hub polls the store once per second for all listeners
+// together. Without listeners the hub does not poll. The hub handles only ids and versions;
+// package streams decides which events a client may see, and writes the events.
 //
 //	Join ── poll topics without a listener ──► Initial: all current states, or the
 //	                                           changes since a position
 //	each second: Active, Marks ── compare ───► pending of each listener ──► Take
 //
-// pending is a set of ids, not a queue: a slow reader gets the latest state of each job
-// once. Its memory is limited by the number of changed jobs.
+// pending is a set of ids and not a queue: a slow listener gets the latest state of each
+// job once. So the memory of pending is limited by the number of changed jobs.
 package events
 
 import (
@@ -36,30 +36,30 @@ const (
 	// pollEvery is the time between two polls: as often as people want to see progress. A
 	// job has at most one event per poll.
 	pollEvery = time.Second
-	// pollTimeout is the timeout of each poll. All listeners wait for the poll together.
+	// pollTimeout is the timeout of each poll. All listeners wait for the same poll.
 	pollTimeout = 10 * time.Second
-	// keepFor is how long the hub keeps the changes of a topic without listeners, and of
-	// ended jobs. It is longer than a browser or a proxy needs to reconnect.
+	// keepFor is how long the hub keeps a topic without listeners, and the last change of an
+	// ended job. It is longer than a browser or a proxy needs to reconnect.
 	keepFor = time.Minute
-	// newFor is how far back a poll asks for new jobs. It finds jobs that start and end
-	// between two polls, even if the clock of the node that stored the job is slightly
-	// wrong.
+	// newFor is how far before the last poll a poll asks for new jobs. So a poll finds jobs
+	// that start and end between two polls, even if the clock of the node that stored the
+	// job is slightly wrong.
 	newFor = 10 * time.Second
-	// maxWaiting limits how many waiting jobs of an account a poll reads: more than a
-	// page shows. Other waiting jobs appear when a node starts them.
+	// maxWaiting limits how many waiting jobs of an account a poll reads. It is more than a
+	// page shows. The other waiting jobs cause their first event when a node starts them.
 	maxWaiting = 1000
-	// maxShared limits the jobs that are cached for other listeners between two polls.
+	// maxShared limits how many jobs are cached between two polls, for all listeners.
 	maxShared = 1000
 )
 
-// ErrFull means that the hub has its maximum number of listeners.
-var ErrFull = errors.New("the hub has its greatest number of listeners")
+// ErrFull means that the hub has Config.Most listeners.
+var ErrFull = errors.New("the node has its greatest number of event streams")
 
-// A Topic selects events: the jobs of an account, one job, or, if both fields are empty,
-// the nodes.
+// A Topic selects what a listener hears about: all jobs of an account (Job is empty), one
+// job, or the list of nodes (both fields are empty).
 type Topic struct{ Account, Job string }
 
-// Nodes is the topic of the nodes.
+// Nodes is the topic of the list of nodes.
 var Nodes Topic
 
 // Source is the part of a store that a hub uses.
@@ -72,7 +72,7 @@ type Source interface {
 // Config configures a Hub. All fields are required.
 type Config struct {
 	Store Source
-	// Nodes returns the list of nodes as an event shows it.
+	// Nodes returns the list of nodes as JSON, for an event.
 	Nodes func(ctx context.Context) string
 	// Waiting returns the reason why a job of an account waits, if the job's record does
 	// not contain it. The hub calls it only for topics of a single job, with the job's id
@@ -86,24 +86,24 @@ type Config struct {
 // A Hub reports changes to its listeners.
 type Hub struct {
 	cfg     Config
-	start   string        // random, one per process; begins the ids of events
+	start   string        // random text of this process, at the beginning of all event ids
 	polling chan struct{} // full while a poll runs
 
 	mu        sync.Mutex
-	seq       int64 // grows with each change
+	seq       int64 // sequence number of the latest change
 	topics    map[Topic]*topic
 	listeners map[*Listener]struct{}
-	stop      context.CancelFunc // ends the polling; nil without listeners
-	readings  *memo.Memo[string, reading]
+	stop      context.CancelFunc          // ends the polling; nil without listeners
+	readings  *memo.Memo[string, reading] // jobs that were read since the last poll
 }
 
-// A topic has the last known states of a Topic's items.
+// A topic has the last known states of the items that a Topic selects.
 type topic struct {
-	items  map[string]item // by job id; the list of nodes has an empty id
-	floor  int64           // changes up to this sequence number may be missing
-	polled time.Time       // start of the last successful poll
-	left   time.Time       // when the last listener left
-	by     map[*Listener]struct{}
+	items     map[string]item // by job id; the list of nodes has an empty id
+	floor     int64           // changes up to this sequence number may be missing
+	polled    time.Time       // start of the last successful poll
+	leftAt    time.Time       // when a listener last left
+	listeners map[*Listener]struct{}
 }
 
 // An item is the last known state of a job or of the list of nodes.
@@ -113,10 +113,11 @@ type item struct {
 	at  time.Time // time of its last change
 }
 
-// A state is a version of an item. A different state causes an event.
+// A state identifies a version of an item. If a poll finds another state, listeners get an
+// event.
 type state struct {
 	mark  store.Mark
-	shown string // not part of the record: the list of nodes, or the reason why a job waits
+	shown string // shown, but not part of a record: the list of nodes, or the reason why a job waits
 }
 
 func (i item) ended() bool { return i.mark.Status.Terminal() }
@@ -134,20 +135,21 @@ func New(cfg Config) *Hub {
 // A Change says that a job or the list of nodes changed.
 type Change struct {
 	Job   string // id; empty for the nodes
-	Nodes string // the list of nodes as an event shows it
-	Seq   int64  // sequence number; 0: part of the current states
+	Nodes string // the list of nodes as JSON; empty for a job
+	Seq   int64  // sequence number of the change; 0: an element of the current states
 }
 
-// A Listener receives the changes for one stream. Only one goroutine may use it.
+// A Listener receives the changes for one event stream. Only one goroutine may use it.
 type Listener struct {
 	hub    *Hub
 	topics []Topic
 
-	// Wake has an element if Take has changes to return.
+	// Wake receives an element when Take has changes to return.
 	Wake chan struct{}
-	// Initial comes before all changes from Take. If Whole is true, it has all current
-	// states; if false, the changes since the position that the client asked for. Lost
-	// means that the client asked for a position that the hub no longer knows.
+	// Initial has the changes to send before all changes from Take. If Whole is true,
+	// Initial has all current states; if false, it has the changes since the position that
+	// the client asked for. Lost means that the client asked for a position that the hub
+	// no longer knows.
 	Initial     []Change
 	Whole, Lost bool
 	// Position is the event id to send after Initial.
@@ -156,23 +158,24 @@ type Listener struct {
 	pending map[string]int64 // sequence numbers by job id; guarded by Hub.mu
 }
 
-// Join adds a listener. The caller must call Leave. last is the id of the last event that
-// the client received, or empty.
+// Join adds a listener for topics. The caller must call Leave in the end. last is the id of
+// the last event that the client received, or empty.
 func (h *Hub) Join(ctx context.Context, topics []Topic, last string) (*Listener, error) {
 	l := &Listener{hub: h, topics: topics, Wake: make(chan struct{}, 1), pending: map[string]int64{}}
-	if err := h.enter(l); err != nil {
+	if err := h.register(l); err != nil {
 		return nil, err
 	}
-	if err := h.poll(ctx, func() []Topic { return h.stale(topics) }); err != nil {
+	if err := h.poll(ctx, func() []Topic { return h.unpolled(topics) }); err != nil {
 		l.Leave()
 		return nil, err
 	}
-	h.begin(l, last)
+	h.setInitial(l, last)
 	return l, nil
 }
 
-// enter registers a listener.
-func (h *Hub) enter(l *Listener) error {
+// register adds a listener to the hub and to its topics, and starts the polling if the
+// listener is the first. It returns ErrFull if there are too many listeners.
+func (h *Hub) register(l *Listener) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.listeners) >= h.cfg.Most {
@@ -183,10 +186,10 @@ func (h *Hub) enter(l *Listener) error {
 	for _, name := range l.topics {
 		t := h.topics[name]
 		if t == nil {
-			t = &topic{items: map[string]item{}, by: map[*Listener]struct{}{}}
+			t = &topic{items: map[string]item{}, listeners: map[*Listener]struct{}{}}
 			h.topics[name] = t
 		}
-		t.by[l] = struct{}{}
+		t.listeners[l] = struct{}{}
 	}
 	if h.stop == nil {
 		ctx, stop := context.WithCancel(context.Background())
@@ -196,15 +199,16 @@ func (h *Hub) enter(l *Listener) error {
 	return nil
 }
 
-// expire drops topics that have been without a listener for long. The caller holds h.mu.
+// expire drops topics that have had no listener for keepFor, or that were never polled. The
+// caller holds h.mu.
 func (h *Hub) expire() {
 	now := h.cfg.Now()
 	maps.DeleteFunc(h.topics, func(_ Topic, t *topic) bool {
-		return len(t.by) == 0 && (t.polled.IsZero() || now.Sub(t.left) > keepFor)
+		return len(t.listeners) == 0 && (t.polled.IsZero() || now.Sub(t.leftAt) > keepFor)
 	})
 }
 
-// Leave removes the listener. Without listeners the hub stops polling.
+// Leave removes the listener. After the last listener the hub stops polling.
 func (l *Listener) Leave() {
 	h := l.hub
 	h.mu.Lock()
@@ -212,8 +216,8 @@ func (l *Listener) Leave() {
 	delete(h.listeners, l)
 	for _, name := range l.topics {
 		if t := h.topics[name]; t != nil {
-			delete(t.by, l)
-			t.left = h.cfg.Now()
+			delete(t.listeners, l)
+			t.leftAt = h.cfg.Now()
 		}
 	}
 	if len(h.listeners) == 0 && h.stop != nil {
@@ -223,8 +227,9 @@ func (l *Listener) Leave() {
 	}
 }
 
-// begin sets Initial of a listener.
-func (h *Hub) begin(l *Listener, last string) {
+// setInitial sets Initial, Whole, Lost and Position of a listener. last is the id of the
+// last event that the client received.
+func (h *Hub) setInitial(l *Listener, last string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	seen, known := h.position(l, last)
@@ -245,8 +250,8 @@ func (h *Hub) begin(l *Listener, last string) {
 	}
 }
 
-// position parses an event id. known is true if the hub has all changes since then for
-// the topics of the listener. The caller holds h.mu.
+// position parses an event id and returns its sequence number. known is true if the hub has
+// all changes since that event for the topics of the listener. The caller holds h.mu.
 func (h *Hub) position(l *Listener, id string) (seen int64, known bool) {
 	start, number, _ := strings.Cut(id, "-")
 	seen, err := strconv.ParseInt(number, 10, 64)
@@ -257,11 +262,11 @@ func (h *Hub) position(l *Listener, id string) (seen int64, known bool) {
 	return seen, known
 }
 
-// ID returns the id of the event with a sequence number. A client that reconnects with it
-// gets only later changes. 0 is the sequence number of current states.
+// ID returns the id of the event with a sequence number. A client that reconnects with this
+// id gets only later changes.
 func (h *Hub) ID(seq int64) string { return fmt.Sprintf("%s-%d", h.start, seq) }
 
-// Take returns the changes since the last call, oldest first.
+// Take returns the changes since the last call, oldest first. It does not wait; see Wake.
 func (l *Listener) Take() []Change {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -282,7 +287,7 @@ func (l *Listener) take() []Change {
 	return changes
 }
 
-// PutBack puts back changes that could not be sent.
+// PutBack makes the next Take return changes again that could not be sent.
 func (l *Listener) PutBack(changes []Change) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -315,11 +320,12 @@ func (h *Hub) activeTopics() []Topic {
 	defer h.mu.Unlock()
 	h.expire()
 	topics := slices.Collect(maps.Keys(h.topics))
-	return slices.DeleteFunc(topics, func(name Topic) bool { return len(h.topics[name].by) == 0 })
+	return slices.DeleteFunc(topics, func(name Topic) bool { return len(h.topics[name].listeners) == 0 })
 }
 
-// stale returns the topics that regular polls do not cover yet.
-func (h *Hub) stale(topics []Topic) []Topic {
+// unpolled returns the topics that the regular polls have not read lately, because they had
+// no listeners.
+func (h *Hub) unpolled(topics []Topic) []Topic {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.cfg.Now()
@@ -334,8 +340,9 @@ type pollTarget struct {
 	ids   []string
 }
 
-// poll compares topics with the store and notifies the listeners of changes. Only one
-// caller polls at a time.
+// poll compares the topics that which returns with the store, and notifies their listeners
+// of changes. Only one caller polls at a time; which is called when it is this caller's
+// turn.
 func (h *Hub) poll(ctx context.Context, which func() []Topic) error {
 	select {
 	case h.polling <- struct{}{}:
@@ -379,7 +386,8 @@ func (h *Hub) poll(ctx context.Context, which func() []Topic) error {
 	return nil
 }
 
-// find returns the jobs that may have changed, per topic and all together.
+// find returns the jobs that may have changed: by topic, and the ids of all topics together
+// without duplicates.
 func (h *Hub) find(ctx context.Context, topics []Topic, now time.Time) (seen []pollTarget, ids []string, err error) {
 	since := now
 	var accounts []string
@@ -388,7 +396,7 @@ func (h *Hub) find(ctx context.Context, topics []Topic, now time.Time) (seen []p
 		s := pollTarget{topic: name}
 		t := h.topics[name]
 		switch {
-		case t == nil: // its listener left
+		case t == nil: // the topic's listener left, and the topic was dropped
 			continue
 		case name == Nodes:
 		case name.Job != "":
@@ -429,8 +437,8 @@ func (h *Hub) find(ctx context.Context, topics []Topic, now time.Time) (seen []p
 	return seen, slices.Compact(ids), nil
 }
 
-// compare updates a topic with the result of a poll that started at began. The caller
-// holds h.mu.
+// compare updates a topic with the result of a poll that started at the time began. The
+// caller holds h.mu.
 func (h *Hub) compare(t *topic, s pollTarget, marks map[string]store.Mark, nodes string, began time.Time) {
 	first := t.polled.IsZero()
 	// After a pause the store may have more new jobs than one poll reads.
@@ -450,7 +458,7 @@ func (h *Hub) compare(t *topic, s pollTarget, marks map[string]store.Mark, nodes
 			continue
 		}
 		now := state{mark: mark}
-		if s.topic.Job != "" && !mark.Status.Terminal() { // in an account's topic this would change too often
+		if s.topic.Job != "" && !mark.Status.Terminal() { // in an account's topic the reasons of all jobs would cause too many events
 			now.shown = h.cfg.Waiting(&rowmill.Job{ID: id, Status: mark.Status}, s.topic.Account)
 		}
 		h.update(t, id, now, began, first)
@@ -466,8 +474,8 @@ func (h *Hub) compare(t *topic, s pollTarget, marks map[string]store.Mark, nodes
 	}
 }
 
-// update stores the state of an item, and notifies the topic's listeners if its state
-// changed. The caller holds h.mu.
+// update stores the state of an item, and notifies the topic's listeners if the state
+// changed and this is not the first poll of the topic. The caller holds h.mu.
 func (h *Hub) update(t *topic, id string, now state, at time.Time, first bool) {
 	if before, known := t.items[id]; known && before.state == now {
 		return
@@ -479,7 +487,7 @@ func (h *Hub) update(t *topic, id string, now state, at time.Time, first bool) {
 	if first {
 		return
 	}
-	for l := range t.by {
+	for l := range t.listeners {
 		l.pending[id] = h.seq
 		select {
 		case l.Wake <- struct{}{}:

@@ -7,7 +7,7 @@ import (
 	"github.com/rowmill/rowmill/internal/memo"
 )
 
-// A reading is the result of a read of a job from the store.
+// A reading is the cached result of reading a job from the store.
 type reading struct {
 	job     rowmill.Job
 	account string
@@ -18,8 +18,9 @@ func (h *Hub) newReadings() *memo.Memo[string, reading] {
 	return &memo.Memo[string, reading]{Age: keepFor, Most: maxShared, Now: h.cfg.Now}
 }
 
-// Job returns a job and its account. Between two polls it reads a job from the store once
-// for all listeners. It returns rowmill.ErrNotFound if the store has no such job.
+// Job returns a job and its account. Between two polls it reads each job from the store at
+// most once, for all listeners. It returns rowmill.ErrNotFound if the store has no such
+// job.
 func (h *Hub) Job(ctx context.Context, id string) (job rowmill.Job, account string, err error) {
 	h.mu.Lock()
 	readings := h.readings

@@ -17,7 +17,8 @@ import (
 // SmallObject is the size limit of a body with one small object, in bytes.
 const SmallObject = 64 << 10
 
-// CheckHeaders refuses bodies that can be refused before they are read.
+// CheckHeaders returns an error if the headers already show that the body cannot be
+// accepted: it is compressed or too large.
 func (x *Exchange) CheckHeaders(c *gin.Context) error {
 	if coding := c.GetHeader("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return request.Errorf(http.StatusUnsupportedMediaType, "unsupported_encoding",
@@ -29,9 +30,9 @@ func (x *Exchange) CheckHeaders(c *gin.Context) error {
 	return nil
 }
 
-// A Body is the body of a request. A client that sends no byte for stallTimeout gets an
-// error; the whole body may take any time. Otherwise a client that stops in the middle
-// would keep its rows in memory forever.
+// A Body is the body of a request. A read fails if the client sends no byte for
+// stallTimeout; the whole body may take any time. Without this limit, a client that stops
+// in the middle would keep its rows in memory forever.
 type Body struct {
 	from         io.Reader
 	control      *http.ResponseController
@@ -43,9 +44,9 @@ func (x *Exchange) Body(c *gin.Context, limit int64) *Body {
 	return &Body{http.MaxBytesReader(c.Writer, c.Request.Body, limit), http.NewResponseController(c.Writer), x.StallTimeout}
 }
 
-// Read reads, and returns a *request.Error if no byte came in time.
+// Read reads from the body, and returns a *request.Error if no byte arrived in time.
 func (b *Body) Read(p []byte) (int, error) {
-	// Connections in tests may not support deadlines; they wait without limit.
+	// Some connections in tests do not support deadlines. They wait without limit.
 	_ = b.control.SetReadDeadline(time.Now().Add(b.stallTimeout))
 	n, err := b.from.Read(p)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -54,9 +55,10 @@ func (b *Body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Done removes the read deadline after the whole body was read. The server still reads
-// from the connection to notice when the client leaves. If the body was not read
-// completely, the deadline stays and limits how long the server skips the rest.
+// Done removes the read deadline. Call it when the whole body was read: the server then
+// still reads from the connection, to notice when the client disconnects. If the body was
+// not read completely, do not call Done: the deadline then limits how long the server skips
+// the rest.
 func (b *Body) Done() { _ = b.control.SetReadDeadline(time.Time{}) }
 
 // ReadObject reads a body that is one JSON object of up to limit bytes.

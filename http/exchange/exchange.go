@@ -21,8 +21,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// In any other mode gin prints to standard output. gin keeps the mode in a variable
-// without a lock, so it must not change once servers run.
+// In any other mode gin prints to standard output. gin keeps the mode in a variable without
+// a lock, so the mode must be set before servers run.
 func init() { gin.SetMode(gin.ReleaseMode) }
 
 // Keys of log attributes.
@@ -50,20 +50,21 @@ func Shaped(shape Shape) gin.HandlerFunc {
 // SetRequestID stores the id of a request.
 func SetRequestID(c *gin.Context, id string) { c.Set(contextRequestID, id) }
 
-// RequestID returns the id of a request, which its answer and the log show.
+// RequestID returns the id of a request. The answer and the log show this id.
 func RequestID(c *gin.Context) string { return c.GetString(contextRequestID) }
 
 // Exchange reads bodies and writes answers.
 type Exchange struct {
 	Logger *slog.Logger
-	// StallTimeout is how long a client may neither send nor accept a byte.
+	// StallTimeout is the longest time in which a client neither sends nor accepts a byte
+	// of a body.
 	StallTimeout time.Duration
 	// MaxBody limits the size of a body, in bytes.
 	MaxBody int64
 }
 
-// Handle returns a gin handler for a function that returns the answer of status 200, or
-// an error.
+// Handle returns a gin handler for a function that returns the body of an answer with
+// status 200, or an error.
 func (x *Exchange) Handle(handler func(*gin.Context) (any, error)) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		body, err := handler(c)
@@ -93,21 +94,21 @@ func (x *Exchange) Fail(c *gin.Context, err error) {
 	case e.Status == http.StatusInternalServerError || e.Status == http.StatusInsufficientStorage:
 		x.Logger.Error("request failed", KeyRequest, RequestID(c), KeyRoute, c.FullPath(), KeyErr, err)
 	case errors.Is(err, rowmill.ErrUnavailable) || errors.Is(err, store.ErrOutcomeUnknown):
-		x.Logger.Warn("request failed for now", KeyRequest, RequestID(c), KeyRoute, c.FullPath(), KeyErr, err)
+		x.Logger.Warn("request failed, because the storage did not answer", KeyRequest, RequestID(c), KeyRoute, c.FullPath(), KeyErr, err)
 	}
 	for name, value := range e.Header {
 		c.Header(name, value)
 	}
-	shape := Shape(func(c *gin.Context, e *request.Error) any { return Own(c, e) })
-	if dialects, is := c.Value(contextShape).(Shape); is {
-		shape = dialects
+	shape := Shape(func(c *gin.Context, e *request.Error) any { return OwnError(c, e) })
+	if dialectShape, is := c.Value(contextShape).(Shape); is {
+		shape = dialectShape
 	}
 	Answer(c, e.Status, shape(c, e))
 	c.Abort()
 }
 
-// Own returns the body of an error in the API's own form.
-func Own(c *gin.Context, e *request.Error) gin.H {
+// OwnError returns the body of an error in the API's own form.
+func OwnError(c *gin.Context, e *request.Error) gin.H {
 	body := gin.H{}
 	for name, value := range e.Extra {
 		body[name] = value
@@ -138,11 +139,11 @@ func Answer(c *gin.Context, status int, v any) {
 		length += len(piece)
 	}
 	c.Header("Content-Length", strconv.Itoa(length))
-	c.Header("Content-Type", JSON) // otherwise gin keeps a type that was set before the error
+	c.Header("Content-Type", JSON) // replaces a type that was set before an error
 	c.Header("Cache-Control", "no-store")
 	c.Status(status)
 	for _, piece := range pieces {
-		_, _ = c.Writer.Write(piece) // fails if the client left
+		_, _ = c.Writer.Write(piece) // fails if the client has disconnected
 	}
 }
 
@@ -158,8 +159,8 @@ func Encode(v any) ([]byte, error) {
 	return body.Bytes(), err
 }
 
-// Decimal is a number that always has a decimal point or an exponent in JSON. Readers
-// that guess the type of a column then never take it for integers.
+// Decimal is a number that always has a decimal point or an exponent in JSON. So readers
+// that guess the type of a column never take a column of Decimals for integers.
 type Decimal float64
 
 // MarshalJSON returns the shortest text that parses to the same number.
@@ -167,7 +168,7 @@ func (d Decimal) MarshalJSON() ([]byte, error) {
 	return spelling.AppendDecimal(nil, float64(d), 64), nil
 }
 
-// decimal32 is Decimal for the numbers of an embedding.
+// decimal32 is like Decimal, for the numbers of an embedding.
 type decimal32 float32
 
 // MarshalJSON returns the shortest text that parses to the same number.

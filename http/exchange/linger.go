@@ -13,15 +13,15 @@ const (
 	// for any round trip and for some megabytes on a slow line. It is short because
 	// anyone can hold a connection for this long.
 	lingerTime = 5 * time.Second
-	// lingerBytes is how many bytes it reads of the rest: more than the buffers of a
-	// connection hold (about 10 MiB), and the whole body of most clients that send
-	// everything before they read.
+	// lingerBytes is how many bytes of the rest the server reads: more than the buffers of
+	// a connection hold (about 10 MiB), and the whole body of most clients that send
+	// everything before they read the answer.
 	lingerBytes = 64 << 20
 )
 
-// Linger runs around all other handlers. It limits how long the server waits for a body
-// that no handler reads, such as the body of a request without a key. It also lets a
-// client that is refused while it sends read the answer.
+// Linger is a middleware that runs around all other handlers. It limits how long the server
+// waits for a body that no handler reads, such as the body of a request without a key. It
+// also makes sure that a client that still sends its body can read a refusal.
 //
 // If the server closes a connection while received bytes are unread, TCP resets the
 // connection and the client loses the answer. So Linger sends the answer, and then reads

@@ -13,7 +13,8 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// QueryInt reads an integer parameter from low to high, or returns absent.
+// QueryInt reads a parameter that must be an integer from low to high. If the query does
+// not have the parameter, it returns absent.
 func QueryInt(c *gin.Context, p *request.Problems, name string, absent, low, high int64) int64 {
 	given, there := c.GetQuery(name)
 	if !there {
@@ -26,7 +27,8 @@ func QueryInt(c *gin.Context, p *request.Problems, name string, absent, low, hig
 	return n
 }
 
-// QueryOneOf reads a parameter that must be one of values, or returns "".
+// QueryOneOf reads a parameter that must be one of values. If the query does not have the
+// parameter, it returns "".
 func QueryOneOf(c *gin.Context, p *request.Problems, name string, values []string) string {
 	given, there := c.GetQuery(name)
 	if there && !slices.Contains(values, given) {
@@ -35,7 +37,8 @@ func QueryOneOf(c *gin.Context, p *request.Problems, name string, values []strin
 	return given
 }
 
-// QueryBool reads a boolean parameter, or returns false.
+// QueryBool reads a boolean parameter. If the query does not have the parameter, it returns
+// false.
 func QueryBool(c *gin.Context, p *request.Problems, name string) bool {
 	given, there := c.GetQuery(name)
 	if !there {
@@ -48,7 +51,7 @@ func QueryBool(c *gin.Context, p *request.Problems, name string) bool {
 	return value
 }
 
-// OrZero returns the value of a pointer, zero for nil.
+// OrZero returns the value that p points to, or the zero value if p is nil.
 func OrZero[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
@@ -56,7 +59,7 @@ func OrZero[T any](p *T) (v T) {
 	return v
 }
 
-// Int64 converts a number; nil stays nil.
+// Int64 converts the number that n points to; nil stays nil.
 func Int64(n *int) *int64 {
 	if n == nil {
 		return nil
@@ -65,7 +68,7 @@ func Int64(n *int) *int64 {
 	return &wide
 }
 
-// OrNull returns a pointer to a value, nil if the value is zero.
+// OrNull returns a pointer to a value, or nil if the value is zero. JSON shows nil as null.
 func OrNull[T comparable](v T) *T {
 	if v == *new(T) {
 		return nil
@@ -73,7 +76,7 @@ func OrNull[T comparable](v T) *T {
 	return &v
 }
 
-// ListOf returns an empty list instead of nil.
+// ListOf returns list, or an empty list if list is nil. JSON would show nil as null.
 func ListOf[T any](list []T) []T {
 	if list == nil {
 		return []T{}
@@ -91,11 +94,12 @@ func SetTag(c *gin.Context, version int64, err error) {
 	}
 }
 
-// CheckTag refuses a change if the header If-Match has another version.
+// CheckTag returns an error if the header If-Match names another version than version. of
+// names the document in the error.
 func CheckTag(c *gin.Context, version int64, of string) error {
 	if want := c.GetHeader("If-Match"); want != "" && want != "*" && want != entityTag(version) {
 		return request.Errorf(http.StatusPreconditionFailed, "changed_meanwhile",
-			"the %s are no longer those of %s; read them again and repeat the change", of, spelling.Shorten(want, 64))
+			"the %s are no longer the version %s of If-Match; read them again and repeat the change", of, spelling.Shorten(want, 64))
 	}
 	return nil
 }

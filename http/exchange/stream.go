@@ -13,14 +13,14 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 )
 
-// streamBuffer is how many bytes are buffered before an answer begins. An error in this
-// part still gets its own status.
+// streamBuffer is how many bytes are buffered before an answer begins. If an error happens
+// before that, the answer can still have the status of the error.
 const streamBuffer = 64 << 10
 
-// Stream answers with the output of write and does not hold all output in memory. An error
-// before the answer begins is returned. A later error breaks the connection, so that no
-// client takes half an answer for a complete one. filename, if not empty, is the name in
-// the header Content-Disposition.
+// Stream answers with the output of write, and does not hold all output in memory. If an
+// error happens before the answer begins, Stream returns it. A later error breaks the
+// connection, so that no client takes half an answer for a complete one. filename, if not
+// empty, is the name in the header Content-Disposition.
 func (x *Exchange) Stream(c *gin.Context, contentType, filename string, write func(*bufio.Writer) error) error {
 	late := &lateWriter{c: c, out: x.Writer(c), contentType: contentType, filename: filename}
 	buffered := bufio.NewWriterSize(late, streamBuffer)
@@ -32,13 +32,13 @@ func (x *Exchange) Stream(c *gin.Context, contentType, filename string, write fu
 		return err
 	}
 	if c.Request.Context().Err() == nil {
-		x.Logger.Error("sending an answer failed after it had begun, the connection was closed", KeyRequest, RequestID(c), KeyRoute, c.FullPath(), KeyErr, err)
+		x.Logger.Error("an answer failed after its beginning was sent, so the connection was closed", KeyRequest, RequestID(c), KeyRoute, c.FullPath(), KeyErr, err)
 	}
 	panic(http.ErrAbortHandler)
 }
 
-// List answers with an object that ends in an array. head is its text up to the array.
-// each yields the elements; one is in memory at a time.
+// List answers with a JSON object that has an array as its last field. head is the text of
+// the object before the array. each yields the elements; only one is in memory at a time.
 func (x *Exchange) List(c *gin.Context, head string, each func(yield func(element any) error) error) error {
 	return x.Stream(c, JSON, "", func(w *bufio.Writer) error {
 		_, _ = w.WriteString(head)
@@ -64,7 +64,7 @@ func (x *Exchange) List(c *gin.Context, head string, each func(yield func(elemen
 	})
 }
 
-// A lateWriter sends the headers with the first byte.
+// A lateWriter sets the headers of the answer only when the first byte is written.
 type lateWriter struct {
 	c                     *gin.Context
 	out                   io.Writer
@@ -100,7 +100,8 @@ func (w *stallWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// Object answers with an object or with the requested range.
+// Object answers with a file from the bucket, or with the range of it that the client asks
+// for.
 func (x *Exchange) Object(c *gin.Context, object blob.Object, contentType, filename string) {
 	info := object.Info()
 	c.Header("Content-Type", contentType)
@@ -110,7 +111,8 @@ func (x *Exchange) Object(c *gin.Context, object blob.Object, contentType, filen
 	http.ServeContent(&jsonErrors{ResponseWriter: x.Writer(c), x: x, c: c}, c.Request, "", info.Modified, blob.NewReader(object))
 }
 
-// jsonErrors replaces the text that net/http sends for an invalid Range.
+// jsonErrors is a ResponseWriter that sends an error in JSON instead of the text that
+// net/http sends for an invalid Range.
 type jsonErrors struct {
 	http.ResponseWriter
 	x        *Exchange
@@ -131,7 +133,7 @@ func (w *jsonErrors) WriteHeader(status int) {
 	w.x.Fail(w.c, request.Errorf(status, "range_not_satisfiable", "the range lies outside the file; ask for one within its size"))
 }
 
-// Write sends the file.
+// Write sends a piece of the file. It drops the text that net/http sends with status 416.
 func (w *jsonErrors) Write(p []byte) (int, error) {
 	if w.replaced {
 		return len(p), nil

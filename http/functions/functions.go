@@ -30,7 +30,7 @@ type Functions struct {
 	Jobs     *jobs.Jobs
 	Archive  *archive.Archive
 	Audit    *audit.Auditor
-	Deadline time.Duration // of a run
+	Deadline time.Duration // longest time of a run
 }
 
 // Route adds the routes of Functions.
@@ -52,7 +52,8 @@ func noRevision(name string, revision int) *request.Error {
 	return request.Errorf(http.StatusNotFound, "unknown_revision", "there is no revision %d of a Function %q in the account", revision, spelling.Shorten(name, 64))
 }
 
-// functionError turns an error of the library into an answer.
+// functionError turns an error of function.Library into an answer. It returns missing if
+// the Function or the revision does not exist.
 func functionError(err error, missing *request.Error) error {
 	switch {
 	case errors.Is(err, rowmill.ErrNotFound):
@@ -105,7 +106,7 @@ func (f *Functions) publish(c *gin.Context) (any, error) {
 	publish := true
 	account, err := caller.Administer(f.Exchange, c, submission.MaxDefinition, func(body *request.Object) {
 		body.Read("publish", "a boolean", &publish)
-		made = submission.Definition(body, f.Intake.Models, "; publish and account besides")
+		made = submission.Definition(body, f.Intake.Models, ", and publish and account")
 	})
 	if err != nil {
 		return nil, err
@@ -135,19 +136,19 @@ func (f *Functions) rollback(c *gin.Context) (any, error) {
 	shown := spelling.Shorten(name, 64)
 	var now rowmill.Function
 	err = f.Audit.Record(c, audit.Act{Name: audit.FunctionRollback, Account: account, Target: shown, Details: gin.H{"revision": revision}}, func(ctx context.Context) (err error) {
-		now, err = f.Intake.Functions.Rollback(ctx, account, name, revision, f.runnable)
+		now, err = f.Intake.Functions.Rollback(ctx, account, name, revision, f.checkModel)
 		return functionError(err, noRevision(name, revision))
 	})
 	return now, err
 }
 
-// runnable refuses a revision whose model no longer exists.
-func (f *Functions) runnable(old rowmill.Function) error {
+// checkModel returns an error if the model of a revision no longer exists.
+func (f *Functions) checkModel(old rowmill.Function) error {
 	if f.Intake.Models.Known(old.Model) {
 		return nil
 	}
 	return &rowmill.InvalidError{Code: request.CodeUnknownModel, Fields: []rowmill.FieldError{{Field: "revision", Message: fmt.Sprintf(
-		"revision %d runs on %q, which is no longer a model of this service; publish a definition with another", old.Revision, old.Model)}}}
+		"revision %d uses the model %q, which this service no longer has; publish a definition with another model", old.Revision, old.Model)}}}
 }
 
 // unpublish answers DELETE /v1/functions/:function.

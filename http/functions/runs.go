@@ -24,16 +24,17 @@ import (
 
 const (
 	// firstPoll and longestPoll are the shortest and the longest time between two reads of
-	// the job. The time grows by half after each read. A simulated row ends within the
-	// first few reads.
+	// the job's record. The time grows by half after each read. The row of a simulated
+	// server ends within the first few reads.
 	firstPoll   = 10 * time.Millisecond
 	longestPoll = 250 * time.Millisecond
 )
 
 // run answers POST /v1/functions/:function/run: it runs one row as a job of priority 0
-// and waits for it. The job counts in lists, quotas, usage and cost like any other.
+// and waits for the job's end. The job appears in lists, quotas, usage and cost like any
+// other job.
 func (f *Functions) run(c *gin.Context) (any, error) {
-	if err := f.TakesJobs(c); err != nil {
+	if err := f.CheckAccepting(c); err != nil {
 		return nil, err
 	}
 	record, err := f.start(c)
@@ -71,8 +72,8 @@ func (f *Functions) run(c *gin.Context) (any, error) {
 func (f *Functions) start(c *gin.Context) (record store.Record, err error) {
 	ctx, who := c.Request.Context(), caller.Of(c)
 	intake := f.Intake
-	// The text may be longer than the row, because of escapes: twice the row's limit is
-	// enough here. The decoded row is checked exactly later.
+	// The JSON text of a row may be longer than the row, because of escapes. Twice the
+	// row's limit is enough here. The size of the decoded row is checked later.
 	body, err := f.ReadObject(c, 2*int64(intake.MaxRow)+submission.MaxDefinition+exchange.SmallObject)
 	if err != nil {
 		return record, err
@@ -86,7 +87,7 @@ func (f *Functions) start(c *gin.Context) (record store.Record, err error) {
 	if err != nil {
 		return record, err
 	}
-	sub, job, err := intake.Run(ctx, call, input, body.Rest())
+	sub, job, err := intake.Run(ctx, call, input, body.Unread())
 	if err != nil {
 		return record, err
 	}
@@ -95,9 +96,9 @@ func (f *Functions) start(c *gin.Context) (record store.Record, err error) {
 	return record, err
 }
 
-// readCall returns the call: with the revision or the definition in the body, or with the
-// published revision. If it returns nil, the error or the body's problems give the
-// reason.
+// readCall returns the call that the body asks for: of the revision or the definition in
+// the body, or else of the published revision. If it returns nil, the error or the body's
+// problems give the reason.
 func (f *Functions) readCall(ctx context.Context, account, name string, body *request.Object) (*submission.Call, error) {
 	intake := f.Intake
 	var definition json.RawMessage
@@ -105,7 +106,7 @@ func (f *Functions) readCall(ctx context.Context, account, name string, body *re
 	numbered := body.Read("revision", "a whole number", &revision)
 	if numbered && revision < 1 {
 		body.Add("revision", "is %d; it must be the number of a revision, from 1", revision)
-		return nil, nil //nolint:nilnil // the body's problems say why there is none
+		return nil, nil //nolint:nilnil // the body's problems say why there is no call
 	}
 	if body.Read("definition", "an object", &definition) {
 		if numbered {
@@ -124,7 +125,7 @@ func (f *Functions) readCall(ctx context.Context, account, name string, body *re
 	return call, err
 }
 
-// await waits until a job has ended. It cancels the job if the client leaves or the
+// await waits until a job has ended. It cancels the job if the client disconnects or the
 // deadline passes.
 func (f *Functions) await(ctx context.Context, jobID string) (store.Record, error) {
 	waiting, cancel := context.WithTimeout(ctx, f.Deadline)
@@ -136,7 +137,7 @@ func (f *Functions) await(ctx context.Context, jobID string) (store.Record, erro
 		if err == nil && record.Job.Status.Terminal() {
 			return record, nil
 		}
-		if err != nil && waiting.Err() == nil && !errors.Is(err, rowmill.ErrUnavailable) { // the store may come back
+		if err != nil && waiting.Err() == nil && !errors.Is(err, rowmill.ErrUnavailable) { // an unavailable store may answer again
 			return record, fmt.Errorf("read a job: %w", err)
 		}
 		poll.Reset(every)
@@ -148,7 +149,8 @@ func (f *Functions) await(ctx context.Context, jobID string) (store.Record, erro
 	}
 }
 
-// giveUp cancels a job, unless it has ended meanwhile.
+// giveUp cancels a job and returns an error. If the job has ended meanwhile, giveUp returns
+// its record instead.
 func (f *Functions) giveUp(ctx context.Context, jobID string) (store.Record, error) {
 	last, done := context.WithTimeout(context.WithoutCancel(ctx), submit.CreateTimeout)
 	defer done()
@@ -157,7 +159,7 @@ func (f *Functions) giveUp(ctx context.Context, jobID string) (store.Record, err
 	case errors.Is(err, rowmill.ErrTerminal):
 		return record, nil
 	case err != nil:
-		return record, fmt.Errorf("cancel a run that took too long: %w", err)
+		return record, fmt.Errorf("cancel the job of a run that nobody waits for: %w", err)
 	}
 	if err := ctx.Err(); err != nil {
 		return record, err
@@ -169,8 +171,7 @@ func (f *Functions) giveUp(ctx context.Context, jobID string) (store.Record, err
 	return record, request.Errorf(http.StatusGatewayTimeout, "deadline_exceeded", "%s", message).With("job_id", jobID)
 }
 
-// outcome returns the row of an ended job, or an error with the reason why the job has
-// none.
+// outcome returns the row of an ended job, or an error that says why the job has no row.
 func (f *Functions) outcome(ctx context.Context, record store.Record) (row results.RowView, err error) {
 	if record.Job.Status == rowmill.StatusSucceeded {
 		row, err = f.Archive.Row(ctx, record, 0)
@@ -178,7 +179,7 @@ func (f *Functions) outcome(ctx context.Context, record store.Record) (row resul
 		err = f.noResultError(ctx, record)
 	}
 	if errors.Is(err, archive.ErrBusy) {
-		err = request.Errorf(http.StatusServiceUnavailable, "busy", "the answer is being moved; fetch it as row 0 of the job").With("job_id", record.Job.ID)
+		err = request.Errorf(http.StatusServiceUnavailable, "busy", "the answer is in a file that is being merged; try again with GET /v1/jobs/{job_id}/rows/0").With("job_id", record.Job.ID)
 	}
 	return row, err
 }

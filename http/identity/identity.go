@@ -28,16 +28,17 @@ type Config struct {
 	// other service of the issuer would be accepted.
 	Audience string
 
-	// AccountClaim names the claim for the account: a string or a list; dots lead into
-	// objects. Accounts maps its values to accounts; if Accounts is empty, the values
-	// are the accounts. Account is the default if AccountClaim is empty or the token
-	// has no mapped value; if Account is empty too, the token is refused.
+	// AccountClaim names the claim that holds the account: a string or a list of strings.
+	// Dots in the name lead into objects. Accounts maps the claim's values to accounts; if
+	// Accounts is empty, the values are the names of accounts. Account is used if
+	// AccountClaim is empty or no value is mapped; if Account is empty too, the token is
+	// refused.
 	Account      string
 	AccountClaim string
 	Accounts     map[string]string
 
-	// Role, RoleClaim and Roles map a claim to the role in the same way; the highest
-	// role wins. If Roles is empty, no claim value is mapped.
+	// Role, RoleClaim and Roles map a claim to the role in the same way. If several values
+	// are mapped, the highest role wins. If Roles is empty, no value is mapped.
 	Role      string
 	RoleClaim string
 	Roles     map[string]string
@@ -47,7 +48,7 @@ type Config struct {
 	// ClockTolerance is the accepted difference between the issuer's clock and Now.
 	// Default: 0.
 	ClockTolerance time.Duration
-	// KeysInterval is how long the issuer's keys are used before they are read again.
+	// KeysInterval is how long the issuer's keys are used before the next read.
 	// Default: 1h.
 	KeysInterval time.Duration
 
@@ -62,7 +63,8 @@ type Config struct {
 // A Refusal is the error for a refused token. Its reason is written for the client.
 type Refusal struct {
 	Reason string
-	// ValidToken means that the token is valid, but maps to no account or role here.
+	// ValidToken means that the token is valid, but that its claims do not select one
+	// account and a role here.
 	ValidToken bool
 }
 
@@ -103,13 +105,14 @@ func New(cfg Config) *Issuer {
 // Name returns the issuer's URL.
 func (i *Issuer) Name() string { return i.cfg.Issuer }
 
-// LooksLikeToken reports whether a text has the form of a token: three parts of base64,
-// separated by dots.
+// LooksLikeToken reports whether a text looks like a token: three parts with dots between,
+// and the beginning of a JSON object in base64. It checks no more than that.
 func LooksLikeToken(text string) bool {
 	return strings.Count(text, ".") == 2 && strings.HasPrefix(text, "ey")
 }
 
-// algorithms lists the asymmetric algorithms: only the issuer has the signing key.
+// algorithms lists the accepted signature algorithms. All are asymmetric, so that only the
+// issuer has the signing key.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
@@ -161,7 +164,7 @@ func (i *Issuer) Verify(ctx context.Context, token string) (Bearer, error) {
 	return i.bearer(claims, rest)
 }
 
-// bearer maps the claims of a valid token.
+// bearer returns the owner of a valid token: it maps the claims to an account and a role.
 func (i *Issuer) bearer(claims jwt.Claims, rest map[string]any) (Bearer, error) {
 	sum := sha256.Sum256([]byte(i.cfg.Issuer + "\n" + claims.Subject))
 	b := Bearer{ID: hex.EncodeToString(sum[:6]), Name: claims.Subject, Expires: claims.Expiry.Time()}
@@ -199,8 +202,8 @@ func (i *Issuer) bearer(claims jwt.Claims, rest map[string]any) (Bearer, error) 
 	return b, nil
 }
 
-// mappedNames returns the distinct names for the values of a claim, by the map names. If
-// asIs is true, the values are the names.
+// mappedNames returns the distinct names to which the map names maps the values of a
+// claim. If asIs is true, the values themselves are the names.
 func mappedNames(claims map[string]any, claim string, names map[string]string, asIs bool) (out []string) {
 	if claim == "" {
 		return nil

@@ -15,12 +15,13 @@ import (
 )
 
 const (
-	// fetchTimeout limits one read of the issuer's keys; API requests wait for it.
+	// fetchTimeout limits one read of the issuer's keys. API requests wait for the read.
 	fetchTimeout = 5 * time.Second
-	// fetchEvery is the shortest time between two reads, successful or not. It limits
-	// the requests that invented key ids can cause.
+	// fetchEvery is the shortest time between two reads, successful or not. It limits how
+	// often tokens with invented key ids can cause a read.
 	fetchEvery = 10 * time.Second
-	// maxDocument limits an answer, in bytes. Real answers have a few thousand.
+	// maxDocument limits an answer of the issuer, in bytes. Real answers have a few
+	// thousand bytes.
 	maxDocument = 1 << 20
 )
 
@@ -33,13 +34,13 @@ type keys struct {
 	mu      sync.Mutex
 	set     jose.JSONWebKeySet
 	fetched time.Time // time of the last successful read
-	asked   time.Time // time of the last read
-	failed  error     // error of the last read
+	asked   time.Time // time of the last read, successful or not
+	failed  error     // error of the last read; nil if it succeeded
 }
 
-// find returns the key with an id; without an id the only key. It reads the keys again
-// if the key is unknown or older than KeysInterval. If the read fails, an old key stays
-// valid.
+// find returns the key with an id. If id is empty, it returns the issuer's only key. It
+// reads the keys again if the key is unknown or was read longer ago than KeysInterval. If
+// the read fails, an old key stays valid.
 func (k *keys) find(ctx context.Context, id string) (any, error) {
 	key, fresh := k.known(id)
 	if key != nil && fresh {
@@ -77,7 +78,7 @@ func (k *keys) known(id string) (key any, fresh bool) {
 		if len(k.set.Keys) == 1 {
 			return k.set.Keys[0].Key, fresh
 		}
-		return nil, false // several keys, so an id is needed
+		return nil, false // the issuer has several keys, so the token must name one
 	}
 	for _, found := range k.set.Key(id) {
 		if found.Use == "" || found.Use == "sig" {
@@ -87,8 +88,8 @@ func (k *keys) known(id string) (key any, fresh bool) {
 	return nil, false
 }
 
-// fetch reads the keys from the issuer. Within fetchEvery of the last read it returns
-// the error of that read instead. The caller holds fetching.
+// fetch reads the keys from the issuer. If the last read was less than fetchEvery ago,
+// fetch only returns the error of that read. The caller holds the lock k.fetching.
 func (k *keys) fetch(ctx context.Context) error {
 	k.mu.Lock()
 	now := k.cfg.Now()
@@ -123,7 +124,7 @@ func (k *keys) read(ctx context.Context) (set jose.JSONWebKeySet, err error) {
 		return set, err
 	}
 	if about.Issuer != k.cfg.Issuer {
-		return set, fmt.Errorf("the issuer calls itself %q: set oidc.issuer to exactly that", about.Issuer)
+		return set, fmt.Errorf("the issuer calls itself %q: set oidc.issuer to exactly this name", about.Issuer)
 	}
 	if err := k.get(ctx, about.Keys, &set); err != nil {
 		return set, err

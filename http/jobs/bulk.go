@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// maxBulk limits the jobs that one request cancels. Each cancellation is durable
-	// before the answer, and clients wait only a minute or two.
+	// maxBulk limits the jobs that one request cancels. All cancellations are durable
+	// before the answer, and clients wait only a minute or two for an answer.
 	maxBulk = 1000
-	// bulkAtOnce is how many cancellations run at once. The stores group their writes.
+	// bulkAtOnce is how many cancellations run at once. The store groups their writes.
 	bulkAtOnce = 8
 	// maxBulkShown limits the job ids in the answer and in the audit record.
 	maxBulkShown = 100
@@ -33,7 +33,7 @@ type bulkRequest struct {
 	dry    bool
 }
 
-// bulkView is the answer: the result of the request, or of a dry run.
+// bulkView is the answer to a bulk request or to its dry run.
 type bulkView struct {
 	Matched   int      `json:"matched"`
 	Cancelled int      `json:"cancelled"`
@@ -50,7 +50,7 @@ func (j *Jobs) cancelAll(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	view := bulkView{Dry: asked.dry}
-	open, err := j.selected(c, asked, &view)
+	open, err := j.selectOpen(c, asked, &view)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (j *Jobs) cancelAll(c *gin.Context) (any, error) {
 	}
 	details := gin.H{"jobs": len(open), "job_ids": view.JobIDs}
 	err = j.Audit.Record(c, audit.Act{Name: audit.JobsCancel, Account: caller.Of(c).Account, Target: "", Details: details}, func(ctx context.Context) error {
-		cancelled, err := j.endAll(context.WithoutCancel(ctx), open) // if the client leaves, the remaining jobs are still cancelled
+		cancelled, err := j.endAll(context.WithoutCancel(ctx), open) // cancels all jobs even if the client disconnects
 		view.Over += len(open) - cancelled
 		view.Cancelled = cancelled
 		return err
@@ -69,7 +69,7 @@ func (j *Jobs) cancelAll(c *gin.Context) (any, error) {
 	return view, err
 }
 
-// readBulk reads the body.
+// readBulk reads and checks the body of a bulk request.
 func (j *Jobs) readBulk(c *gin.Context) (asked bulkRequest, err error) {
 	body, err := j.ReadObject(c, maxBulkBody)
 	if err != nil {
@@ -91,9 +91,9 @@ func (j *Jobs) readBulk(c *gin.Context) (asked bulkRequest, err error) {
 	return asked, body.Err()
 }
 
-// selected returns the ids of the selected jobs that have not ended; with a filter, newest
-// first. It counts the ended jobs in view.
-func (j *Jobs) selected(c *gin.Context, asked bulkRequest, view *bulkView) (open []string, err error) {
+// selectOpen returns the ids of the selected jobs that have not ended; with a filter, the
+// newest first. It adds the numbers of all selected jobs and of the ended ones to view.
+func (j *Jobs) selectOpen(c *gin.Context, asked bulkRequest, view *bulkView) (open []string, err error) {
 	open = []string{} // JSON [] if no job matches
 	take := func(job *rowmill.Job) {
 		view.Matched++
@@ -124,7 +124,8 @@ func (j *Jobs) selected(c *gin.Context, asked bulkRequest, view *bulkView) (open
 	return open, err
 }
 
-// endAll cancels jobs and returns the number of jobs that it cancelled.
+// endAll cancels jobs and returns how many it cancelled. Jobs that ended before do not
+// count.
 func (j *Jobs) endAll(ctx context.Context, ids []string) (int, error) {
 	var cancelled atomic.Int64
 	var g errgroup.Group

@@ -18,7 +18,7 @@ const (
 	maxCounts = 1000
 )
 
-// jobCounts has the number of an account's jobs by status.
+// jobCounts has the numbers of an account's jobs by status.
 type jobCounts struct {
 	Counts  map[rowmill.Status]int `json:"counts"`
 	Counted int                    `json:"counted"`
@@ -31,6 +31,7 @@ func (j *Jobs) showCounts(c *gin.Context) (any, error) {
 	return j.counts.Get(c.Request.Context(), account, func(ctx context.Context) (jobCounts, error) { return j.count(ctx, account) })
 }
 
+// count counts the jobs of an account, the newest ones up to maxScanned.
 func (j *Jobs) count(ctx context.Context, account string) (counted jobCounts, err error) {
 	counted.Counts = map[rowmill.Status]int{}
 	for _, status := range rowmill.Statuses() {

@@ -24,7 +24,7 @@ const (
 	maxFilterText = 256
 )
 
-// A jobFilter selects jobs. Empty fields select all.
+// A jobFilter selects jobs. An empty field selects all jobs.
 type jobFilter struct {
 	statuses []rowmill.Status
 	model    string // model or Function, exactly as in the job
@@ -32,7 +32,7 @@ type jobFilter struct {
 	since    time.Time
 }
 
-// filterText is a filter as text, before it is parsed.
+// filterText is a filter as the client sends it, before it is parsed.
 type filterText struct{ status, model, q, since string }
 
 // filterOf returns the filter of a query.
@@ -46,7 +46,7 @@ func (t filterText) read(prefix string, p *request.Problems) (f jobFilter) {
 		for status := range strings.SplitSeq(t.status, ",") {
 			f.statuses = append(f.statuses, rowmill.Status(status))
 			if !slices.Contains(rowmill.Statuses(), rowmill.Status(status)) {
-				p.Add(prefix+"status", "has %q; it must be some of %s, with commas between", spelling.Shorten(status, 32), statusNames())
+				p.Add(prefix+"status", "has %q; it must be one or more of %s, with commas between", spelling.Shorten(status, 32), statusNames())
 				break
 			}
 		}
@@ -100,8 +100,8 @@ func bodyFilter(fields request.Object) jobFilter {
 	return text.read("filter.", fields.Problems)
 }
 
-// older reports whether this job and all jobs created before it are too old for the
-// filter.
+// older reports whether a job is too old for the filter. Then all jobs that were created
+// before it are too old as well.
 func (f *jobFilter) older(job *rowmill.Job) bool { return job.Created.Before(f.since) }
 
 // matches reports whether the filter selects a job.
@@ -118,9 +118,10 @@ func (f *jobFilter) matches(job *rowmill.Job) bool {
 }
 
 // scan calls see for each job of an account, newest first, from a cursor on. It stops
-// when see returns true, or after maxScanned jobs. It returns the cursor of the next job,
-// empty at the end; all is false if maxScanned ended the search. first is the size of the
-// first page if there is no cursor.
+// when see returns true, or after maxScanned jobs. next is the cursor of the job after the
+// last one that see got, empty if there is none. all is false if maxScanned ended the
+// search. first is how many jobs the first read of the store asks for if there is no
+// cursor.
 func (j *Jobs) scan(ctx context.Context, account, cursor string, first int, see func(*rowmill.Job) (stop bool)) (next string, all bool, err error) {
 	for scanned := 0; ; {
 		size := listPage
@@ -149,8 +150,8 @@ func (j *Jobs) scan(ctx context.Context, account, cursor string, first int, see 
 	}
 }
 
-// filtered returns one page of the jobs that a filter selects.
-func (j *Jobs) filtered(ctx context.Context, account, cursor string, limit int, f jobFilter) (page []*rowmill.Job, next string, all bool, err error) {
+// filteredPage returns one page of the jobs that a filter selects.
+func (j *Jobs) filteredPage(ctx context.Context, account, cursor string, limit int, f jobFilter) (page []*rowmill.Job, next string, all bool, err error) {
 	older := false
 	page = make([]*rowmill.Job, 0, limit)
 	next, all, err = j.scan(ctx, account, cursor, limit, func(job *rowmill.Job) bool {

@@ -29,13 +29,13 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// listPage is how many jobs of a list without pages are in memory at once.
+// listPage is how many jobs are in memory at once when an answer lists or counts all jobs.
 const listPage = 200
 
 // Jobs answers requests about jobs that exist.
 type Jobs struct {
 	Config
-	answers memo.Memo[sharedKey, any]
+	answers memo.Memo[sharedKey, any]         // see Shared
 	counts  memo.Memo[string, jobCounts]      // by account
 	encoded memo.Recent[*rowmill.Job, []byte] // JSON of ended jobs for lists
 	track   track
@@ -56,12 +56,12 @@ type Service interface {
 	// Cancelled reports that a job was just cancelled in the store. It is only a hint,
 	// and must not block.
 	Cancelled(jobID string)
-	// Waiting returns the reason why a job of an account waits, if the job's record does
-	// not contain it; else "". It uses only the job's id and status, and may be called
-	// each second.
+	// Waiting returns the reason why a job of an account waits. It returns "" if the job
+	// does not wait or if its record contains the reason. Waiting uses only the job's id
+	// and status, and may be called each second.
 	Waiting(job *rowmill.Job, account string) string
-	// Whereabouts returns the nodes and shards of a running job, nil if they are unknown.
-	// It does not change the record.
+	// Whereabouts returns the nodes and shards of a running job, or nil if they are
+	// unknown. It does not change the record.
 	Whereabouts(ctx context.Context, record *store.Record) *Whereabouts
 }
 
@@ -75,7 +75,8 @@ func New(config Config) *Jobs {
 	}
 }
 
-// Route adds the routes of jobs. dialect answers keys of the sdk dialect.
+// Route adds the routes of jobs. dialect answers status requests with keys of the sdk
+// dialect.
 func (j *Jobs) Route(v1 gin.IRoutes, dialect *sdk.Dialect) {
 	v1.GET("/jobs/:job_id", j.Handle(j.Shared(j.show)))
 	v1.GET("/job-status/:job_id", j.Handle(j.statusIn(dialect)))
@@ -90,33 +91,34 @@ func (j *Jobs) Route(v1 gin.IRoutes, dialect *sdk.Dialect) {
 	v1.GET("/jobs/:job_id/timeline", j.Handle(j.Shared(j.timeline)))
 }
 
-// Find returns a job of the caller's account, or a 404.
+// Find returns a job, or a 404 if the job does not exist or belongs to another account.
 func (j *Jobs) Find(c *gin.Context, id string) (store.Record, error) {
 	if !isJobID(id) {
 		return store.Record{}, missing(id)
 	}
 	record, err := j.Store.Get(c.Request.Context(), id)
-	if err = readBy(c, id, record.Spec.Account, err); err != nil {
+	if err = readError(c, id, record.Spec.Account, err); err != nil {
 		return store.Record{}, err
 	}
 	return record, nil
 }
 
-// Head returns the part of a job of the caller's account that clients see, or a 404. The
-// caller must not modify it.
+// Head returns the part of a job that clients see, or a 404 if the job does not exist or
+// belongs to another account. Callers must not modify the result.
 func (j *Jobs) Head(c *gin.Context, id string) (*store.Head, error) {
 	if !isJobID(id) {
 		return nil, missing(id)
 	}
 	head, err := j.Store.Head(c.Request.Context(), id)
 	if err != nil {
-		return nil, readBy(c, id, "", err)
+		return nil, readError(c, id, "", err)
 	}
-	return head, readBy(c, id, head.Account, nil)
+	return head, readError(c, id, head.Account, nil)
 }
 
-// readBy turns the result of reading a job into the answer for the caller.
-func readBy(c *gin.Context, id, account string, err error) error {
+// readError returns the error of a request that reads a job: a 404 if the job does not
+// exist or belongs to another account than the caller's, nil if the caller may see it.
+func readError(c *gin.Context, id, account string, err error) error {
 	switch {
 	case errors.Is(err, rowmill.ErrNotFound), err == nil && account != caller.Of(c).Account:
 		return missing(id)
@@ -130,7 +132,7 @@ func missing(id string) error {
 	return request.Errorf(http.StatusNotFound, "job_not_found", "no job was found with the ID %s", spelling.Shorten(id, 64))
 }
 
-// Named calls Find with the job id in the path.
+// Named returns the job whose id is in the path, as Find does.
 func (j *Jobs) Named(c *gin.Context) (store.Record, error) { return j.Find(c, c.Param("job_id")) }
 
 // isJobID reports whether id has the form of a job id.
@@ -149,8 +151,8 @@ func (j *Jobs) show(c *gin.Context) (any, error) {
 	return gin.H{"job": ViewOf(who, j.Current(&head.Job, who.Account))}, nil
 }
 
-// Current returns the job. If the job waits for a reason that its record does not
-// contain, the message is that reason.
+// Current returns the job with its current message. If the job waits for a reason that
+// its record does not contain, the message is this reason.
 func (j *Jobs) Current(job *rowmill.Job, account string) *rowmill.Job {
 	if job.Status.Terminal() {
 		return job
@@ -171,7 +173,8 @@ type statusView struct {
 	Metadata statusMetadata `json:"metadata"`
 }
 
-// statusMetadata counts committed rows and their tokens, and has the reason of a failure.
+// statusMetadata has the numbers of committed rows and of their tokens, and the reason of
+// a failure.
 type statusMetadata struct {
 	Context       string  `json:"additional_context,omitempty"`
 	FailedRows    int64   `json:"failed_rows"`
@@ -242,7 +245,7 @@ func (j *Jobs) cancel(c *gin.Context) (any, error) {
 	case err == nil:
 		return gin.H{"cancelled": true, "message": "The job was cancelled. Rows that are being run may take a moment to stop."}, nil
 	case errors.Is(err, rowmill.ErrTerminal):
-		return gin.H{"cancelled": false, "message": "The job cannot be cancelled: " + whyOver(record.Job.Status)}, nil
+		return gin.H{"cancelled": false, "message": "The job cannot be cancelled: " + howEnded(record.Job.Status)}, nil
 	}
 	if e := request.Describe(err); e.Status == http.StatusNotFound {
 		err = e.With("cancelled", false)
@@ -250,7 +253,8 @@ func (j *Jobs) cancel(c *gin.Context) (any, error) {
 	return nil, err
 }
 
-// End cancels a job. It returns the job's record and the message that the job had before.
+// End cancels a job and gives it a reason as its message. It returns the job's record and,
+// as doing, the message that the job had before.
 func (j *Jobs) End(ctx context.Context, id, reason string) (record store.Record, doing string, err error) {
 	record, err = j.Store.Cancel(ctx, id, j.Now().UTC(), func(r *store.Record) {
 		doing, r.Job.Message = r.Job.Message, reason
@@ -277,7 +281,8 @@ func (j *Jobs) release(c *gin.Context) (any, error) {
 	return j.show(c)
 }
 
-func whyOver(status rowmill.Status) string {
+// howEnded says how a job ended before the request to cancel it.
+func howEnded(status rowmill.Status) string {
 	switch status {
 	case rowmill.StatusSucceeded:
 		return "it already completed."
@@ -310,7 +315,7 @@ func (j *Jobs) page(c *gin.Context) (any, error) {
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	page, next, all, err := j.filtered(c.Request.Context(), who.Account, c.Query("cursor"), limit, filter)
+	page, next, all, err := j.filteredPage(c.Request.Context(), who.Account, c.Query("cursor"), limit, filter)
 	if err != nil {
 		return nil, err
 	}
@@ -342,7 +347,7 @@ func (j *Jobs) stream(c *gin.Context, who caller.Principal) error {
 				page = sdk.WithCompletionTime(page)
 			}
 			for _, job := range page {
-				view, err := listed(who, j.Current(job, who.Account))
+				view, err := listItem(who, j.Current(job, who.Account))
 				if err == nil {
 					err = yield(view)
 				}
@@ -362,7 +367,7 @@ func (j *Jobs) stream(c *gin.Context, who caller.Principal) error {
 func (j *Jobs) deleteData(c *gin.Context) (any, error) {
 	record, err := j.Named(c)
 	if err == nil {
-		// If the client leaves, the removal still finishes.
+		// The removal finishes even if the client disconnects.
 		record, err = j.DropData(context.WithoutCancel(c.Request.Context()), record)
 	}
 	if err != nil {
@@ -372,9 +377,9 @@ func (j *Jobs) deleteData(c *gin.Context) (any, error) {
 	return gin.H{"job_id": record.Job.ID, "data_removed": record.DataRemoved}, nil
 }
 
-// DropData removes the data of an ended job. It first marks the job, so that no request
-// starts to read data that is about to be deleted. Retention checks the job again later,
-// for objects that a worker may still write.
+// DropData removes the data of an ended job. It first marks the data as removed, so that no
+// request starts to read data that is about to be deleted. Retention checks the job again
+// later, because a worker may still write an object.
 func (j *Jobs) DropData(ctx context.Context, record store.Record) (store.Record, error) {
 	id := record.Job.ID
 	// RemoveData takes the job off the store's list of ended jobs, so announce its end
@@ -391,7 +396,7 @@ func (j *Jobs) DropData(ctx context.Context, record store.Record) (store.Record,
 		return removed, fmt.Errorf("remove the data of a job: %w", err)
 	}
 	err = errors.Join(j.Bucket.DeletePrefix(ctx, layout.Job(id)), j.Store.DropParts(ctx, id))
-	if errors.Is(err, rowmill.ErrConflict) { // the store lost the write that ended the job, and will get it again
+	if errors.Is(err, rowmill.ErrConflict) { // the store lost the write that ended the job; the write will be repeated
 		err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
 	}
 	if err != nil {

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// samplesEvery is how often the progress of a watched job is sampled, and samplesKept
-	// is how long a sample is kept. Rows are committed every few seconds: with shorter
-	// times the rate jumps, with longer times it lags.
+	// samplesEvery is the shortest time between two samples of a job's progress, and
+	// samplesKept is how long a sample is kept. Rows are committed every few seconds: with
+	// a shorter samplesKept the rate would jump, with a longer one it would lag.
 	samplesEvery = time.Second
 	samplesKept  = 5 * time.Minute
-	// minSpan is the shortest time that a rate is computed from.
+	// minSpan is the shortest time between the two samples of a recent rate.
 	minSpan = 5 * time.Second
-	// maxSampled limits the sampled jobs of a node. Each takes 10 KB.
+	// maxSampled limits the jobs with samples on a node. The samples of a job take 10 KB.
 	maxSampled = 1000
-	// etaMargin widens the estimated range of the time left by a tenth at both ends: the
-	// last rows of a job run with fewer rows beside them, at another rate.
+	// etaMargin widens the estimated range of the remaining time by a tenth at both ends,
+	// because the last rows of a job run at another rate: fewer rows run beside them.
 	etaMargin = 0.1
 )
 
@@ -40,22 +40,21 @@ type sample struct {
 	rows, tokens int64
 }
 
-// track keeps the samples of watched jobs.
+// track keeps samples of the jobs whose progress clients request.
 type track struct {
 	mu      sync.Mutex
 	samples map[string][]sample // by job, oldest first
 }
 
-// note adds a sample of a job and returns the oldest sample of the job.
-func (t *track) note(job string, now sample) sample {
+// add adds a sample of a job and returns the oldest sample of the job.
+func (t *track) add(job string, now sample) sample {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.samples == nil {
 		t.samples = map[string][]sample{}
 	}
 	kept := t.samples[job]
-	gone := func(s sample) bool { return now.at.Sub(s.at) > samplesKept }
-	kept = slices.DeleteFunc(kept, gone)
+	kept = slices.DeleteFunc(kept, func(s sample) bool { return now.at.Sub(s.at) > samplesKept })
 	if len(kept) == 0 || now.at.Sub(kept[len(kept)-1].at) >= samplesEvery {
 		kept = append(kept, now)
 	}
@@ -66,8 +65,8 @@ func (t *track) note(job string, now sample) sample {
 	return kept[0]
 }
 
-// forget drops jobs that have only old samples. At maxSampled it also drops the job that
-// was sampled least recently.
+// forget drops jobs that have only old samples. If maxSampled jobs remain, it also drops
+// the job with the oldest latest sample.
 func (t *track) forget(now time.Time) {
 	var oldest string
 	var last time.Time
@@ -84,7 +83,8 @@ func (t *track) forget(now time.Time) {
 	}
 }
 
-// progressView is the progress of a job. The cost is a Decimal, as in all answers.
+// progressView is the progress of a job in an answer. Its CostSoFar, a Decimal as in all
+// answers, replaces the field of client.Progress.
 type progressView struct {
 	client.Progress
 	CostSoFar *exchange.Decimal `json:"cost_so_far"`
@@ -113,7 +113,7 @@ func (j *Jobs) progress(c *gin.Context) (any, error) {
 	}}
 	whole := rateSince(job.Started, end, sample{rows: job.RowsTakenOver}, doneOf(&job, end))
 	if job.Status.Terminal() {
-		view.RowsPerSecond, view.TokensPerSecond = whole.shown()
+		view.RowsPerSecond, view.TokensPerSecond = whole.view()
 		return view, nil
 	}
 	view.WaitsFor = exchange.OrNull(j.Service.Waiting(&job, record.Spec.Account))
@@ -123,12 +123,12 @@ func (j *Jobs) progress(c *gin.Context) (any, error) {
 	if job.Status != rowmill.StatusRunning {
 		return view, nil
 	}
-	oldest := j.track.note(job.ID, doneOf(&job, now))
+	oldest := j.track.add(job.ID, doneOf(&job, now))
 	rate := whole
 	if now.Sub(oldest.at) >= minSpan {
 		rate = rateSince(&oldest.at, now, oldest, doneOf(&job, now))
 	}
-	view.RowsPerSecond, view.TokensPerSecond = rate.shown()
+	view.RowsPerSecond, view.TokensPerSecond = rate.view()
 	view.ETASeconds, view.ETALow, view.ETAHigh = eta(&job, rate, whole)
 	return view, nil
 }
@@ -144,8 +144,8 @@ type rate struct {
 	rows, tokens float64 // per second
 }
 
-// rateSince returns the rate between two samples. It is unknown if the job has not
-// started, or if no time has passed.
+// rateSince returns the rate from the sample from at start to the sample to at end. The
+// rate is unknown if the job has not started, or if no time has passed.
 func rateSince(start *time.Time, end time.Time, from, to sample) rate {
 	if start == nil || end.Sub(*start) <= 0 {
 		return rate{}
@@ -154,7 +154,8 @@ func rateSince(start *time.Time, end time.Time, from, to sample) rate {
 	return rate{true, max(0, float64(to.rows-from.rows)) / seconds, max(0, float64(to.tokens-from.tokens)) / seconds}
 }
 
-func (r rate) shown() (rows, tokens *float64) {
+// view returns the rate for an answer: rounded, and nil if it is unknown.
+func (r rate) view() (rows, tokens *float64) {
 	if !r.known {
 		return nil, nil
 	}
@@ -162,20 +163,20 @@ func (r rate) shown() (rows, tokens *float64) {
 	return &r.rows, &r.tokens
 }
 
-// eta estimates the seconds that are left. likely uses the recent rate; low and high use
-// the faster and the slower of the recent rate and the rate of the whole job. All are nil
-// until a row is done.
-func eta(job *rowmill.Job, late, whole rate) (likely, low, high *float64) {
-	if job.NumRows == nil || late.rows <= 0 || whole.rows <= 0 {
+// eta estimates the seconds until the job's last row is done. likely uses the recent rate.
+// low and high use the faster and the slower of two rates: the recent rate and the rate of
+// the whole job. All are nil until both rates are above 0.
+func eta(job *rowmill.Job, recent, whole rate) (likely, low, high *float64) {
+	if job.NumRows == nil || recent.rows <= 0 || whole.rows <= 0 {
 		return nil, nil, nil
 	}
-	left := float64(max(0, *job.NumRows-job.RowsDone))
-	seconds := []float64{left / late.rows, left / whole.rows}
+	remaining := float64(max(0, *job.NumRows-job.RowsDone))
+	seconds := []float64{remaining / recent.rows, remaining / whole.rows}
 	one, two, three := toThousandths(seconds[0]), toThousandths(slices.Min(seconds)*(1-etaMargin)), toThousandths(slices.Max(seconds)*(1+etaMargin))
 	return &one, &two, &three
 }
 
-// toThousandths rounds to a thousandth.
+// toThousandths rounds x to three decimals.
 func toThousandths(x float64) float64 { return math.Round(1000*x) / 1000 }
 
 // A timelineEvent is an event in a job's history.
@@ -223,7 +224,8 @@ func (j *Jobs) timeline(c *gin.Context) (any, error) {
 	return gin.H{"events": events, "shortened": len(record.Events) >= store.MaxEvents}, nil
 }
 
-// recordedEvents returns the events of the record. The end of the job also ends a wait.
+// recordedEvents returns the events of the record. A wait without an end in the record
+// ends with the job.
 func recordedEvents(record *store.Record) (events []timelineEvent) {
 	owner := ""
 	for _, e := range record.Events {
@@ -252,15 +254,15 @@ func recordedEvents(record *store.Record) (events []timelineEvent) {
 	return events
 }
 
-// describeOwner returns a description of an owner.
+// describeOwner returns a text for a job's owner: the node's name, if the record has it.
 func describeOwner(name string) string {
 	if name == "" {
-		return "a node whose name was not noted"
+		return "a node (its name was not recorded)"
 	}
 	return "node " + name
 }
 
-// createdAt returns when a job was created, nil if the job does not exist.
+// createdAt returns the time when a job was created, or nil if the job does not exist.
 func (j *Jobs) createdAt(ctx context.Context, id string) (*time.Time, error) {
 	record, err := j.Store.Get(ctx, id)
 	if errors.Is(err, rowmill.ErrNotFound) {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// sharedAge is the greatest age of a shared answer. Clients accept shared answers
-	// with Cache-Control: max-age=1 or more.
+	// sharedAge is the greatest age of a shared answer. Clients accept shared answers by
+	// the header Cache-Control: max-age=1, or a higher number.
 	sharedAge = time.Second
 	// maxSharedAnswers limits the cached answers.
 	maxSharedAnswers = 256
@@ -23,10 +23,10 @@ const (
 // query.
 type sharedKey struct{ account, role, dialect, path, query string }
 
-// Shared returns a handler that shares the answers of handler for sharedAge among callers
-// who accept a shared answer. Many open pages then cost the store as little as one page.
-// handler must change nothing, must not write the answer itself, and may depend on
-// caller, path and query only.
+// Shared returns a handler that calls handler and caches its answers for sharedAge, for
+// requests that accept a cached answer. So many open console pages cost the store as
+// little as one page. handler must change nothing, must not write the answer itself, and
+// may depend on caller, path and query only.
 func (j *Jobs) Shared(handler func(*gin.Context) (any, error)) func(*gin.Context) (any, error) {
 	return func(c *gin.Context) (any, error) {
 		if !acceptsShared(c) {
@@ -41,7 +41,7 @@ func (j *Jobs) Shared(handler func(*gin.Context) (any, error)) func(*gin.Context
 	}
 }
 
-// acceptsShared reports whether a request accepts an answer that is sharedAge old.
+// acceptsShared reports whether a request accepts an answer of the age sharedAge.
 func acceptsShared(c *gin.Context) bool {
 	takes := false
 	for directive := range strings.SplitSeq(strings.Join(c.Request.Header.Values("Cache-Control"), ","), ",") {

@@ -9,8 +9,8 @@ import (
 	"github.com/rowmill/rowmill/http/sdk"
 )
 
-// View is a job in an answer. Its fields replace fields of the same name in
-// rowmill.Job.
+// View is a job in an answer. The fields below rowmill.Job replace the job's fields with
+// the same JSON names.
 type View struct {
 	rowmill.Job
 	JobCost      *exchange.Decimal `json:"job_cost"`
@@ -24,7 +24,7 @@ type estimateView struct {
 	High *exchange.Decimal `json:"high"`
 }
 
-// ViewOf returns the job as the caller's dialect shows it.
+// ViewOf returns a job in the form of the caller's dialect.
 func ViewOf(who caller.Principal, record *rowmill.Job) View {
 	job := *record
 	if who.Dialect == sdk.Name {
@@ -44,31 +44,32 @@ func ViewOf(who caller.Principal, record *rowmill.Job) View {
 	return view
 }
 
-// listed returns the job as a list in the caller's dialect shows it.
-func listed(who caller.Principal, job *rowmill.Job) (any, error) {
+// listItem returns a job in the form that lists have in the caller's dialect.
+func listItem(who caller.Principal, job *rowmill.Job) (any, error) {
 	if who.Dialect == sdk.Name {
-		return sdk.Listed(ViewOf(who, job))
+		return sdk.ListItem(ViewOf(who, job))
 	}
 	return ViewOf(who, job), nil
 }
 
 const (
-	// minEncoded is the least number of cached texts: enough for a few pages that are
-	// listed again and again.
+	// minEncoded is how many texts the cache keeps at least: enough for a few pages that
+	// clients list again and again.
 	minEncoded = 512
 	// maxEncodedBytes limits the size of a cached text. Most texts have 1 KB, so minEncoded
 	// of them take about 0.5 MB.
 	maxEncodedBytes = 4 << 10
 )
 
-// encode returns the result of listed as JSON. It caches ended jobs by record: the store
-// returns the same record until it changes (store.Jobs).
+// encode returns the result of listItem as JSON. It caches the texts of ended jobs by the
+// pointer to the job: the store returns the same pointer until the job changes
+// (store.Jobs).
 func (j *Jobs) encode(who caller.Principal, job *rowmill.Job) ([]byte, error) {
 	cached := who.Dialect != sdk.Name && job.Status.Terminal()
 	if text, known := j.encoded.Get(job); cached && known {
 		return text, nil
 	}
-	view, err := listed(who, job)
+	view, err := listItem(who, job)
 	if err != nil {
 		return nil, err
 	}

@@ -11,17 +11,18 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// maxKeysPage limits the keys of an answer, because the store is read once per key for
-// its last use.
+// maxKeysPage limits the keys of an answer, because each key needs a read of the store for
+// the time of its last use.
 const maxKeysPage = 100
 
-// pageOf returns at most limit keys after a cursor, and the next cursor, empty at the
-// end. An empty account means all accounts. all must have the order of store.ListKeys.
-// Keys that are created or deleted meanwhile cause no gaps and no repetitions.
+// pageOf returns at most limit keys after a cursor. next is the cursor of the next page,
+// empty if there is none. An empty account means all accounts. all must have the order of
+// store.ListKeys. If keys are created or deleted between two pages, no other key is left
+// out or repeated.
 func pageOf(all []store.Key, account string, limit int, cursor string) (page []store.Key, next string, err error) {
 	seen := func(store.Key) bool { return false }
 	if cursor != "" {
-		last, err := placeOf(cursor)
+		last, err := parseCursor(cursor)
 		if err != nil {
 			return nil, "", err
 		}
@@ -29,22 +30,22 @@ func pageOf(all []store.Key, account string, limit int, cursor string) (page []s
 			return cmp.Or(k.Created.Compare(last.Created), strings.Compare(k.ID, last.ID)) <= 0
 		}
 	}
-	left := slices.DeleteFunc(slices.Clone(all), func(k store.Key) bool {
+	rest := slices.DeleteFunc(slices.Clone(all), func(k store.Key) bool {
 		return account != "" && k.Account != account || seen(k)
 	})
-	if len(left) <= limit {
-		return left, "", nil
+	if len(rest) <= limit {
+		return rest, "", nil
 	}
-	return left[:limit], cursorAt(left[limit-1]), nil
+	return rest[:limit], cursorAfter(rest[limit-1]), nil
 }
 
-// cursorAt returns the cursor of a key.
-func cursorAt(k store.Key) string {
+// cursorAfter returns the cursor of the page that begins after a key.
+func cursorAfter(k store.Key) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(k.Created.UTC().Format(time.RFC3339Nano) + " " + k.ID))
 }
 
-// placeOf decodes a cursor. The returned key has only the fields that pageOf compares.
-func placeOf(cursor string) (k store.Key, err error) {
+// parseCursor decodes a cursor. The returned key has only the fields that pageOf compares.
+func parseCursor(cursor string) (k store.Key, err error) {
 	text, err := base64.RawURLEncoding.DecodeString(cursor)
 	at, id, found := strings.Cut(string(text), " ")
 	created, timeErr := time.Parse(time.RFC3339Nano, at)

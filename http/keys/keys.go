@@ -28,7 +28,7 @@ import (
 const (
 	// maxKeyName limits the name of a key, in code points.
 	maxKeyName = 64
-	// maxPerMinute limits the field requests_per_minute: a higher rate is no real limit.
+	// maxPerMinute is the largest requests_per_minute. A higher value would limit nothing.
 	maxPerMinute = 1_000_000
 )
 
@@ -39,9 +39,9 @@ func viewKey(k store.Key, lastUsed *time.Time) client.Key {
 	}
 }
 
-// check answers GET /v1/auth/check and GET /v1/try-authentication. The gate lets only
-// valid keys reach it.
-func check(*gin.Context) (any, error) { return gin.H{"authenticated": true}, nil }
+// authenticated answers GET /v1/auth/check and GET /v1/try-authentication. It needs no
+// check of its own, because access.Gate lets only requests with valid keys pass.
+func authenticated(*gin.Context) (any, error) { return gin.H{"authenticated": true}, nil }
 
 // Keys answers requests about the API keys of accounts.
 type Keys struct {
@@ -55,8 +55,8 @@ type Keys struct {
 
 // Route adds the routes of keys.
 func (k *Keys) Route(v1 gin.IRoutes) {
-	v1.GET("/auth/check", k.Handle(check))
-	v1.GET("/try-authentication", k.Handle(check))
+	v1.GET("/auth/check", k.Handle(authenticated))
+	v1.GET("/try-authentication", k.Handle(authenticated))
 	v1.GET("/keys", k.Handle(k.list))
 	v1.POST("/keys", k.Handle(k.create))
 	v1.POST("/keys/:key_id/rotate", k.Handle(k.rotate))
@@ -93,9 +93,9 @@ func (k *Keys) list(c *gin.Context) (any, error) {
 	return gin.H{"keys": views, "next_cursor": exchange.OrNull(next)}, nil
 }
 
-// room refuses another key if the account has the greatest number of keys. Two requests
-// at the same moment may exceed it.
-func (k *Keys) room(ctx context.Context, account string) error {
+// checkRoom returns an error if the account already has the greatest number of keys. Two
+// requests at the same moment can exceed this number.
+func (k *Keys) checkRoom(ctx context.Context, account string) error {
 	all, err := k.Store.ListKeys(ctx)
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (k *Keys) room(ctx context.Context, account string) error {
 	}
 	if has >= k.Most {
 		return request.Errorf(http.StatusConflict, "too_many_keys",
-			"the account %s has %d keys, as many as an account may have (http.max_keys); revoke those that have expired or are not used", spelling.Shorten(account, 64), has)
+			"the account %s already has %d keys, the most that an account may have (http.max_keys); revoke keys that have expired or are not used", spelling.Shorten(account, 64), has)
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func (k *Keys) create(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := k.room(c.Request.Context(), account); err != nil {
+	if err := k.checkRoom(c.Request.Context(), account); err != nil {
 		return nil, err
 	}
 	key.Account = account
@@ -170,8 +170,8 @@ func (k *Keys) read(body *request.Object, key *store.Key) {
 	body.End("name, role, account, expires_at, dialect and requests_per_minute")
 }
 
-// find returns the key in the path, and all other keys. To the caller, a key of an
-// account that the caller does not administer does not exist.
+// find returns the key in the path, and all other keys. If the caller does not administer
+// the key's account, the answer is the same as for a key that does not exist.
 func (k *Keys) find(c *gin.Context) (key store.Key, others []store.Key, err error) {
 	if _, err := caller.Administered(c, ""); err != nil {
 		return key, nil, err
@@ -224,9 +224,9 @@ func (k *Keys) revoke(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !k.Ring.HasConfigured() && operator(key, k.Now()) && !slices.ContainsFunc(others, func(other store.Key) bool { return operator(other, k.Now()) }) {
+	if !k.Ring.HasConfigured() && isOperator(key, k.Now()) && !slices.ContainsFunc(others, func(other store.Key) bool { return isOperator(other, k.Now()) }) {
 		return nil, request.Errorf(http.StatusConflict, "last_administrator",
-			"this is the last administrator's key of the account %s: without it no further key could be created; rotate it, or create another one first", caller.DefaultAccount)
+			"this is the last administrator's key of the account %s: without it nobody could create keys; rotate it, or create another administrator's key first", caller.DefaultAccount)
 	}
 	err = k.Audit.Record(c, audit.Act{Name: audit.KeyRevoke, Account: key.Account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
 		return k.Store.DeleteKey(ctx, key.ID)
@@ -235,7 +235,7 @@ func (k *Keys) revoke(c *gin.Context) (any, error) {
 	return gin.H{"id": key.ID, "revoked": true}, err
 }
 
-// operator reports whether a key may act for all accounts.
-func operator(k store.Key, now time.Time) bool {
+// isOperator reports whether a key is valid and may act for all accounts.
+func isOperator(k store.Key, now time.Time) bool {
 	return k.Account == caller.DefaultAccount && k.Role == caller.RoleAdmin && !access.Expired(k, now)
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// Actor describes an actor of a node.
+// Actor describes an actor of a node: a part of the program with its own goroutine and a
+// mailbox.
 type Actor struct {
 	NodeID   string    `json:"node_id"`
 	Node     string    `json:"node"` // name of the node
@@ -25,10 +26,10 @@ type Actor struct {
 	Since    time.Time `json:"since"`
 	Restarts int       `json:"restarts"`
 	Depth    int64     `json:"mailbox_depth"`
-	// Oldest is the least time that the oldest message has waited, in seconds.
+	// Oldest is how long the oldest message in the mailbox has waited at least, in seconds.
 	Oldest        float64    `json:"oldest_message_seconds"`
-	Errands       int        `json:"errands"`
-	Errand        *string    `json:"errand"` // the errand that runs longest
+	Errands       int        `json:"errands"` // slow tasks that run outside the actor, such as a merge of parts
+	Errand        *string    `json:"errand"`  // the errand that has run longest
 	ErrandSeconds float64    `json:"errand_seconds"`
 	LastError     *LastError `json:"last_error"`
 }
@@ -39,24 +40,24 @@ type LastError struct {
 	At      time.Time `json:"at"` // by the clock of its node
 }
 
-// ActorFilter selects actors. Empty fields select all.
+// ActorFilter selects actors. An empty field selects all actors.
 type ActorFilter struct {
 	Kind, Job, Node string
 	MinAge          time.Duration
 }
 
-// Answered says whether a node answered.
+// Answered says whether a node answered a request for its actors.
 type Answered struct {
 	ID      string  `json:"id"`
 	Name    string  `json:"name"`
 	Error   *string `json:"error"`
-	LeftOut int     `json:"left_out"` // actors over the limit of a node's list
+	LeftOut int     `json:"left_out"` // number of actors that the node did not list, because of the list's limit
 }
 
 // actorKinds lists the values of Actor.Kind.
 var actorKinds = []string{"node", "engine", "job", "worker", "results"}
 
-// maxAge limits min_age, in seconds.
+// maxAge is the largest value of the parameter min_age, in seconds.
 const maxAge = 1_000_000_000
 
 // actors answers GET /v1/actors.
@@ -76,7 +77,7 @@ func (n *Nodes) actors(c *gin.Context) (any, error) {
 	return gin.H{"actors": exchange.ListOf(actors), "nodes": nodes}, nil
 }
 
-// nodeError explains why a node was not found.
+// nodeError turns an error about the node with an id or name into the answer.
 func nodeError(err error, id string) error {
 	shown := spelling.Shorten(id, 128)
 	switch {

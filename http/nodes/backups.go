@@ -17,12 +17,13 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 )
 
-// ErrNoBackup means that records or objects of the node are stored elsewhere.
+// ErrNoBackup means that the node cannot make a backup, because records or objects are
+// stored outside its data directory.
 var ErrNoBackup = errors.New("records or objects are not in the data directory of this node")
 
-// A Backup is a fixed state of all data; it stays until Close.
+// A Backup is a fixed state of all data. It exists until Close.
 type Backup interface {
-	At() time.Time
+	At() time.Time // time of the state
 	// Write writes the archive, see package backup.
 	Write(ctx context.Context, w io.Writer) error
 	Close() error

@@ -31,8 +31,8 @@ const (
 // Point has the work of a node in one StatsStep.
 type Point struct {
 	At           time.Time `json:"at"`          // end of the step
-	Rows         int64     `json:"rows"`        // committed rows of jobs that the node owns, with the failed rows
-	Failed       int64     `json:"failed_rows"` // of Rows
+	Rows         int64     `json:"rows"`        // committed rows of jobs that the node owns, failed rows included
+	Failed       int64     `json:"failed_rows"` // part of Rows
 	InputTokens  int64     `json:"input_tokens"`
 	OutputTokens int64     `json:"output_tokens"`
 	InFlight     int       `json:"in_flight"` // rows at the node's inference servers, at the end of the step
@@ -61,7 +61,7 @@ type GPU struct {
 	UUID        string   `json:"uuid"`
 	MemoryTotal *int64   `json:"memory_total_bytes"`
 	MemoryUsed  *int64   `json:"memory_used_bytes"`
-	Utilization *float64 `json:"utilization"` // share of the last moments in which it was busy, 0 to 1
+	Utilization *float64 `json:"utilization"` // share of the latest sample period in which the GPU was busy, 0 to 1
 	Power       *float64 `json:"power_watts"`
 	Temperature *float64 `json:"temperature_celsius"`
 }
@@ -125,9 +125,9 @@ func (n *Nodes) stats(c *gin.Context) (any, error) {
 	return gin.H{"nodes": asked, "missing_nodes": missing, "step_seconds": int(StatsStep / time.Second), "points": exchange.ListOf(points)}, nil
 }
 
-// sumOfPoints adds up the points of all nodes, by the step in which each point ends. It
-// leaves out the newest steps that some nodes have not reached; otherwise the sum would
-// drop at the end.
+// sumOfPoints adds up the points of all nodes that end in the same step. It leaves out the
+// newest steps if some nodes have no point there yet; otherwise the sum would drop at the
+// end.
 func sumOfPoints(all []NodePoints) []Point {
 	sums := make(map[time.Time]Point)
 	var until time.Time

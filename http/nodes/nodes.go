@@ -1,6 +1,6 @@
-// Package nodes answers requests about the nodes of the service: their list and drain,
-// inference servers, GPUs, actors, diagnosis, storage and backups. Most of these requests need an
-// operator's key.
+// Package nodes answers requests about the nodes of the service: it lists and drains
+// nodes, and answers for their inference servers, GPUs, actors, diagnosis, storage and
+// backups. Most of these requests need an operator's key.
 package nodes
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/rowmill/rowmill/store/deployment"
 )
 
-// ErrAway means that a node did not answer this node.
-var ErrAway = errors.New("node does not answer")
+// ErrAway means that another node did not answer a request of this node.
+var ErrAway = errors.New("the node does not answer")
 
 // Values of the fields Role and State of client.Node.
 const (
@@ -35,8 +35,8 @@ const (
 	NodeDraining = "draining"
 )
 
-// OthersOwn reports whether another node could own a job that this node stores.
-func OthersOwn(all []client.Node) bool {
+// OthersCanOwn reports whether another live node can own a job that this node stores.
+func OthersCanOwn(all []client.Node) bool {
 	return slices.ContainsFunc(all, func(n client.Node) bool {
 		return !n.Self && n.Role != NodeEngines && n.State == NodeRunning
 	})
@@ -52,29 +52,30 @@ type Service interface {
 	// there is no such node, rowmill.ErrConflict if several nodes have the name, and
 	// ErrAway if the node does not answer.
 	DrainNode(ctx context.Context, id string) error
-	// Servers returns the inference servers that are up, on all nodes that run rows, as
-	// these nodes last reported them.
+	// Servers returns the inference servers that are up, on all nodes that run rows. It
+	// uses the latest reports of these nodes.
 	Servers() []offer.Server
-	// Actors lists the actors of the nodes and says which nodes answered. Actors whose
-	// work takes longest come first. For the filter's node the error may be
-	// rowmill.ErrNotFound or rowmill.ErrConflict.
+	// Actors lists the actors of the nodes and says which nodes answered. The actors with
+	// the longest running work come first. If f names a node, the error may be
+	// rowmill.ErrNotFound (no such node) or rowmill.ErrConflict (several nodes have the
+	// name).
 	Actors(ctx context.Context, f ActorFilter) ([]Actor, []Answered, error)
 	// Diagnose lets every node test its own setup. It takes seconds.
 	Diagnose(ctx context.Context) ([]Diagnosis, error)
 	// EngineList returns the inference servers of all nodes. missing lists the nodes that
-	// did not answer; all has their last known servers, and null for other fields.
+	// did not answer. Of these nodes all has the last known servers, with null for values
+	// that only the node knows.
 	EngineList(ctx context.Context) (all []client.Engine, missing []string, err error)
 	// Points returns the recent work of each node.
 	Points(ctx context.Context) ([]NodePoints, error)
 	// GPUs returns the GPUs of each node.
 	GPUs(ctx context.Context) ([]NodeGPUs, error)
-	// Backup fixes a state of all records and objects. That takes as long as a copy of
-	// the records and a name for each object. The error is rowmill.ErrConflict while
-	// another backup is held, and ErrNoBackup if records or objects are stored outside
-	// this node.
+	// Backup fixes a state of all records and objects. For this it copies the records, and
+	// gives each object a second name. The error is rowmill.ErrConflict while another
+	// backup is open, and ErrNoBackup if records or objects are stored outside this node.
 	Backup(ctx context.Context) (Backup, error)
-	// CheckStorage compares records and bucket. read: it also reads all results and parts
-	// of ended jobs.
+	// CheckStorage compares the records with the objects in the bucket. If read is true, it
+	// also reads all results and parts of ended jobs.
 	CheckStorage(ctx context.Context, read bool) (deployment.Checked, error)
 }
 
@@ -104,7 +105,7 @@ func (n *Nodes) Route(v1 *gin.RouterGroup) {
 
 // operators is a middleware that refuses callers who are not operators.
 func (n *Nodes) operators(c *gin.Context) {
-	if err := caller.Operates(c); err != nil {
+	if err := caller.CheckOperator(c); err != nil {
 		n.Fail(c, err)
 	}
 }
@@ -114,7 +115,7 @@ func (n *Nodes) list(c *gin.Context) (any, error) {
 	return gin.H{"nodes": n.all(c.Request.Context())}, nil
 }
 
-// all returns the nodes for an answer.
+// all returns the live nodes in the form of answers: without null in place of a list.
 func (n *Nodes) all(ctx context.Context) []client.Node {
 	all := n.Service.Nodes(ctx)
 	for i := range all {
@@ -137,20 +138,20 @@ func (n *Nodes) drain(c *gin.Context) (any, error) {
 	return gin.H{"message": "The node drains: it accepts no more rows, hands back the rows that it cannot finish, and exits."}, err
 }
 
-// RefuseJobs refuses requests about jobs on a node that only runs rows. The error names a
-// node that accepts them.
+// RefuseJobs is a middleware for a node that only runs rows: it refuses requests about
+// jobs. The error names a node that accepts these requests.
 func (n *Nodes) RefuseJobs(c *gin.Context) {
-	remedy := "none is known now; start one with another role"
+	remedy := "no such node is known now; start one"
 	for _, node := range n.Service.Nodes(c.Request.Context()) {
 		if node.Role != NodeEngines && node.State == NodeRunning && node.URL != "" {
-			remedy = "ask " + node.URL
+			remedy = "send the request to " + node.URL
 			break
 		}
 	}
 	n.Fail(c, request.Errorf(http.StatusServiceUnavailable, "engines_only", "this node runs rows and takes no requests about jobs (its cluster.role is engines); nodes of another role do: %s", remedy))
 }
 
-// Text returns the list of nodes as an event shows it.
+// Text returns the list of nodes as JSON, for events.
 func (n *Nodes) Text(ctx context.Context) string {
 	list, err := exchange.Encode(n.all(ctx))
 	if err != nil {

@@ -27,16 +27,16 @@ type selfView struct {
 func (n *Nodes) me(c *gin.Context) (any, error) {
 	who := caller.Of(c)
 	view := selfView{
-		Account: who.Account, Role: who.Role, Operator: caller.Operates(c) == nil,
+		Account: who.Account, Role: who.Role, Operator: caller.CheckOperator(c) == nil,
 		KeyID: exchange.OrNull(who.KeyID), KeyName: exchange.OrNull(who.Name), Version: n.Version,
-		Node:      nameOf(n.Service.Nodes(c.Request.Context())),
+		Node:      ownName(n.Service.Nodes(c.Request.Context())),
 		Simulated: slices.ContainsFunc(n.Service.Servers(), func(server offer.Server) bool { return server.Simulated }),
 	}
 	return view, nil
 }
 
-// nameOf returns the name of the node that answers.
-func nameOf(nodes []client.Node) string {
+// ownName returns the name of the node that answers, or "" if it is not in the list.
+func ownName(nodes []client.Node) string {
 	for _, n := range nodes {
 		if n.Self {
 			return n.Name

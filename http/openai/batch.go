@@ -24,7 +24,7 @@ const (
 )
 
 // batchView is a batch in an answer. In OpenAI's OpenAPI document only the metadata may
-// be null, so a member without a value is left out.
+// be null, so members without a value are left out.
 type batchView struct {
 	ID               string            `json:"id"`
 	Object           string            `json:"object"`
@@ -50,9 +50,9 @@ type batchView struct {
 	Metadata         map[string]string `json:"metadata"`
 }
 
-// requestCounts counts the requests of a batch. When the batch has ended, every request
-// without an answer counts as failed, even if it did not run. Completed and Failed then
-// add up to Total.
+// requestCounts has the numbers of a batch's requests. When the batch has ended, every
+// request without an answer counts as failed, even if it did not run. So Completed and
+// Failed then add up to Total.
 type requestCounts struct {
 	Total     int64 `json:"total"`
 	Completed int64 `json:"completed"`
@@ -75,6 +75,7 @@ type outputDetails struct {
 	Reasoning int64 `json:"reasoning_tokens"`
 }
 
+// errorList is a list of errors as OpenAI's API has it.
 type errorList struct {
 	Object string       `json:"object"`
 	Data   []batchError `json:"data"`
@@ -87,18 +88,18 @@ type batchError struct {
 	Line    *int64  `json:"line"` // line of the input, from 1
 }
 
-// view returns a batch. If the batch has ended, it first makes the batch's files, if that
-// is possible now.
+// view returns a batch in the form of an answer. If the batch has ended and its files can
+// be made now, view makes them first.
 func (d *Dialect) view(ctx context.Context, record store.Record) (batchView, error) {
 	record, err := d.batches.Finalize(ctx, record)
 	if err != nil {
 		return batchView{}, err
 	}
-	return d.viewAs(record), nil
+	return d.viewOf(record), nil
 }
 
-// viewAs returns a batch from its record.
-func (d *Dialect) viewAs(record store.Record) batchView {
+// viewOf returns a batch in the form of an answer. It makes no files.
+func (d *Dialect) viewOf(record store.Record) batchView {
 	job, raw := record.Job, record.Spec.Raw
 	v := batchView{
 		ID: d.batches.ID(job.ID), Object: "batch", Endpoint: raw.Path, Model: job.Model, InputFileID: raw.InputFile,
@@ -108,7 +109,7 @@ func (d *Dialect) viewAs(record store.Record) batchView {
 	}
 	v.Usage.TotalTokens = v.Usage.InputTokens + v.Usage.OutputTokens
 	v.RequestCounts = countsOf(job, v.Status)
-	v.stamp(job.Completed)
+	v.setEndTimes(job.Completed)
 	if batch.Finalized(record) {
 		files := filesOfBatch(record)
 		if files.output {
@@ -134,8 +135,8 @@ func countsOf(job rowmill.Job, status string) requestCounts {
 	return counts
 }
 
-// stamp sets the times that depend on the end of the batch.
-func (v *batchView) stamp(ended *time.Time) {
+// setEndTimes sets the times of the view that depend on the end of the job.
+func (v *batchView) setEndTimes(ended *time.Time) {
 	at := unixTime(ended)
 	switch v.Status {
 	case statusFinalizing:
@@ -155,15 +156,15 @@ func (v *batchView) stamp(ended *time.Time) {
 
 // statusOf returns the status of a batch.
 func statusOf(record store.Record) string {
-	made := batch.Finalized(record)
+	finalized := batch.Finalized(record)
 	switch job := record.Job; job.Status {
 	case rowmill.StatusSucceeded:
-		if made {
+		if finalized {
 			return statusCompleted
 		}
 		return statusFinalizing
 	case rowmill.StatusCancelled:
-		if made {
+		if finalized {
 			return statusCancelled
 		}
 		return statusCancelling
@@ -171,19 +172,19 @@ func statusOf(record store.Record) string {
 		switch {
 		case batch.CauseOf(job) != batch.Expired:
 			return statusFailed
-		case made:
+		case finalized:
 			return statusExpired
 		}
 		return statusFinalizing
 	case rowmill.StatusRunning:
 		return statusInProgress
 	default:
-		return statusValidating // also while the job waits for a server: in_progress_at is the time of the first request
+		return statusValidating // also while the job waits for a server, because in_progress_at is the time of the first request
 	}
 }
 
-// errorsOf returns why a batch failed: a list of errors in lines of its input, or one
-// reason.
+// errorsOf returns the reasons why a batch failed: the errors in lines of its input, or one
+// reason for the whole batch.
 func errorsOf(reason *rowmill.Failure) []batchError {
 	if reason == nil {
 		return []batchError{}

@@ -46,17 +46,18 @@ const (
 // windowForm matches a completion_window.
 var windowForm = regexp.MustCompile(`^([1-9][0-9]{0,2})([hd])$`)
 
-// asked is the body of a request that creates a batch.
-type asked struct {
+// batchRequest is the body of a request that creates a batch.
+type batchRequest struct {
 	file          string
 	endpoint      string
-	window        string
-	lasts         time.Duration
+	window        string        // completion_window as the client sent it
+	duration      time.Duration // the same, parsed
 	metadata      map[string]string
-	outputSeconds int64
+	outputSeconds int64 // how long the files of the batch are kept; 0: by the account's retention
 }
 
-func (d *Dialect) ask(c *gin.Context) (a asked, err error) {
+// readBatch reads and checks the body of a request that creates a batch.
+func (d *Dialect) readBatch(c *gin.Context) (a batchRequest, err error) {
 	body, err := d.Exchange.ReadObject(c, exchange.SmallObject) // unknown fields are ignored, as in submissions
 	if err != nil {
 		return a, err
@@ -68,7 +69,7 @@ func (d *Dialect) ask(c *gin.Context) (a asked, err error) {
 		body.Add("endpoint", "is %q; it must be one of %v", spelling.Shorten(a.endpoint, 64), paths)
 	}
 	if body.Require("completion_window", "a string", &a.window, "send 24h, or another number of hours (h) or days (d)") {
-		if a.lasts = window(a.window); a.lasts == 0 {
+		if a.duration = parseWindow(a.window); a.duration == 0 {
 			body.Add("completion_window", "is %q; it must be 1 to 999 hours or days, such as 24h or 7d", spelling.Shorten(a.window, 64))
 		}
 	}
@@ -79,8 +80,8 @@ func (d *Dialect) ask(c *gin.Context) (a asked, err error) {
 	return a, body.Err()
 }
 
-// readExpiry reads an expiry in seconds. It returns true if the field is present and
-// valid.
+// readExpiry reads a field that says after how many seconds a file expires. It returns true
+// if the field is present and valid.
 func readExpiry(body *request.Object, field string, seconds *int64) bool {
 	var after map[string]any
 	if !body.Read(field, "an object with anchor and seconds", &after) {
@@ -97,7 +98,7 @@ func readExpiry(body *request.Object, field string, seconds *int64) bool {
 
 func checkMetadata(p *request.Problems, metadata map[string]string) {
 	if len(metadata) > maxPairs {
-		p.Add("metadata", "has %d pairs, more than %d", len(metadata), maxPairs)
+		p.Add("metadata", "has %d pairs; it may have at most %d", len(metadata), maxPairs)
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
@@ -110,23 +111,23 @@ func checkMetadata(p *request.Problems, metadata map[string]string) {
 	}
 }
 
-// window parses a completion_window; 0 if it is invalid.
-func window(text string) time.Duration {
+// parseWindow parses a completion_window. It returns 0 if the text is invalid.
+func parseWindow(text string) time.Duration {
 	found := windowForm.FindStringSubmatch(text)
 	if found == nil {
 		return 0
 	}
 	n, _ := strconv.Atoi(found[1])
-	lasts := time.Duration(n) * time.Hour
+	duration := time.Duration(n) * time.Hour
 	if found[2] == "d" {
-		lasts *= 24
+		duration *= 24
 	}
-	return lasts
+	return duration
 }
 
 // create answers POST /v1/batches.
 func (d *Dialect) create(c *gin.Context) (any, error) {
-	want, err := d.ask(c)
+	want, err := d.readBatch(c)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +144,7 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 	}
 	record, err = d.batches.Submit(c, record, want.sum(), func(ctx context.Context) error {
 		err := d.Bucket.Copy(ctx, f.Key, record.Spec.Spooled)
-		if errors.Is(err, rowmill.ErrNotFound) { // deleted a moment ago
+		if errors.Is(err, rowmill.ErrNotFound) { // the file was deleted after d.file read its record
 			return batch.NotFoundField(batch.Missing("file", f.ID), "input_file_id")
 		}
 		return err
@@ -157,14 +158,14 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 // job returns the record of a batch. It reads only the first line of the file, which
 // names the model for all lines. A file without a valid first line gets a job too; the
 // job fails with a list of all errors in the file.
-func (d *Dialect) job(c *gin.Context, f store.File, want asked) (store.Record, error) {
+func (d *Dialect) job(c *gin.Context, f store.File, want batchRequest) (store.Record, error) {
 	model, err := d.modelOf(c, f, want.endpoint)
 	if err != nil {
 		return store.Record{}, err
 	}
 	return d.batches.Record(model, rowmill.Raw{
 		Path: want.endpoint, InputFile: f.ID, Window: want.window, Metadata: want.metadata, OutputSeconds: want.outputSeconds,
-	}, want.lasts), nil
+	}, want.duration), nil
 }
 
 // modelOf returns the model of a file's first request, or an unknown model if the first
@@ -189,7 +190,7 @@ func (d *Dialect) modelOf(c *gin.Context, f store.File, path string) (rowmill.Mo
 }
 
 // sum returns a hash that is equal for equal requests.
-func (a asked) sum() string {
+func (a batchRequest) sum() string {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "%q %q %q %d", a.file, a.endpoint, a.window, a.outputSeconds)
 	for _, key := range slices.Sorted(maps.Keys(a.metadata)) {
@@ -211,7 +212,7 @@ func (d *Dialect) show(c *gin.Context) (any, error) {
 // list answers GET /v1/batches.
 func (d *Dialect) list(c *gin.Context) (any, error) {
 	var p request.Problems
-	asked := page(c, &p, defaultBatches, maxBatches)
+	asked := queryPage(c, &p, defaultBatches, maxBatches)
 	if after := c.Query("after"); after != "" {
 		id, ok := d.batches.JobID(after)
 		if !ok {
@@ -228,9 +229,9 @@ func (d *Dialect) list(c *gin.Context) (any, error) {
 	}
 	views := make([]batchView, len(records))
 	for i, record := range records {
-		views[i] = d.viewAs(record)
+		views[i] = d.viewOf(record)
 	}
-	return listed(views, more, func(v batchView) string { return v.ID }), nil
+	return listPage(views, more, func(v batchView) string { return v.ID }), nil
 }
 
 // cancel answers POST /v1/batches/{batch_id}/cancel. If the batch was cancelled before,
@@ -242,10 +243,10 @@ func (d *Dialect) cancel(c *gin.Context) (any, error) {
 	}
 	ended, err := d.batches.Cancel(c.Request.Context(), record)
 	if errors.Is(err, rowmill.ErrTerminal) {
-		return nil, request.Errorf(http.StatusBadRequest, "batch_over", "the batch cannot be cancelled: it is %s", d.viewAs(ended).Status)
+		return nil, request.Errorf(http.StatusBadRequest, "batch_over", "the batch cannot be cancelled: it is %s", d.viewOf(ended).Status)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return d.viewAs(ended), nil // the status is cancelling until the files are made
+	return d.viewOf(ended), nil // the status is cancelling until the batch's files are made
 }

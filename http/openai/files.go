@@ -45,8 +45,8 @@ const (
 	maxFiles     = 10_000
 )
 
-// viewFile returns a file for an answer. The status is deprecated, but the client's
-// wait_for_processing polls it.
+// viewFile returns a file in the form of an answer. The field status is deprecated at
+// OpenAI, but wait_for_processing of the Python client polls it.
 func viewFile(f store.File) client.File {
 	return client.File{
 		ID: f.ID, Object: "file", Bytes: f.Size, CreatedAt: f.Created.Unix(), ExpiresAt: unixTime(f.Expires),
@@ -63,8 +63,9 @@ func isFileID(id string) bool {
 	return found && batch.IsHex(hex)
 }
 
-// recorded returns a file of the account, or a 404. The file may have expired.
-func (d *Dialect) recorded(c *gin.Context, id string) (store.File, error) {
+// findFile returns the record of a file of the account, or a 404. The file may have
+// expired.
+func (d *Dialect) findFile(c *gin.Context, id string) (store.File, error) {
 	none := batch.Missing("file", spelling.Shorten(id, 64))
 	if !isFileID(id) {
 		return store.File{}, none
@@ -81,7 +82,7 @@ func (d *Dialect) recorded(c *gin.Context, id string) (store.File, error) {
 
 // file returns a file of the account that has not expired, or a 404.
 func (d *Dialect) file(c *gin.Context, id string) (store.File, error) {
-	f, err := d.recorded(c, id)
+	f, err := d.findFile(c, id)
 	if err == nil && d.expired(f) {
 		err = batch.Missing("file", f.ID)
 	}
@@ -101,7 +102,7 @@ func (d *Dialect) content(c *gin.Context) error {
 		return err
 	}
 	object, err := d.Bucket.Open(c.Request.Context(), f.Key)
-	if errors.Is(err, rowmill.ErrNotFound) { // retention removed the job of the file
+	if errors.Is(err, rowmill.ErrNotFound) { // retention removed the data of the batch that made the file
 		return batch.Missing("file", f.ID)
 	}
 	if err != nil {
@@ -126,15 +127,16 @@ func (d *Dialect) deleteFile(c *gin.Context) (any, error) {
 	}
 	if f.Job == "" {
 		if err := d.Bucket.Delete(ctx, f.Key); err != nil {
-			d.Exchange.Logger.Warn("removing a deleted file failed, retention removes it later", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
+			d.Exchange.Logger.Warn("removing the object of a deleted file failed, retention removes it later", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
 		}
 	}
 	return gin.H{"id": f.ID, "object": "file", "deleted": true}, nil
 }
 
-// page reads the page parameters of a list, except the cursor.
-func page(c *gin.Context, p *request.Problems, standard, most int64) store.Page {
-	asked := store.Page{Limit: int(exchange.QueryInt(c, p, "limit", standard, 1, most))}
+// queryPage reads the parameters of the query that select a page of a list, except the
+// cursor. byDefault and most are the default and the largest number of elements.
+func queryPage(c *gin.Context, p *request.Problems, byDefault, most int64) store.Page {
+	asked := store.Page{Limit: int(exchange.QueryInt(c, p, "limit", byDefault, 1, most))}
 	switch order := c.DefaultQuery("order", "desc"); order {
 	case "desc":
 	case "asc":
@@ -143,7 +145,7 @@ func page(c *gin.Context, p *request.Problems, standard, most int64) store.Page 
 		p.Add("order", "is %q; it must be asc or desc", spelling.Shorten(order, 32))
 	}
 	if _, given := c.GetQuery("before"); given {
-		p.Add("before", "cannot be used with this list; send after, with order=asc for the other direction")
+		p.Add("before", "cannot be used with this list; use after instead, and order=asc for the other direction")
 	}
 	return asked
 }
@@ -151,7 +153,7 @@ func page(c *gin.Context, p *request.Problems, standard, most int64) store.Page 
 // listFiles answers GET /v1/files.
 func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 	var p request.Problems
-	asked := page(c, &p, defaultFiles, maxFiles)
+	asked := queryPage(c, &p, defaultFiles, maxFiles)
 	if asked.After = c.Query("after"); asked.After != "" && !isFileID(asked.After) {
 		p.Add("after", "is %q, which is not the id of a file; send the id of the last file of the previous page", spelling.Shorten(asked.After, 64))
 	}
@@ -159,7 +161,7 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	if asked.After != "" {
-		if err := d.isPlace(c, asked.After); err != nil {
+		if err := d.checkCursor(c, asked.After); err != nil {
 			return nil, batch.NotFoundField(err, "after")
 		}
 	}
@@ -173,25 +175,26 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 	for i, f := range files {
 		views[i] = viewFile(f)
 	}
-	return listed(views, more, func(v client.File) string { return v.ID }), nil
+	return listPage(views, more, func(v client.File) string { return v.ID }), nil
 }
 
-// isPlace checks that a cursor is a file of the account. It also accepts the id of a
-// deleted file, because clients that list files and delete each one send such ids.
-func (d *Dialect) isPlace(c *gin.Context, id string) error {
+// checkCursor returns an error if a cursor is not the id of a file of the account. It also
+// accepts the id of a deleted file, because clients that list files and delete each one
+// send such ids.
+func (d *Dialect) checkCursor(c *gin.Context, id string) error {
 	_, err := d.Store.GetFile(c.Request.Context(), id)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		if made, wrong := uuid.Parse(strings.TrimPrefix(id, prefixFile)); wrong == nil && made.Version() == 7 {
 			return nil
 		}
 	}
-	_, err = d.recorded(c, id)
+	_, err = d.findFile(c, id)
 	return err
 }
 
-// listed returns a page of a list. If the page is empty, its ids are empty texts: clients
-// accept neither null nor, in a list of files, a missing id.
-func listed[T any](data []T, more bool, id func(T) string) gin.H {
+// listPage returns a page of a list. If the page is empty, first_id and last_id are empty
+// texts: clients do not accept null and, in a list of files, need both fields.
+func listPage[T any](data []T, more bool, id func(T) string) gin.H {
 	body := gin.H{"object": "list", "data": data, "has_more": more, "first_id": "", "last_id": ""}
 	if len(data) > 0 {
 		body["first_id"], body["last_id"] = id(data[0]), id(data[len(data)-1])
@@ -199,8 +202,8 @@ func listed[T any](data []T, more bool, id func(T) string) gin.H {
 	return body
 }
 
-// record stores the record of a file.
-func (d *Dialect) record(ctx context.Context, f store.File) error {
+// createRecord stores the record of a file.
+func (d *Dialect) createRecord(ctx context.Context, f store.File) error {
 	f.Created = f.Created.UTC().Truncate(time.Second)
 	if err := d.Store.CreateFile(ctx, f); err != nil {
 		return fmt.Errorf("store the record of a file: %w", err)

@@ -1,7 +1,7 @@
 // Package openai answers in the dialect of OpenAI's clients: files, and batches of the
-// requests in these files. It defines the form of both, of their errors and of the files
-// that a batch produces. The work of a batch is a normal job whose rows are request
-// bodies.
+// requests in these files. It defines the form of files and batches, of their errors, and
+// of the files that a batch produces. The work of a batch is a normal job; each row of the
+// job is a request body.
 //
 //	POST /v1/files ──► object and record of the file
 //	POST /v1/batches ──► copy of the object, record of a job ──► the pipeline
@@ -68,7 +68,7 @@ func ErrorObject(e *request.Error) gin.H {
 // Scheme is the word before a key in the header Authorization.
 const Scheme = "Bearer"
 
-// unixTime returns a time in whole seconds; nil stays nil.
+// unixTime returns a time in whole seconds since 1970; nil stays nil.
 func unixTime(t *time.Time) *int64 {
 	if t == nil {
 		return nil
@@ -77,8 +77,8 @@ func unixTime(t *time.Time) *int64 {
 	return &seconds
 }
 
-// fileID returns a new file id.
-func fileID() string { return prefixFile + batch.Hex(rowmill.NewJobID()) }
+// newFileID returns a new file id.
+func newFileID() string { return prefixFile + batch.Hex(rowmill.NewJobID()) }
 
 // Beginnings of ids.
 const (

@@ -16,15 +16,16 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// An ended batch produces two files: one with the answers, and one with the requests that
-// have no answer. Each file has a record in the list of files.
+// Names of the two files that an ended batch produces: one with the answers, and one with
+// the requests that have no answer. A file without lines is not made. Each file has a
+// record in the list of files.
 const (
 	outcomeOutput = "output.jsonl"
 	outcomeErrors = "errors.jsonl"
 )
 
-// outcomeID returns the id of a batch's file. It is the same on all nodes, and sorts by
-// the time of the batch.
+// outcomeID returns the id of a file that a batch produces. All nodes compute the same id.
+// The order of ids is the order of the batches' times.
 func outcomeID(jobID, name string) string {
 	digits := batch.Hex(jobID)
 	sum := sha256.Sum256([]byte(jobID + "/" + name))
@@ -42,7 +43,7 @@ func filesOfBatch(record store.Record) batchFiles {
 	return batchFiles{output: job.RowsDone > job.FailedRows, errors: job.FailedRows > 0 || *job.NumRows > job.RowsDone}
 }
 
-// outcomes returns the files that a batch produces.
+// outcomes returns the files that an ended batch produces.
 func (d *Dialect) outcomes(ctx context.Context, record store.Record) (made []batch.Outcome, err error) {
 	files := filesOfBatch(record)
 	until, err := d.expiry(ctx, record)
@@ -52,27 +53,27 @@ func (d *Dialect) outcomes(ctx context.Context, record store.Record) (made []bat
 	l := newLineWriter(record)
 	add := func(name string, line func([]byte, *rowmill.Row, *rowmill.Output) ([]byte, error)) {
 		made = append(made, batch.Outcome{Name: name, Line: line, Made: func(ctx context.Context, a store.Artifact) error {
-			err := d.record(ctx, store.File{
+			err := d.createRecord(ctx, store.File{
 				ID: outcomeID(record.Job.ID, name), Account: record.Spec.Account, Purpose: purposeOutput,
 				Name: d.batches.ID(record.Job.ID) + "_" + name, Size: a.Size, Created: *record.Job.Completed, Expires: until, Key: a.Key, Job: record.Job.ID,
 			})
 			if errors.Is(err, rowmill.ErrConflict) {
-				return nil // an earlier attempt used another retention; its record stays
+				return nil // an earlier attempt stored a record with another expiry; that record stays
 			}
 			return err
 		}})
 	}
 	if files.output {
-		add(outcomeOutput, l.answered)
+		add(outcomeOutput, l.appendAnswer)
 	}
 	if files.errors {
-		add(outcomeErrors, l.unanswered)
+		add(outcomeErrors, l.appendError)
 	}
 	return made, nil
 }
 
-// expiry returns the expiry of a batch's files: the requested time, or else the end of
-// the retention of the job's results under the account's current settings. nil means
+// expiry returns when the files of a batch expire: after the time that the client asked
+// for, or else at the end of the retention under the account's current settings. nil means
 // never.
 func (d *Dialect) expiry(ctx context.Context, record store.Record) (*time.Time, error) {
 	ended := record.Job.Completed.UTC().Truncate(time.Second)
@@ -88,33 +89,33 @@ func (d *Dialect) expiry(ctx context.Context, record store.Record) (*time.Time, 
 	return &ended, nil
 }
 
-// A lineWriter writes the lines of a batch's files. Requests keep the order of the input.
+// A lineWriter writes the lines of a batch's files, in the order of the input.
 type lineWriter struct {
-	batch string // hexadecimal digits
-	why   notRun
+	batch  string    // the hexadecimal digits of the batch's id
+	notRun lineError // error of the requests that did not run
 }
 
-// notRun is the error of a request that did not run.
-type notRun struct{ code, message string }
+// lineError is the error of a request in a file.
+type lineError struct{ code, message string }
 
 func newLineWriter(record store.Record) lineWriter {
 	l := lineWriter{batch: batch.Hex(record.Job.ID)}
 	switch reason := record.Job.FailureReason; batch.CauseOf(record.Job) {
 	case batch.Cancelled:
-		l.why = notRun{"batch_cancelled", "The batch was cancelled before this request was run."}
+		l.notRun = lineError{"batch_cancelled", "The batch was cancelled before this request was run."}
 	case batch.Expired:
-		l.why = notRun{"batch_expired", "This request could not be executed before the completion window expired."}
+		l.notRun = lineError{"batch_expired", "This request could not be executed before the completion window expired."}
 	case batch.Failed:
 		if reason != nil {
-			l.why = notRun{reason.Code, batch.FailedBefore + reason.Message}
+			l.notRun = lineError{reason.Code, batch.FailedBefore + reason.Message}
 		}
 	}
 	return l
 }
 
-// answered appends the line of a request with an answer; for other requests it appends
-// nothing.
-func (l lineWriter) answered(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error) {
+// appendAnswer appends the line of a request that has an answer. For other requests it
+// appends nothing.
+func (l lineWriter) appendAnswer(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error) {
 	if out.Failed() {
 		return b, nil
 	}
@@ -122,9 +123,9 @@ func (l lineWriter) answered(b []byte, row *rowmill.Row, out *rowmill.Output) ([
 	return append(b, `,"error":null}`...), nil
 }
 
-// unanswered appends the line of a request without an answer; for other requests it
+// appendError appends the line of a request that has no answer. For other requests it
 // appends nothing.
-func (l lineWriter) unanswered(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error) {
+func (l lineWriter) appendError(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error) {
 	if !out.Failed() {
 		return b, nil
 	}
@@ -140,9 +141,9 @@ func (l lineWriter) unanswered(b []byte, row *rowmill.Row, out *rowmill.Output) 
 		}
 		return append(l.response(b, row, status, body), `,"error":null}`...), nil
 	}
-	why := notRun{out.Err.Code, out.Err.Message}
+	why := lineError{out.Err.Code, out.Err.Message}
 	if out.Err.Code == rowmill.RowNotRun {
-		why = l.why
+		why = l.notRun
 	}
 	b = append(b, `,"response":null,"error":{"code":`...)
 	b = append(spelling.AppendString(b, []byte(why.code)), `,"message":`...)
@@ -157,6 +158,7 @@ func (l lineWriter) begin(b []byte, row *rowmill.Row) []byte {
 	return batch.AppendID(b, row.ID)
 }
 
+// number appends the number of a request: the batch's digits and the row.
 func (l lineWriter) number(b []byte, row *rowmill.Row) []byte {
 	b = append(append(b, l.batch...), '_')
 	return strconv.AppendInt(b, row.Index, 10)

@@ -22,15 +22,17 @@ import (
 )
 
 const (
-	// formRoom is the space for a form's fields and separators beside the file, in bytes.
+	// formRoom is how many bytes a form may have in addition to its file, for the other
+	// fields and the separators.
 	formRoom = 1 << 20
 	// maxField limits a field of a form, and maxFilename the name of a file, in bytes.
 	maxField    = 1 << 10
 	maxFilename = 1 << 10
-	// maxFields limits the fields of a form: no client sends as many.
+	// maxFields limits the fields of a form. No client sends as many.
 	maxFields = 20
 
-	// unnamed is the file name that OpenAI's clients send for in-memory uploads.
+	// unnamed is the name of a file without a name. OpenAI's clients send this name for
+	// data that does not come from a file.
 	unnamed = "upload"
 )
 
@@ -41,13 +43,13 @@ const (
 	defaultExpiry = 30 * 24 * time.Hour
 )
 
-// A form is the content of an upload request. Its parts come in any order, so the file
-// may be stored before its purpose is known.
+// A form is the content of an upload request. The parts of a form arrive in any order, so
+// the file may be stored before its purpose is known.
 type form struct {
-	fields map[string]string
-	name   string
-	size   int64
-	filed  bool
+	fields  map[string]string
+	name    string // name of the file
+	size    int64  // size of the file, in bytes
+	hasFile bool
 }
 
 // upload answers POST /v1/files.
@@ -56,7 +58,7 @@ func (d *Dialect) upload(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, ctx := fileID(), c.Request.Context()
+	id, ctx := newFileID(), c.Request.Context()
 	writing, stop := context.WithCancel(ctx)
 	defer stop()
 	w, err := d.Bucket.Create(writing, layout.File(id), layout.Bytes)
@@ -72,7 +74,8 @@ func (d *Dialect) upload(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// From here on, a client that leaves must not leave half a file.
+	// From here on continue if the client disconnects, so that the record and the object
+	// are both stored.
 	ctx = context.WithoutCancel(ctx)
 	now := d.Now().UTC()
 	until := now.Add(expiry).Truncate(time.Second)
@@ -80,20 +83,21 @@ func (d *Dialect) upload(c *gin.Context) (any, error) {
 		ID: id, Account: caller.Of(c).Account, Purpose: sent.fields["purpose"], Name: sent.name, Size: sent.size,
 		Created: now.Truncate(time.Second), Expires: &until, Key: layout.File(id),
 	}
-	// Store the record first, so that an object left by a crash expires.
-	if err := d.record(ctx, f); err != nil {
+	// Store the record first. After a crash the object then has a record, so it expires.
+	if err := d.createRecord(ctx, f); err != nil {
 		return nil, err
 	}
 	if _, err := w.Commit(); err != nil {
 		if dropErr := d.Store.DeleteFile(ctx, id); dropErr != nil {
-			d.Exchange.Logger.Warn("removing the record of a file that was not stored failed; it expires", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, dropErr)
+			d.Exchange.Logger.Warn("removing the record of a file that was not stored failed, the record expires later", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, dropErr)
 		}
 		return nil, err
 	}
 	return viewFile(f), nil
 }
 
-// parts returns a reader for the parts of a form.
+// parts returns a reader for the parts of a form. fields names the fields of the form, for
+// the error.
 func (d *Dialect) parts(c *gin.Context, fields string) (*multipart.Reader, error) {
 	kind, params, err := mime.ParseMediaType(c.GetHeader("Content-Type"))
 	if err != nil || kind != "multipart/form-data" || params["boundary"] == "" {
@@ -116,16 +120,16 @@ func (d *Dialect) read(parts *multipart.Reader, field string, w io.Writer) (form
 			return sent, nil
 		}
 		if err != nil {
-			return sent, d.broken(err)
+			return sent, d.formError(err)
 		}
 		name := part.FormName()
 		if name == field {
-			if sent.filed {
+			if sent.hasFile {
 				return sent, request.Errorf(http.StatusBadRequest, request.CodeInvalid, "the form has the field %s twice; send it once", field)
 			}
-			sent.filed, sent.name = true, filename(part)
+			sent.hasFile, sent.name = true, filename(part)
 			if sent.size, err = io.Copy(w, io.LimitReader(part, d.Limits.FileBytes+1)); err != nil {
-				return sent, d.broken(err)
+				return sent, d.formError(err)
 			}
 			if sent.size > d.Limits.FileBytes {
 				return sent, tooLarge(d.Limits.FileBytes)
@@ -135,17 +139,17 @@ func (d *Dialect) read(parts *multipart.Reader, field string, w io.Writer) (form
 		value, err := io.ReadAll(io.LimitReader(part, maxField+1))
 		switch {
 		case err != nil:
-			return sent, d.broken(err)
+			return sent, d.formError(err)
 		case len(value) > maxField || len(sent.fields) == maxFields:
 			return sent, request.Errorf(http.StatusBadRequest, request.CodeInvalid,
-				"the form has too many or too long fields beside the file")
+				"the form has more than %d fields besides the file, or one of them has more than %d bytes", maxFields, maxField)
 		}
 		sent.fields[name] = string(value)
 	}
 }
 
-// broken returns the error of a form that cannot be read to its end.
-func (d *Dialect) broken(err error) error {
+// formError turns an error of reading a form into an answer.
+func (d *Dialect) formError(err error) error {
 	var (
 		stalled  *request.Error
 		overlong *http.MaxBytesError
@@ -159,8 +163,8 @@ func (d *Dialect) broken(err error) error {
 	return request.Errorf(http.StatusBadRequest, "invalid_multipart", "the form ends in the middle, or is not multipart/form-data; send it again")
 }
 
-// filename returns the name that the client gave a file. Some clients send UTF-8 without
-// declaring it.
+// filename returns the name that the client gave a file. The name may be UTF-8, which some
+// clients send without declaring it.
 func filename(part *multipart.Part) string {
 	_, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
 	name := params["filename"]
@@ -179,7 +183,7 @@ func (sent form) check() (expiry time.Duration, err error) {
 	default:
 		checkPurpose(&p, purpose)
 	}
-	if !sent.filed {
+	if !sent.hasFile {
 		p.Add("file", "is missing; send the file as the field file of the form")
 	}
 	expiry = defaultExpiry

@@ -55,28 +55,29 @@ const (
 	prefixPart   = "part_"
 )
 
-// uploading is the stored object that describes the future file.
-type uploading struct {
+// uploadHeader describes the future file. It is stored as an object when an upload begins.
+type uploadHeader struct {
 	Account  string        `json:"account"`
 	Bytes    int64         `json:"bytes"`
 	Filename string        `json:"filename"`
 	Purpose  string        `json:"purpose"`
-	Keep     time.Duration `json:"keep"` // of the file, in ns
+	Keep     time.Duration `json:"keep"` // how long the file is kept after Created, in ns
 	Created  time.Time     `json:"created"`
 }
 
 // upload has the state of an upload: its status, its parts and its file.
 type upload struct {
 	id string
-	uploading
+	uploadHeader
 	status string
-	file   *store.File
+	file   *store.File // nil until the upload is completed
 	parts  []blob.Info
 }
 
 func (u *upload) expires() time.Time { return u.Created.Add(layout.UploadLife) }
 
-// view returns the upload for an answer. Its parts are not a field of OpenAI's API.
+// view returns the upload in the form of an answer. The field parts does not exist in
+// OpenAI's API.
 func (u *upload) view() client.UploadState {
 	v := client.UploadState{
 		ID: u.id, Object: "upload", Bytes: u.Bytes, CreatedAt: u.Created.Unix(), ExpiresAt: u.expires().Unix(),
@@ -97,8 +98,8 @@ func viewPart(upload, id string, size int64) client.UploadPart {
 	return client.UploadPart{ID: id, Object: "upload.part", Bytes: size, CreatedAt: at.Unix(), UploadID: upload}
 }
 
-// fileOf returns the id of the file that an upload becomes.
-func fileOf(uploadID string) string { return prefixFile + strings.TrimPrefix(uploadID, prefixUpload) }
+// fileIDOf returns the id of the file that an upload becomes.
+func fileIDOf(uploadID string) string { return prefixFile + strings.TrimPrefix(uploadID, prefixUpload) }
 
 // beginUpload answers POST /v1/uploads.
 func (d *Dialect) beginUpload(c *gin.Context) (any, error) {
@@ -126,14 +127,15 @@ func (d *Dialect) beginUpload(c *gin.Context) (any, error) {
 	if err := body.Err(); err != nil {
 		return nil, err
 	}
-	err = d.write(c.Request.Context(), layout.Uploading(u.id), layout.JSON, func(w io.Writer) error { return json.NewEncoder(w).Encode(u.uploading) })
+	err = d.write(c.Request.Context(), layout.Uploading(u.id), layout.JSON, func(w io.Writer) error { return json.NewEncoder(w).Encode(u.uploadHeader) })
 	if err != nil {
 		return nil, fmt.Errorf("begin an upload: %w", err)
 	}
 	return u.view(), nil
 }
 
-// write stores an object. It stores nothing if fill or the commit fails.
+// write stores an object with the content that fill writes. If fill or the commit fails, it
+// stores nothing.
 func (d *Dialect) write(ctx context.Context, key, kind string, fill func(io.Writer) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -163,7 +165,7 @@ func (d *Dialect) uploadOf(c *gin.Context) (*upload, error) {
 	}
 	if err == nil {
 		defer object.Close()
-		err = json.NewDecoder(blob.NewReader(object)).Decode(&u.uploading)
+		err = json.NewDecoder(blob.NewReader(object)).Decode(&u.uploadHeader)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read an upload: %w", err)
@@ -177,9 +179,10 @@ func (d *Dialect) uploadOf(c *gin.Context) (*upload, error) {
 	return u, d.findStatus(ctx, u)
 }
 
-// findStatus sets the status of an upload that has ended.
+// findStatus sets the status of an upload if the upload has ended, and its file if it was
+// completed.
 func (d *Dialect) findStatus(ctx context.Context, u *upload) error {
-	f, err := d.Store.GetFile(ctx, fileOf(u.id))
+	f, err := d.Store.GetFile(ctx, fileIDOf(u.id))
 	if err == nil {
 		if _, err = d.Bucket.Stat(ctx, f.Key); err == nil {
 			u.status, u.file = uploadCompleted, &f
@@ -201,12 +204,12 @@ func (d *Dialect) findStatus(ctx context.Context, u *upload) error {
 	return nil
 }
 
-// checkPending refuses requests to an upload that has ended.
+// checkPending returns an error if the upload has ended.
 func (u *upload) checkPending() error {
 	if u.status == uploadPending {
 		return nil
 	}
-	return request.Errorf(http.StatusBadRequest, "upload_"+u.status, "the upload is %s; begin another", u.status)
+	return request.Errorf(http.StatusBadRequest, "upload_"+u.status, "the upload is %s; begin another upload", u.status)
 }
 
 // showUpload answers GET /v1/uploads/{upload_id}.
@@ -227,14 +230,14 @@ func (d *Dialect) addPart(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// If the answer to a part was lost, the client sends the part again and does not use
-	// the first copy.
-	var came int64
+	// Allow more bytes than the file has: if the answer to a part is lost, the client sends
+	// the part again and does not use the first copy.
+	var received int64
 	for _, part := range u.parts {
-		came += part.Size
+		received += part.Size
 	}
-	if len(u.parts) >= maxParts || came > 2*u.Bytes+d.Limits.FileBytes {
-		return nil, request.Errorf(http.StatusBadRequest, "too_many_parts", "the upload has %d parts with %d bytes, for a file of %d; complete it, or begin another", len(u.parts), came, u.Bytes)
+	if len(u.parts) >= maxParts || received > 2*u.Bytes+d.Limits.FileBytes {
+		return nil, request.Errorf(http.StatusBadRequest, "too_many_parts", "the upload has %d parts with %d bytes for a file of %d bytes, and accepts no more; complete it, or begin another upload", len(u.parts), received, u.Bytes)
 	}
 	parts, err := d.parts(c, "the field data")
 	if err != nil {
@@ -243,7 +246,7 @@ func (d *Dialect) addPart(c *gin.Context) (any, error) {
 	id := prefixPart + batch.Hex(rowmill.NewJobID())
 	var sent form
 	err = d.write(c.Request.Context(), layout.UploadParts(u.id)+id, layout.Bytes, func(w io.Writer) (err error) {
-		if sent, err = d.read(parts, "data", w); err == nil && !sent.filed {
+		if sent, err = d.read(parts, "data", w); err == nil && !sent.hasFile {
 			err = rowmill.Invalid("data", "is missing; send the part as the field data of the form")
 		}
 		return err
@@ -301,12 +304,12 @@ func (d *Dialect) completeUpload(c *gin.Context) (any, error) {
 	if err := u.checkPending(); err != nil {
 		return nil, err
 	}
-	keys, err := u.inOrder(ids)
+	keys, err := u.partKeys(ids)
 	if err != nil {
 		return nil, err
 	}
-	// From here on the file is made even if the client leaves; a repeated request finds
-	// it.
+	// From here on the file is made even if the client disconnects. A repeated request then
+	// finds the file.
 	ctx := context.WithoutCancel(c.Request.Context())
 	err = d.join(ctx, u, keys, sum)
 	if errors.Is(err, rowmill.ErrNotFound) { // another request has ended the upload meanwhile and removed its parts
@@ -318,14 +321,15 @@ func (d *Dialect) completeUpload(c *gin.Context) (any, error) {
 		return nil, cmp.Or(u.checkPending(), err)
 	}
 	if err := d.Bucket.DeletePrefix(ctx, layout.UploadParts(u.id)); err != nil {
-		d.Exchange.Logger.Warn("removing the parts of a file failed; they expire", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
+		d.Exchange.Logger.Warn("removing the parts of a completed upload failed, they expire later", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
 	}
 	u.parts = nil
 	return u.view(), nil
 }
 
-// inOrder returns the keys of the named parts, and checks that they make the whole file.
-func (u *upload) inOrder(ids []string) (keys []string, err error) {
+// partKeys returns the keys of the named parts, and checks that the parts have the size of
+// the whole file.
+func (u *upload) partKeys(ids []string) (keys []string, err error) {
 	var total int64
 	for i, id := range ids {
 		key := layout.UploadParts(u.id) + id
@@ -340,17 +344,18 @@ func (u *upload) inOrder(ids []string) (keys []string, err error) {
 		keys = append(keys, key)
 	}
 	if total != u.Bytes {
-		return nil, rowmill.Invalid("part_ids", "name parts with %d bytes, and the upload is to have %d", total, u.Bytes)
+		return nil, rowmill.Invalid("part_ids", "name parts with %d bytes, but the upload was begun for a file of %d bytes", total, u.Bytes)
 	}
 	return keys, nil
 }
 
-// join joins parts into a file.
+// join joins parts into the file of an upload. sum is the MD5 sum that the client expects,
+// or empty.
 func (d *Dialect) join(ctx context.Context, u *upload, keys []string, sum string) error {
 	until := u.Created.Add(u.Keep)
 	f := store.File{
-		ID: fileOf(u.id), Account: u.Account, Purpose: u.Purpose, Name: u.Filename, Size: u.Bytes,
-		Created: u.Created, Expires: &until, Key: layout.File(fileOf(u.id)),
+		ID: fileIDOf(u.id), Account: u.Account, Purpose: u.Purpose, Name: u.Filename, Size: u.Bytes,
+		Created: u.Created, Expires: &until, Key: layout.File(fileIDOf(u.id)),
 	}
 	err := d.write(ctx, f.Key, layout.Bytes, func(w io.Writer) error {
 		digest := md5.New()
@@ -360,12 +365,12 @@ func (d *Dialect) join(ctx context.Context, u *upload, keys []string, sum string
 			}
 		}
 		if got := hex.EncodeToString(digest.Sum(nil)); sum != "" && !strings.EqualFold(sum, got) {
-			return rowmill.Invalid("md5", "is %s, and the parts in this order have %s; send the damaged parts again, or name the parts in the order of the file", spelling.Shorten(sum, 64), got)
+			return rowmill.Invalid("md5", "is %s, but the parts in this order have the sum %s; send the damaged parts again, or name the parts in the order of the file", spelling.Shorten(sum, 64), got)
 		}
 		// Store the record first, as for a file in one request. A concurrent request that
 		// completes the same upload writes the same record and, except for the order of its
 		// parts, the same file.
-		return d.record(ctx, f)
+		return d.createRecord(ctx, f)
 	})
 	if err != nil {
 		return fmt.Errorf("join the parts of an upload: %w", err)

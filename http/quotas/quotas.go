@@ -1,5 +1,5 @@
-// Package quotas manages the limits of accounts: the configured quotas, an account's own
-// quotas, and the quotas of a new job.
+// Package quotas manages the limits of accounts. The configured quotas are for all
+// accounts; an account's own quotas replace them. A new job gets the quotas of its account.
 package quotas
 
 import (
@@ -23,12 +23,12 @@ import (
 )
 
 // Value returns the name of the stored value with an account's own quotas: a document
-// {"quotas": [{"priority", "row_quota", "token_quota"}], "cost_quota_usd"}. Absent fields
-// have the configured quota.
+// {"quotas": [{"priority", "row_quota", "token_quota"}], "cost_quota_usd"}. For an absent
+// row_quota or token_quota the configured one applies.
 func Value(account string) string { return "quotas/" + account }
 
-// ownQuotas has an account's own quotas. A nil quota means the configured one; a nil cost
-// quota means no limit.
+// ownQuotas has an account's own quotas. For a nil row or token quota the configured one
+// applies; a nil cost quota means no limit.
 type ownQuotas struct {
 	Quotas    []client.OwnQuota `json:"quotas"`
 	CostQuota *exchange.Decimal `json:"cost_quota_usd"` // USD in a calendar month, UTC
@@ -41,7 +41,7 @@ type accountQuotas struct {
 	CostQuota *exchange.Decimal `json:"cost_quota_usd"`
 	Own       ownQuotas         `json:"own"`
 
-	version int64 // of the stored value; 0: none
+	version int64 // version of the stored value; 0: nothing is stored
 }
 
 // Quotas answers requests about quotas.
@@ -59,7 +59,7 @@ func (q *Quotas) Route(v1 gin.IRoutes) {
 	v1.PUT("/quotas", q.Handle(q.put))
 }
 
-// of returns the quotas of an account.
+// of returns the quotas of an account, with the configured quotas where it has no own.
 func (q *Quotas) of(ctx context.Context, account string) (accountQuotas, error) {
 	doc, version, err := q.Store.GetValue(ctx, Value(account))
 	if errors.Is(err, rowmill.ErrNotFound) {
@@ -75,8 +75,9 @@ func (q *Quotas) of(ctx context.Context, account string) (accountQuotas, error) 
 	return q.inForce(account, own, version), nil
 }
 
-// Charge sets the account of a job, and the account's quotas.
-func (q *Quotas) Charge(ctx context.Context, account string, spec *rowmill.Spec) error {
+// SetQuotas sets the account of a job and the quotas of this account in the job's
+// specification.
+func (q *Quotas) SetQuotas(ctx context.Context, account string, spec *rowmill.Spec) error {
 	bounds, err := q.of(ctx, account)
 	if err != nil {
 		return err
@@ -87,7 +88,8 @@ func (q *Quotas) Charge(ctx context.Context, account string, spec *rowmill.Spec)
 	return nil
 }
 
-// inForce returns the configured quotas, replaced by the account's own where set.
+// inForce returns the quotas that apply to an account: its own quotas where they are set,
+// else the configured ones.
 func (q *Quotas) inForce(account string, own ownQuotas, version int64) accountQuotas {
 	bounds := slices.Clone(q.Configured)
 	slices.SortFunc(bounds, func(a, b client.Quota) int { return cmp.Compare(a.Priority, b.Priority) })
@@ -185,7 +187,8 @@ func readQuotas(body *request.Object) ownQuotas {
 	return own
 }
 
-// readQuota reads a quota; nil means the configured one.
+// readQuota reads a row or token quota; nil means that the configured one applies. of names
+// the unit.
 func readQuota(entry *request.Object, field, of string) *int64 {
 	var n int64
 	if !entry.Read(field, "a whole number of "+of+", or null for the configured one", &n) {
@@ -220,7 +223,7 @@ func Validate(configured []client.Quota) error {
 		seen[q.Priority] = true
 	}
 	if all := len(rowmill.Priorities()); len(seen) != all || len(configured) != all {
-		return errors.New("http: Config.Quotas: must hold each priority once")
+		return errors.New("http: Config.Quotas must hold each priority once")
 	}
 	return nil
 }

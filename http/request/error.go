@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// CodeInvalid is the code of a broken rule without its own code.
+	// CodeInvalid is the code for a broken rule that has no code of its own.
 	CodeInvalid = "invalid_request"
 	// CodeUnknownModel is the code for a model that is neither in the catalog nor a
 	// published Function of the account.
@@ -32,11 +32,11 @@ const (
 // seconds: about the time of a restart or a failover.
 const RetryAfter = "5"
 
-// statusClientGone is the status in logs and metrics of a request whose client left
+// statusClientGone is the status that logs and metrics show if the client disconnected
 // before the answer.
 const statusClientGone = 499
 
-// Error is an error with its answer.
+// Error is an error and the answer that the client gets for it.
 type Error struct {
 	Status  int
 	Code    string // for programs
@@ -54,7 +54,7 @@ func Errorf(status int, code, format string, args ...any) *Error {
 	return &Error{Status: status, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// With adds a field to the body.
+// With adds a field to the answer's body and returns e.
 func (e *Error) With(name string, value any) *Error {
 	if e.Extra == nil {
 		e.Extra = map[string]any{}
@@ -63,20 +63,23 @@ func (e *Error) With(name string, value any) *Error {
 	return e
 }
 
-// Closing closes the connection after the answer, so the rest of the body is not read.
+// Closing makes the server close the connection after the answer, so that it does not read
+// the rest of the request's body. Closing returns e.
 func (e *Error) Closing() *Error {
 	e.Header = map[string]string{"Connection": "close"}
 	return e
 }
 
-// NotNow returns an error that a retry may solve.
+// NotNow returns an error with status 503 that tells the client to try again after
+// RetryAfter.
 func NotNow(code, format string, args ...any) *Error {
 	e := Errorf(http.StatusServiceUnavailable, code, format, args...)
 	e.Header = map[string]string{"Retry-After": RetryAfter}
 	return e
 }
 
-// Describe returns the answer for any error. No other function does this.
+// Describe returns the answer for any error. Only this function decides it, so the same
+// error has the same answer on all routes.
 func Describe(err error) *Error {
 	var (
 		ready    *Error
@@ -94,7 +97,7 @@ func Describe(err error) *Error {
 		return Errorf(http.StatusRequestEntityTooLarge, "body_too_large",
 			"the request body is larger than %d bytes; put the rows into a file of CSV, Parquet or JSON Lines, upload it with POST /v1/uploads, and send file: and its id as inputs, or its URL", tooLarge.Limit).Closing()
 	case errors.Is(err, archive.ErrRemoved) && errors.Is(err, rowmill.ErrNotFound):
-		// The record does not show a removal: it was read before it, or storage lost the files.
+		// The record shows no removal: it was read before the removal, or the storage lost the files.
 		return NotNow("results_missing",
 			"the result files of this job are not in the service's storage; ask again, and if the answer stays, the storage has lost them: "+
 				"an operator finds out with rowmill storage check")

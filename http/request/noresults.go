@@ -10,7 +10,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// NoResults returns why a job has no results of a variant, or nil if it has them.
+// NoResults returns an error that says why a job has no results of a variant, or nil if
+// the job has them.
 func NoResults(record store.Record, v results.Variant) error {
 	status := record.Job.Status
 	switch {
@@ -24,11 +25,11 @@ func NoResults(record store.Record, v results.Variant) error {
 		return Errorf(http.StatusConflict, "job_not_succeeded",
 			"the job is %s; its results are ready once it has succeeded", status).With("status", status)
 	}
-	return notKept(record, v)
+	return neverKept(record, v)
 }
 
-// NoRows returns why a job that has not succeeded has no partial results, or nil if it
-// has them.
+// NoRows returns an error that says why a job that has not succeeded has no partial
+// results, or nil if the job has them.
 func NoRows(record store.Record, v results.Variant) error {
 	status := record.Job.Status
 	switch {
@@ -40,18 +41,19 @@ func NoRows(record store.Record, v results.Variant) error {
 	case record.DataRemoved == nil && !record.Counted():
 		return Errorf(http.StatusConflict, "no_rows", "the rows of the job are not counted yet; try again later").With("status", status)
 	}
-	return notKept(record, v)
+	return neverKept(record, v)
 }
 
-// notKept returns why a job will never have a variant, or nil.
-func notKept(record store.Record, v results.Variant) error {
+// neverKept returns an error that says why a job will never have a variant of its results,
+// or nil.
+func neverKept(record store.Record, v results.Variant) error {
 	switch {
 	case record.DataRemoved != nil:
 		return archive.ErrRemoved
 	case v.Logprobs && record.Spec.Model.NoLogprobs:
-		return noLogprobs("the catalog turns log probabilities off for %s, so none were recorded; leave it out", record.Spec.Model.ID)
+		return noLogprobs("the catalog turns log probabilities off for %s, so none were recorded; leave this parameter out", record.Spec.Model.ID)
 	case v.Logprobs && record.Spec.Sampling["logprobs"] == false:
-		return noLogprobs("the job was submitted with logprobs false in sampling_params, so none were recorded; leave it out")
+		return noLogprobs("the job was submitted with logprobs false in sampling_params, so none were recorded; leave this parameter out")
 	}
 	return nil
 }

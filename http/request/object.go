@@ -12,16 +12,17 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// An Object is a small JSON object. Its fields are read one by one; fields with null
-// count as absent.
+// An Object is a small JSON object in a request. A handler reads its fields one by one. A
+// field with null counts as absent.
 type Object struct {
 	Problems *Problems
 	fields   map[string]json.RawMessage
 	nulls    map[string]bool // names of the fields with null
-	prefix   string          // of field names in problems, such as "quotas[1]."
+	prefix   string          // put before field names in problems, such as "quotas[1]."
 }
 
-// ReadObject decodes a body. Later reads add the problems of its fields to Problems.
+// ReadObject decodes a body into its fields. The methods that read a field add its problem
+// to Problems.
 func ReadObject(body []byte) (Object, error) {
 	o := Object{Problems: &Problems{}}
 	return o, o.decode(body)
@@ -68,8 +69,8 @@ func (o *Object) decode(body []byte) error {
 	return nil
 }
 
-// Read decodes a field and removes it from the object. It returns true if the field is
-// present and has the right type.
+// Read decodes a field into into and removes the field from the object. It returns true if
+// the field is present and has the right type. must names the right type for the problem.
 func (o *Object) Read(field, must string, into any) bool {
 	raw, given := o.fields[field]
 	if !given {
@@ -83,8 +84,8 @@ func (o *Object) Read(field, must string, into any) bool {
 	return true
 }
 
-// Require is Read for a field that must be present. must names the right type; missing is
-// the message for an absent field.
+// Require is Read for a field that must be present. missing is the message for an absent
+// field.
 func (o *Object) Require(field, must string, into any, missing string) bool {
 	if _, given := o.fields[field]; !given {
 		o.Add(field, "is missing; %s", missing)
@@ -104,7 +105,7 @@ func (o *Object) Add(field, format string, args ...any) {
 	o.Problems.Add(o.prefix+field, format, args...)
 }
 
-// Objects removes an array of objects and returns its elements.
+// Objects reads a field that is an array of objects, removes it and returns the elements.
 func (o *Object) Objects(field string) []Object {
 	var raws []json.RawMessage
 	if !o.Read(field, "an array of objects", &raws) {
@@ -123,8 +124,8 @@ func (o *Object) Objects(field string) []Object {
 	return found
 }
 
-// Object removes an inner object and returns it. given is false if it is absent or not an
-// object.
+// Object reads a field that is an object, removes it and returns it. given is false if the
+// field is absent or not an object.
 func (o *Object) Object(field string) (inner Object, given bool) {
 	raw, given := o.fields[field]
 	if !given {
@@ -142,13 +143,14 @@ func (o *Object) Object(field string) (inner Object, given bool) {
 // maxUnknown limits the unknown fields that an answer names.
 const maxUnknown = 20
 
-// Rest returns the sorted names of the fields that were not read.
-func (o *Object) Rest() []string { return slices.Sorted(maps.Keys(o.fields)) }
+// Unread returns the sorted names of the fields that were not read.
+func (o *Object) Unread() []string { return slices.Sorted(maps.Keys(o.fields)) }
 
-// End adds a problem for each field that was not read. Otherwise, in a document that
-// replaces another, a misspelt field would silently delete the value that it should set.
+// End adds a problem for each field that was not read; known lists the known fields in
+// the message. Without this check, a misspelt field in a document that replaces a stored
+// one would silently delete the value that the client wanted to set.
 func (o *Object) End(known string) {
-	for i, name := range o.Rest() {
+	for i, name := range o.Unread() {
 		name = cmp.Or(spelling.Shorten(name, 64), `""`)
 		if i == maxUnknown {
 			o.Add(name, "is unknown, and so are %d further fields", len(o.fields)-i-1)

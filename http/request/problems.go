@@ -8,8 +8,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Problems collects the broken rules of a request, so that the client gets them all in
-// the same answer.
+// Problems collects the broken rules of a request, so that one answer names all of them.
 type Problems struct {
 	code   string // code of all problems; CodeInvalid if they differ
 	fields []rowmill.FieldError
@@ -33,7 +32,8 @@ func (p *Problems) AddCode(code string, fields ...rowmill.FieldError) {
 	p.fields = append(p.fields, fields...)
 }
 
-// AddPart adds the problems of a document inside the request.
+// AddPart adds the problems of a document inside the request. field is the name of the
+// field that holds the document.
 func (p *Problems) AddPart(field string, part *Problems) {
 	for _, f := range part.fields {
 		p.AddCode(part.code, rowmill.FieldError{Field: field + "." + f.Field, Message: f.Message})
@@ -61,7 +61,7 @@ func (p *Problems) Err() error {
 	return &rowmill.InvalidError{Code: p.code, Fields: p.fields}
 }
 
-// ErrAs is Err with a given status and code.
+// ErrAs returns the problems as Err does, but with a given status and code.
 func (p *Problems) ErrAs(status int, code string) error {
 	if err := p.Err(); err != nil {
 		e := Errorf(status, code, "%s", err.Error())
@@ -71,7 +71,8 @@ func (p *Problems) ErrAs(status int, code string) error {
 	return nil
 }
 
-// BodyBroke returns the error for a body that ended too early.
+// BodyBroke returns the error for a body that ended too early. where is "" or a text about
+// the place, which follows the message.
 func BodyBroke(where string) *Error {
 	return Errorf(http.StatusBadRequest, "body_unreadable", "the body could not be read to its end: the connection broke%s", where)
 }

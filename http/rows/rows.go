@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// maxErrorsPage limits the failed rows of a page: each may have 64 KiB of the
-	// engine's answer.
+	// maxErrorsPage limits the failed rows of a page, because each may contain 64 KiB of
+	// the engine's answer.
 	maxErrorsPage = 100
 	// defaultPreview and maxPreview are the default and the largest number of rows in a
 	// preview.
@@ -62,7 +62,7 @@ func (r *Rows) show(c *gin.Context) (any, error) {
 	if err != nil || n < 0 || n > store.MaxRows {
 		return nil, rowmill.Invalid("row", "is %q; it must be the number of a row, from 0", spelling.Shorten(c.Param("row"), 32))
 	}
-	record, err := r.kept(c)
+	record, err := r.jobWithRows(c)
 	if err != nil {
 		return nil, err
 	}
@@ -79,9 +79,9 @@ func (r *Rows) show(c *gin.Context) (any, error) {
 	return view, err
 }
 
-// kept returns the job in the path. It refuses an estimate job, because its rows are not
-// kept.
-func (r *Rows) kept(c *gin.Context) (store.Record, error) {
+// jobWithRows returns the job in the path. It refuses an estimate job, because the rows of
+// an estimate job are not stored.
+func (r *Rows) jobWithRows(c *gin.Context) (store.Record, error) {
 	record, err := r.Jobs.Named(c)
 	if err == nil && record.Job.RunType == rowmill.RunEstimate {
 		err = request.NoRows(record, results.Variant{})
@@ -104,7 +104,7 @@ func (r *Rows) failures(c *gin.Context) (any, error) {
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	record, err := r.kept(c)
+	record, err := r.jobWithRows(c)
 	if err != nil {
 		return nil, err
 	}
@@ -121,11 +121,11 @@ func (r *Rows) failures(c *gin.Context) (any, error) {
 }
 
 const (
-	// maxFailuresLooked limits the failed rows that are read to count the reasons. Fewer
-	// rows already show the main reason.
-	maxFailuresLooked = 100_000
-	// failuresAtOnce limits the failed rows in memory, each with up to 64 KiB of the
-	// engine's answer.
+	// maxFailuresRead limits how many failed rows a request reads to count the reasons.
+	// Fewer rows already show the main reason.
+	maxFailuresRead = 100_000
+	// failuresAtOnce limits how many failed rows are in memory at once. Each may contain
+	// 64 KiB of the engine's answer.
 	failuresAtOnce = 500
 )
 
@@ -134,19 +134,19 @@ type failureCount struct {
 	Code    string `json:"code"`
 	Rows    int64  `json:"rows"`
 	First   int64  `json:"first_row"`
-	Message string `json:"message"` // of the first row
+	Message string `json:"message"` // error message of the first row
 }
 
 // countFailures answers GET /v1/jobs/{job_id}/errors/counts: the number of failed rows by
 // code, the most frequent first.
 func (r *Rows) countFailures(c *gin.Context) (any, error) {
-	record, err := r.kept(c)
+	record, err := r.jobWithRows(c)
 	if err != nil {
 		return nil, err
 	}
 	counts, at, counted := []failureCount{}, map[string]int{}, 0
-	for place := archive.Beginning(); counted < maxFailuresLooked; {
-		found, more, err := r.Archive.Failures(c.Request.Context(), record, place, min(failuresAtOnce, maxFailuresLooked-counted))
+	for place := archive.Beginning(); counted < maxFailuresRead; {
+		found, more, err := r.Archive.Failures(c.Request.Context(), record, place, min(failuresAtOnce, maxFailuresRead-counted))
 		if err != nil {
 			return nil, err
 		}
@@ -168,6 +168,7 @@ func (r *Rows) countFailures(c *gin.Context) (any, error) {
 	return gin.H{"counts": counts, "counted": counted, "failed_rows": record.Job.FailedRows}, nil
 }
 
+// parsePlace parses a cursor of failures: <shard>.<row>.
 func parsePlace(cursor string) (place archive.Place, ok bool) {
 	if cursor == "" {
 		return archive.Beginning(), true

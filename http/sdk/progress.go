@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// progressEvery is the time between two reads of a watched job: as often as a
+	// progressEvery is the time between two reads of a job's record: as often as a
 	// progress bar needs a new value.
 	progressEvery = 500 * time.Millisecond
 	// progressAlive is how long a stream is silent before it sends an empty line. Proxies
@@ -23,9 +23,9 @@ const (
 )
 
 // progress answers GET /v1/stream-job-progress/{job_id}: one JSON object per line, until
-// the job has ended. If a progress line equals the number of rows, the client assumes
-// success and requests the results at once. So that line is sent only when the results
-// can be read. For a failed or cancelled job the stream ends without that line.
+// the job has ended. When a line says that all rows are done, the client assumes success
+// and requests the results at once. So the service sends such a line only when the results
+// can be read. For a failed or cancelled job the stream ends without it.
 func (d *Dialect) progress(c *gin.Context) error {
 	record, err := d.Jobs.Find(c, c.Param("job_id"))
 	if err != nil {
@@ -35,15 +35,15 @@ func (d *Dialect) progress(c *gin.Context) error {
 	c.Header("Cache-Control", "no-store")
 	c.Header("X-Accel-Buffering", "no") // nginx would buffer the lines
 	c.Status(http.StatusOK)
-	lines := &progressLines{out: d.Exchange.Writer(c), flush: http.NewResponseController(c.Writer).Flush}
+	lines := &progressWriter{out: d.Exchange.Writer(c), flush: http.NewResponseController(c.Writer).Flush}
 
 	ctx, id := c.Request.Context(), record.Job.ID
 	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
 	for {
 		readable := request.NoResults(record, results.Variant{}) == nil
-		if err := lines.show(record.Job, readable, d.Now()); err != nil || record.Job.Status.Terminal() || d.Draining() {
-			return nil // the client left, the job has ended, or the client should use another node
+		if err := lines.write(record.Job, readable, d.Now()); err != nil || record.Job.Status.Terminal() || d.Draining() {
+			return nil // the client disconnected, the job has ended, or the node drains
 		}
 		select {
 		case <-ctx.Done():
@@ -56,20 +56,20 @@ func (d *Dialect) progress(c *gin.Context) error {
 			record = now
 		case ctx.Err() != nil:
 			return nil
-		default: // the store may come back; earlier lines stay true
-			d.Exchange.Logger.Warn("reading the progress of a job failed",
+		default: // the next read may succeed, and earlier lines stay true
+			d.Exchange.Logger.Warn("reading the progress of a job failed, retrying",
 				exchange.KeyRequest, exchange.RequestID(c), exchange.KeyJob, id, exchange.KeyErr, err)
 		}
 	}
 }
 
-// progressLines writes the changes of a job.
-type progressLines struct {
+// progressWriter writes a line for each change of a job's progress.
+type progressWriter struct {
 	out       io.Writer
 	flush     func() error
 	begun     bool
-	rows      int64     // last sent
-	tokens    int64     // last sent, input and output together
+	rows      int64     // number of rows in the last line about rows
+	tokens    int64     // number of tokens in the last line about tokens, input and output together
 	lastWrite time.Time // time of the last write
 }
 
@@ -84,8 +84,9 @@ type tokensLine struct {
 	PerSecond exchange.Decimal `json:"total_tokens_processed_per_second"`
 }
 
-// show writes lines for changed values, or an empty line after a long silence.
-func (l *progressLines) show(job rowmill.Job, readable bool, now time.Time) error {
+// write writes lines for changed values, or an empty line after a long silence. readable
+// says whether the results can be read.
+func (l *progressWriter) write(job rowmill.Job, readable bool, now time.Time) error {
 	tokens := tokensOf(job, now)
 	rows := rowsToShow(job, readable)
 	var lines []progressLine
@@ -117,8 +118,8 @@ func (l *progressLines) show(job rowmill.Job, readable bool, now time.Time) erro
 	return l.flush()
 }
 
-// rowsToShow returns the number of done rows. While the results cannot be read, it is
-// less than the number of all rows.
+// rowsToShow returns the number of done rows for a line. While the results cannot be read,
+// it returns less than the number of all rows.
 func rowsToShow(job rowmill.Job, readable bool) int64 {
 	if job.NumRows != nil && !readable {
 		return max(0, min(job.RowsDone, *job.NumRows-1))
@@ -126,7 +127,8 @@ func rowsToShow(job rowmill.Job, readable bool) int64 {
 	return job.RowsDone
 }
 
-// tokensOf returns the tokens of the committed rows and their average rate.
+// tokensOf returns the number of tokens of the committed rows, and the average rate of
+// tokens since the job started.
 func tokensOf(job rowmill.Job, now time.Time) tokensLine {
 	line := tokensLine{Input: exchange.OrZero(job.InputTokens), Output: exchange.OrZero(job.OutputTokens)}
 	if job.Completed != nil {

@@ -38,10 +38,10 @@ func TestProgress_LastLineWaitsForTheResults(t *testing.T) {
 func TestProgress_EmptyLineKeepsTheStreamOpen(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	l := &progressLines{out: &out, flush: func() error { return nil }}
+	l := &progressWriter{out: &out, flush: func() error { return nil }}
 	began := time.Now()
 	for _, after := range []time.Duration{0, progressEvery, progressAlive - 1, progressAlive, progressAlive + progressEvery} {
-		if err := l.show(rowmill.Job{Status: rowmill.StatusRunning}, false, began.Add(after)); err != nil {
+		if err := l.write(rowmill.Job{Status: rowmill.StatusRunning}, false, began.Add(after)); err != nil {
 			t.Fatal(err)
 		}
 	}

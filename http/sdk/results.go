@@ -16,7 +16,7 @@ import (
 // results answers POST /v1/job-results, which existing clients use to fetch results: the
 // JSON of /results, under the key results.
 func (d *Dialect) results(c *gin.Context) error {
-	record, v, err := d.asked(c)
+	record, v, err := d.readRequest(c)
 	if err != nil {
 		return err
 	}
@@ -39,8 +39,9 @@ func (d *Dialect) results(c *gin.Context) error {
 	})
 }
 
-// asked reads the body. It ignores unknown fields, which newer clients may send.
-func (d *Dialect) asked(c *gin.Context) (record store.Record, v results.Variant, err error) {
+// readRequest reads the body and returns the job and the variant of its results. It ignores
+// unknown fields, which newer clients may send.
+func (d *Dialect) readRequest(c *gin.Context) (record store.Record, v results.Variant, err error) {
 	body, err := d.Exchange.ReadObject(c, exchange.SmallObject)
 	if err != nil {
 		return record, v, err

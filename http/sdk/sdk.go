@@ -1,6 +1,6 @@
 // Package sdk is the dialect of existing clients of this API family: the form of a job's
 // status for keys of the dialect, and two routes to fetch results and watch progress. It
-// does not check who may see a job; its Jobs do.
+// does not check who may see a job; the interface Jobs does this.
 //
 // Each dialect is such a package: handlers that answer through package exchange, and a
 // struct with their dependencies.
@@ -28,18 +28,19 @@ import (
 // Name is the value of a key's field dialect.
 const Name = "sdk"
 
-// Spoken reports whether the request's key has the dialect.
+// Spoken reports whether the key of a request has this dialect.
 func Spoken(c *gin.Context) bool { return caller.Of(c).Dialect == Name }
 
 // Jobs finds jobs of the caller's account.
 type Jobs interface {
 	// Find returns a job, or a 404 if it does not exist or belongs to another account.
 	Find(c *gin.Context, id string) (store.Record, error)
-	// Head is Find for the part of a job that clients see. Do not modify it.
+	// Head is like Find, for the part of a job that clients see. Callers must not modify
+	// the result.
 	Head(c *gin.Context, id string) (*store.Head, error)
 }
 
-// Dialect answers the requests that have a special form in the dialect.
+// Dialect answers the requests that have another form in this dialect.
 type Dialect struct {
 	Exchange *exchange.Exchange
 	Jobs     Jobs
@@ -58,8 +59,8 @@ func (d *Dialect) Route(v1 gin.IRoutes) {
 // codeCancelled is the code of the failure_reason of a cancelled job.
 const codeCancelled = "cancelled"
 
-// statusOf returns a status in the dialect. All statuses before running are STARTING,
-// because clients that wait for a job to start know no other.
+// statusOf returns a status in the form of the dialect. All statuses before running become
+// STARTING, because clients that wait for a job to start know no other status.
 func statusOf(status rowmill.Status) string {
 	switch status {
 	case rowmill.StatusPending, rowmill.StatusSubmitted:
@@ -68,7 +69,7 @@ func statusOf(status rowmill.Status) string {
 	return strings.ToUpper(string(status))
 }
 
-// Job returns a job's record in the dialect.
+// Job returns a job in the form of the dialect.
 func Job(job rowmill.Job) rowmill.Job {
 	if job.Status == rowmill.StatusCancelled && job.FailureReason == nil {
 		job.FailureReason = rowmill.Failf(codeCancelled, "The job was cancelled on request.")
@@ -77,21 +78,22 @@ func Job(job rowmill.Job) rowmill.Job {
 	return job
 }
 
-// optional lists the fields of a listed record that may be absent.
+// optional lists the fields that a job in a list may lack.
 var optional = []string{
 	"name", "description", "system_prompt", "json_schema", "datetime_started", "num_rows", "cost_estimate",
 	"failure_reason", "continues", "continued_by", "key_id", "estimate", "function",
 }
 
-// zeroValues has the fields that clients calculate with, and the values that replace null.
+// zeroValues maps the fields that clients calculate with to the values that replace null.
 var zeroValues = map[string]json.RawMessage{
 	"input_tokens": json.RawMessage("0"), "output_tokens": json.RawMessage("0"), "job_cost": json.RawMessage("0.0"),
 }
 
-// Listed returns a record for a list, with as few nulls as possible. Clients make a table
-// of the list and take the type of each column from the first hundred records. If a
-// column is null in all of these and has a value in a later record, the client fails.
-func Listed(record any) (map[string]json.RawMessage, error) {
+// ListItem returns the fields of a record for a list, with as few nulls as possible.
+// Clients make a table of the list and take the type of each column from the first hundred
+// records. If a column is null in all of these records and has a value in a later one, the
+// client fails.
+func ListItem(record any) (map[string]json.RawMessage, error) {
 	text, err := exchange.Encode(record)
 	if err != nil {
 		return nil, err
@@ -114,16 +116,17 @@ func Listed(record any) (map[string]json.RawMessage, error) {
 	return fields, nil
 }
 
-// tableRows is how many records clients use to find the types of the columns.
+// tableRows is how many records of a list clients use to find the types of the columns.
 const tableRows = 100
 
-// WithCompletionTime returns the newest jobs of a list. If no job among the first
-// tableRows has a completion time, it gives a job the Unix epoch. Clients always parse
-// the column as dates, and fail if it has only nulls.
+// WithCompletionTime returns newest, the first jobs of a list. If none of the first
+// tableRows jobs has a completion time, the copy of one job gets the Unix epoch as its
+// completion time. Clients always parse this column as dates, and fail if it has only
+// nulls.
 func WithCompletionTime(newest []*rowmill.Job) []*rowmill.Job {
 	newest = slices.Clone(newest)
 	seen := newest[:min(tableRows, len(newest))]
-	if over := func(job *rowmill.Job) bool { return job.Completed != nil }; len(seen) > 0 && !slices.ContainsFunc(seen, over) {
+	if ended := func(job *rowmill.Job) bool { return job.Completed != nil }; len(seen) > 0 && !slices.ContainsFunc(seen, ended) {
 		epoch := time.Unix(0, 0).UTC()
 		dated := *seen[len(seen)-1]
 		dated.Completed = &epoch
@@ -132,25 +135,26 @@ func WithCompletionTime(newest []*rowmill.Job) []*rowmill.Job {
 	return newest
 }
 
-// startSign is how long after its end a job may still be shown as running once, if no
-// client saw it before.
-const startSign = 10 * time.Second
+// showRunningFor is how long after a job's end the job may still be shown as running, once,
+// if no client has seen the job before.
+const showRunningFor = 10 * time.Second
 
-// packsJSON reports whether a job's rows contain JSON inside the JSON of a reasoning row.
+// packsJSON reports whether the outputs of a job contain JSON inside JSON: the output of a
+// reasoning model is an object, and with a schema the answer in it is JSON again.
 func packsJSON(record store.Record) bool {
 	return record.Spec.Model.Kind == rowmill.KindReasoning && len(record.Spec.Schema) > 0
 }
 
-// Schema returns the schema of a job's results as the SDK expects it: answers that are
-// JSON objects are columns, not text.
+// Schema returns the schema of a job's results as clients of the dialect expect it: answers
+// that are JSON objects are columns and not text.
 func Schema(record store.Record, s results.Schema) results.Schema {
 	s.ContentAsJSON = packsJSON(record)
 	return s
 }
 
-// Answer returns the output of a Function's run in the dialect. With a JSON Schema the
-// answer is JSON instead of text. For a reasoning model it also returns the reasoning;
-// otherwise reasoning is nil.
+// Answer returns the output of a Function's run in the form of the dialect. With a JSON
+// Schema the answer is JSON instead of text. For a reasoning model with a JSON Schema,
+// Answer also returns the reasoning; otherwise reasoning is nil.
 func Answer(record store.Record, output any) (answer any, reasoning *string) {
 	text, isText := output.(string)
 	switch {
@@ -182,15 +186,15 @@ func (d *Dialect) Status(c *gin.Context) (any, error) {
 	return gin.H{"job_status": gin.H{head.Job.ID: status}}, nil
 }
 
-// shownStatus returns the status for a client. A client that waits for a job to start may
-// not accept SUCCEEDED. So a job that ended before any client asked is shown as RUNNING
-// once. The record stores that a client has asked, for all nodes. If that write fails,
-// the client gets the real status.
+// shownStatus returns the status to show to a client. Some clients that wait for a job to
+// start do not accept SUCCEEDED. So a job that succeeded before any client asked is shown
+// as RUNNING once. The record says for all nodes that a client has asked. If the write of
+// this fails, the client gets the real status.
 func (d *Dialect) shownStatus(c *gin.Context, head *store.Head) string {
 	job := &head.Job
 	status := statusOf(job.Status)
-	late := job.Status == rowmill.StatusSucceeded && job.Completed != nil && d.Now().Sub(*job.Completed) < startSign
-	if head.ShownRunning || job.Status.Terminal() && !late {
+	justSucceeded := job.Status == rowmill.StatusSucceeded && job.Completed != nil && d.Now().Sub(*job.Completed) < showRunningFor
+	if head.ShownRunning || job.Status.Terminal() && !justSucceeded {
 		return status
 	}
 	if err := d.Store.ShowRunning(c.Request.Context(), job.ID); err != nil {
@@ -198,7 +202,7 @@ func (d *Dialect) shownStatus(c *gin.Context, head *store.Head) string {
 			exchange.KeyRequest, exchange.RequestID(c), exchange.KeyJob, job.ID, exchange.KeyErr, err)
 		return status
 	}
-	if late {
+	if justSucceeded {
 		return statusOf(rowmill.StatusRunning)
 	}
 	return status

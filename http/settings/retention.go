@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	// maxPreviewed limits the jobs that a preview reads, oldest end first.
+	// maxPreviewed limits the jobs that a preview reads. It reads the jobs that ended first.
 	maxPreviewed = 1000
-	// previewAtOnce is how many jobs are read at once, because the store may be slow.
+	// previewAtOnce is how many jobs are read in parallel, because the store may be slow.
 	previewAtOnce = 8
 )
 
-// heldJob is a job that still has data or objects to remove.
+// heldJob is an ended job that retention has not finished: it may still have data or
+// objects to remove.
 type heldJob struct {
 	ended   time.Time
 	removed bool  // the data was removed on request
@@ -43,7 +44,7 @@ func (s *Settings) preview(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	held, all, err := s.held(ctx, account, now)
+	held, all, err := s.heldJobs(ctx, account, now)
 	if err != nil {
 		return nil, err
 	}
@@ -55,9 +56,9 @@ func (s *Settings) preview(c *gin.Context) (any, error) {
 	return view, nil
 }
 
-// held returns up to maxPreviewed jobs that retention has not finished, in the order of
-// their end. all is false if there are more.
-func (s *Settings) held(ctx context.Context, account string, now time.Time) (jobs []heldJob, all bool, err error) {
+// heldJobs returns up to maxPreviewed ended jobs that retention has not finished, in the
+// order of their end. all is false if there are more such jobs.
+func (s *Settings) heldJobs(ctx context.Context, account string, now time.Time) (jobs []heldJob, all bool, err error) {
 	ids, err := s.Store.Held(ctx, account, now, maxPreviewed+1)
 	if err != nil {
 		return nil, false, err
@@ -83,7 +84,8 @@ func (s *Settings) held(ctx context.Context, account string, now time.Time) (job
 	return jobs, all, g.Wait()
 }
 
-// effectOf returns the effect of a retention of days.
+// effectOf returns which of the jobs held would lose their data now if results were kept
+// for a number of days.
 func effectOf(days int, held []heldJob, all bool, now time.Time) client.RetentionEffect {
 	effect := client.RetentionEffect{RetentionDays: exchange.Int64(&days)}
 	before := now.AddDate(0, 0, -days)

@@ -21,7 +21,7 @@ type settingsView struct {
 	Account string `json:"account"`
 	store.Settings
 
-	version int64 // of the stored value; 0: none
+	version int64 // version of the stored value; 0: nothing is stored
 }
 
 // Settings answers requests about settings.
@@ -38,6 +38,7 @@ func (s *Settings) Route(v1 gin.IRoutes) {
 	v1.GET("/settings/preview", s.Handle(s.preview))
 }
 
+// of returns the settings of an account.
 func (s *Settings) of(c *gin.Context, account string) (view settingsView, err error) {
 	view.Account = account
 	view.Settings, view.version, err = store.LoadSettings(c.Request.Context(), s.Store, account)

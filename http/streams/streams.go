@@ -1,5 +1,5 @@
-// Package streams writes the event stream of a client. Package events finds the changes,
-// once for all streams of a node.
+// Package streams answers requests for event streams: it writes the events of each client's
+// stream. Package events finds the changes, once for all streams of a node.
 package streams
 
 import (
@@ -28,20 +28,21 @@ const (
 	// maxTopics limits the topics of a stream. A console page needs a list and a few
 	// jobs; a client that needs more can follow all jobs.
 	maxTopics = 32
-	// firstPage is how many jobs of an account a stream sends first, in addition to the
-	// jobs that have not ended: one page of the list.
+	// firstPage is how many of an account's newest jobs a stream sends first: one page of
+	// the list. It also sends all jobs that have not ended.
 	firstPage = 100
 	// eventsRetry is how long a client waits before it reconnects, in ms. When a node
-	// ends, all its clients reconnect at about the same time.
+	// stops, all its clients reconnect at about the same time.
 	eventsRetry = 3000
 	// eventsAlive is how long a stream is silent before it sends a comment. Proxies
 	// usually close silent connections after a minute.
 	eventsAlive = 15 * time.Second
-	// eventsBeat is the time between two checks for a draining node and a silent stream.
-	eventsBeat = time.Second
-	// eventsKey is how often a stream checks its key. The keyring's list may be 2 s old;
-	// the documents promise that a revoked key stops working within 5 s.
-	eventsKey = 2 * time.Second
+	// checkEvery is how often a stream checks whether the node drains, and whether the
+	// stream has been silent for eventsAlive.
+	checkEvery = time.Second
+	// keyCheckEvery is how often a stream checks its key. The keyring's list may be 2 s
+	// old; the documents promise that a revoked key stops working within 5 s.
+	keyCheckEvery = 2 * time.Second
 	// streamsFullRetry is the value of the header Retry-After when the node has too many
 	// streams, in seconds.
 	streamsFullRetry = "5"
@@ -75,7 +76,7 @@ func (s *Streams) listen(c *gin.Context) error {
 	l, err := s.Hub.Join(c.Request.Context(), topics, c.GetHeader("Last-Event-ID"))
 	if errors.Is(err, events.ErrFull) {
 		full := request.Errorf(http.StatusServiceUnavailable, "too_many_streams",
-			"this node has as many streams of events as it may (http.max_streams); try again, or ask for jobs one by one")
+			"this node has the largest number of event streams (http.max_streams); try again later, or request the state of each job")
 		full.Header = map[string]string{"Retry-After": streamsFullRetry}
 		return full
 	}
@@ -83,7 +84,7 @@ func (s *Streams) listen(c *gin.Context) error {
 		return fmt.Errorf("find changes of jobs: %w", err)
 	}
 	defer l.Leave()
-	page, err := s.page(c, topics, l)
+	page, err := s.newestJobs(c, topics, l)
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (s *Streams) listen(c *gin.Context) error {
 	c.Header("Cache-Control", "no-store")
 	c.Header("X-Accel-Buffering", "no") // nginx would buffer the events
 	c.Status(http.StatusOK)
-	ctx, cancel := s.during(c)
+	ctx, cancel := s.streamContext(c)
 	defer cancel()
 	stream := &stream{
 		Streams: s, Listener: l, who: caller.Of(c), ctx: ctx,
@@ -100,12 +101,13 @@ func (s *Streams) listen(c *gin.Context) error {
 	if stream.begin(page) == nil {
 		stream.follow(func() bool { return s.Gate.StillValid(c) })
 	}
-	return nil // the client left, its key is no longer valid, or it should use another node
+	return nil // the client disconnected, its key is no longer valid, or the node drains
 }
 
-// during returns the context of a stream. A stream with a session ends with the session's
-// cookie, without a message: the browser reconnects with its newer cookie.
-func (s *Streams) during(c *gin.Context) (context.Context, context.CancelFunc) {
+// streamContext returns the context of a stream. If the request has a session, the stream
+// ends when the session's cookie expires, without a message: the browser then reconnects
+// with a newer cookie.
+func (s *Streams) streamContext(c *gin.Context) (context.Context, context.CancelFunc) {
 	ends, is := access.SessionEnd(c)
 	if !is {
 		return context.WithCancel(c.Request.Context())
@@ -124,7 +126,7 @@ func (s *Streams) topics(c *gin.Context) ([]events.Topic, error) {
 	names = slices.Compact(names)
 	var p request.Problems
 	if len(names) > maxTopics {
-		p.Add("topics", "are %d; a stream has at most %d: listen to all jobs, or by several streams", len(names), maxTopics)
+		p.Add("topics", "are %d; a stream has at most %d. Use the topic jobs for all jobs, or open several streams", len(names), maxTopics)
 		return nil, p.Err()
 	}
 	account := caller.Of(c).Account
@@ -135,7 +137,7 @@ func (s *Streams) topics(c *gin.Context) ([]events.Topic, error) {
 		case name == topicJobs:
 			topics = append(topics, events.Topic{Account: account})
 		case name == topicNodes:
-			if err := caller.Operates(c); err != nil {
+			if err := caller.CheckOperator(c); err != nil {
 				return nil, err
 			}
 			topics = append(topics, events.Nodes)
@@ -145,14 +147,15 @@ func (s *Streams) topics(c *gin.Context) ([]events.Topic, error) {
 			}
 			topics = append(topics, events.Topic{Account: account, Job: id})
 		default:
-			p.Add("topics", "has %q; there are %s, %s<job id> and %s", spelling.Shorten(name, 64), topicJobs, topicJob, topicNodes)
+			p.Add("topics", "has %q; the topics are %s, %s<job id> and %s", spelling.Shorten(name, 64), topicJobs, topicJob, topicNodes)
 		}
 	}
 	return topics, p.Err()
 }
 
-// page returns the newest jobs if the stream begins with all current states, else nil.
-func (s *Streams) page(c *gin.Context, topics []events.Topic, l *events.Listener) ([]*rowmill.Job, error) {
+// newestJobs returns the newest jobs of the account if the stream begins with all current
+// states of the account's jobs, else nil.
+func (s *Streams) newestJobs(c *gin.Context, topics []events.Topic, l *events.Listener) ([]*rowmill.Job, error) {
 	all := events.Topic{Account: caller.Of(c).Account}
 	if !l.Whole || !slices.Contains(topics, all) {
 		return nil, nil
@@ -175,7 +178,8 @@ type stream struct {
 	lastWrite time.Time // time of the last write
 }
 
-// begin sends the current states, or the changes since the client's last event.
+// begin sends the current states, or the changes since the client's last event. page has
+// the newest jobs, which begin sends first.
 func (s *stream) begin(page []*rowmill.Job) error {
 	text := fmt.Appendf(nil, "retry: %d\n\n", eventsRetry)
 	if s.Lost {
@@ -187,7 +191,7 @@ func (s *stream) begin(page []*rowmill.Job) error {
 	sent := map[string]bool{}
 	for _, job := range page {
 		sent[job.ID] = true
-		if err := s.show(job, 0); err != nil {
+		if err := s.sendJob(job, 0); err != nil {
 			return err
 		}
 	}
@@ -203,11 +207,11 @@ func (s *stream) begin(page []*rowmill.Job) error {
 	return s.write(events.AppendFrame(nil, events.EventReady, s.Position, []byte("{}")))
 }
 
-// follow sends changes until the client leaves, its key is no longer valid, or the node
-// is about to stop.
+// follow sends changes until the client disconnects, its key is no longer valid, or the
+// node drains.
 func (s *stream) follow(valid func() bool) {
-	beat := time.NewTicker(eventsBeat)
-	defer beat.Stop()
+	tick := time.NewTicker(checkEvery)
+	defer tick.Stop()
 	for checked := time.Now(); !s.Draining() && s.ctx.Err() == nil; {
 		if err := s.sendAll(s.Take()); err != nil {
 			return
@@ -217,7 +221,7 @@ func (s *stream) follow(valid func() bool) {
 				return
 			}
 		}
-		if time.Since(checked) >= eventsKey {
+		if time.Since(checked) >= keyCheckEvery {
 			checked = time.Now()
 			if !valid() {
 				_ = s.write(events.AppendFrame(nil, events.EventExpired, "", []byte(`{"message":"the API key was revoked or has expired"}`)))
@@ -228,19 +232,20 @@ func (s *stream) follow(valid func() bool) {
 		case <-s.ctx.Done():
 			return
 		case <-s.Wake:
-		case <-beat.C:
+		case <-tick.C:
 		}
 	}
 }
 
-// errUnread means that a job cannot be read now.
-var errUnread = errors.New("a job cannot be read now")
+// errUnreadable means that a job cannot be read from the store now.
+var errUnreadable = errors.New("a job cannot be read now")
 
-// sendAll sends changes. A job that cannot be read now is sent later.
+// sendAll sends changes. If a job cannot be read now, sendAll puts its change and all later
+// ones back, so that a later call sends them.
 func (s *stream) sendAll(changes []events.Change) error {
 	for i, change := range changes {
 		err := s.send(change)
-		if errors.Is(err, errUnread) {
+		if errors.Is(err, errUnreadable) {
 			s.PutBack(changes[i:])
 			return nil
 		}
@@ -251,7 +256,8 @@ func (s *stream) sendAll(changes []events.Change) error {
 	return nil
 }
 
-// send sends one change.
+// send sends the current state for a change. It sends nothing if the job does not exist or
+// belongs to another account.
 func (s *stream) send(change events.Change) error {
 	if change.Job == "" {
 		return s.write(events.AppendFrame(nil, events.EventNodes, s.Hub.ID(change.Seq), []byte(change.Nodes)))
@@ -261,13 +267,13 @@ func (s *stream) send(change events.Change) error {
 	case errors.Is(err, rowmill.ErrNotFound), err == nil && account != s.who.Account:
 		return nil
 	case err != nil:
-		return fmt.Errorf("%w: %w", errUnread, err)
+		return fmt.Errorf("%w: %w", errUnreadable, err)
 	}
-	return s.show(&job, change.Seq)
+	return s.sendJob(&job, change.Seq)
 }
 
-// show sends a job as GET /v1/jobs/{job_id} shows it.
-func (s *stream) show(job *rowmill.Job, seq int64) error {
+// sendJob sends a job in the form of GET /v1/jobs/{job_id}.
+func (s *stream) sendJob(job *rowmill.Job, seq int64) error {
 	view, err := exchange.Encode(jobs.ViewOf(s.who, s.Jobs.Current(job, s.who.Account)))
 	if err != nil {
 		return err

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// maxFieldBytes limits the JSON of any field except inputs: the largest field has 1
-	// MiB of text, and each of its bytes may be a \u escape.
+	// maxFieldBytes limits the JSON of any field except inputs. The largest field has 1
+	// MiB of text, and each byte of the text may be written as an escape of 6 bytes.
 	maxFieldBytes = 6<<20 + 2
-	// maxNameBytes limits the name of a field; longer names are unknown.
+	// maxNameBytes limits the name of a field. All known names are shorter.
 	maxNameBytes = 256
-	// maxURLBytes limits a download URL; signed URLs have about 2 KiB.
+	// maxURLBytes limits a download URL. Signed URLs have about 2 KiB.
 	maxURLBytes = 16 << 10
 	// maxReported limits the bad rows or unknown fields that an answer names.
 	maxReported = 20
 )
 
-// filePrefix begins the value of inputs if it names an uploaded file.
+// filePrefix is the beginning of inputs if inputs names an uploaded file.
 const filePrefix = "file:"
 
 // Names of the fields of a submission.
@@ -67,7 +67,7 @@ func (sub *Submission) decode(s *scanner) error {
 		if known { // there may be millions of unknown names
 			seen[name] = true
 		}
-		first, err := s.valueOf()
+		first, err := s.valueStart()
 		if err != nil {
 			return err
 		}
@@ -83,17 +83,17 @@ func (sub *Submission) decode(s *scanner) error {
 }
 
 // fields reads an object and calls field with the name of each field. field must read the
-// colon and the value.
+// colon and the value that follow the name.
 func (s *scanner) fields(field func(name string) error) error {
 	first, err := s.token()
 	if err != nil {
 		return err
 	}
 	if first == '\xEF' {
-		return s.syntaxError("it begins with a byte order mark; save it as UTF-8 without one")
+		return s.syntaxError("the body begins with a byte order mark; send UTF-8 without this mark")
 	}
 	if first != '{' {
-		return s.syntaxError("it must be an object, such as {\"inputs\": [\"…\"]}")
+		return s.syntaxError("the body must be an object, such as {\"inputs\": [\"…\"]}")
 	}
 	for began := false; ; began = true {
 		b, err := s.token()
@@ -114,7 +114,7 @@ func (s *scanner) fields(field func(name string) error) error {
 		if b != '"' {
 			return s.syntaxError("a field's name in quotes is expected here")
 		}
-		name, err := fieldNameOf(s)
+		name, err := readFieldName(s)
 		if err == nil {
 			err = field(name)
 		}
@@ -124,8 +124,8 @@ func (s *scanner) fields(field func(name string) error) error {
 	}
 }
 
-// valueOf reads the colon after a field's name and returns the first byte of the value.
-func (s *scanner) valueOf() (first byte, err error) {
+// valueStart reads the colon after a field's name and returns the first byte of the value.
+func (s *scanner) valueStart() (first byte, err error) {
 	b, err := s.token()
 	if err != nil {
 		return 0, err
@@ -136,9 +136,9 @@ func (s *scanner) valueOf() (first byte, err error) {
 	return s.token()
 }
 
-// fieldNameOf reads a name after its opening quote. For a name that is too long to be
-// known, it returns a placeholder.
-func fieldNameOf(s *scanner) (string, error) {
+// readFieldName reads the name of a field after the opening quote. For a name that is too
+// long to be known, it returns a placeholder.
+func readFieldName(s *scanner) (string, error) {
 	raw, err := s.text(maxNameBytes)
 	if errors.Is(err, errTooLong) {
 		return "(a name of more than 256 bytes)", nil
@@ -159,26 +159,27 @@ func unquote(raw []byte) (text string, err error) {
 	return text, nil
 }
 
+// readField reads the value of a field other than inputs, after the value's first byte.
 func (sub *Submission) readField(s *scanner, name string, first byte) error {
 	raw, err := s.value(first, maxFieldBytes)
 	known := knownFields[name]
 	switch {
 	case errors.Is(err, errTooLong) && known:
 		sub.problems.Add(name, "is longer than %d bytes of JSON", maxFieldBytes)
-	case errors.Is(err, errTooLong): // ignore it like any unknown field
+	case errors.Is(err, errTooLong): // an unknown field is ignored
 	case err != nil:
 		return err
 	case known && string(raw) != "null":
 		sub.fields[name] = append(json.RawMessage(nil), raw...)
 	}
 	if !known {
-		sub.ignore(name)
+		sub.addUnknown(name)
 	}
 	return nil
 }
 
-// ignore stores the name of an unknown field for the warning.
-func (sub *Submission) ignore(name string) {
+// addUnknown stores the name of an unknown field for a warning.
+func (sub *Submission) addUnknown(name string) {
 	if len(sub.unknown) < maxReported {
 		sub.unknown = append(sub.unknown, spelling.Shorten(name, 64))
 	} else {
@@ -186,6 +187,7 @@ func (sub *Submission) ignore(name string) {
 	}
 }
 
+// readInputs reads the value of the field inputs, after the value's first byte.
 func (sub *Submission) readInputs(s *scanner, first byte) error {
 	switch first {
 	case '[':
@@ -201,11 +203,11 @@ func (sub *Submission) readInputs(s *scanner, first byte) error {
 			return err
 		}
 		if sub.url, err = unquote(raw); err == nil && sub.url == "" {
-			sub.problems.Add(fieldInputs, "is an empty string; send rows, the URL of a file of CSV, Parquet or JSON Lines, or file: and the id of one that was uploaded")
+			sub.problems.Add(fieldInputs, "is an empty string; send rows, the URL of a file of CSV, Parquet or JSON Lines, or file: and the id of an uploaded file")
 		}
 		if id, isFile := strings.CutPrefix(sub.url, filePrefix); isFile {
 			if sub.url, sub.file = "", id; id == "" {
-				sub.problems.Add(fieldInputs, "names no file; send file: and the id of one that was uploaded")
+				sub.problems.Add(fieldInputs, "names no file; send file: and the id of an uploaded file")
 			}
 		}
 		return err
@@ -215,7 +217,7 @@ func (sub *Submission) readInputs(s *scanner, first byte) error {
 		return err
 	}
 	if string(raw) != "null" { // null means absent
-		sub.problems.Add(fieldInputs, "must be an array of strings (or objects for a Function), or as a string the URL of a file of CSV, Parquet or JSON Lines, or file: and the id of one that was uploaded")
+		sub.problems.Add(fieldInputs, "must be an array of strings (for a Function also of objects), or a string: the URL of a file of CSV, Parquet or JSON Lines, or file: and the id of an uploaded file")
 	}
 	return nil
 }

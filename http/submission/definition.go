@@ -11,13 +11,13 @@ import (
 	"github.com/rowmill/rowmill/input/function"
 )
 
-// MaxDefinition limits the body of a definition: prompt, system prompt and schema at
-// their limits, with every byte of the texts written as \u00XX.
+// MaxDefinition limits the body of a definition, in bytes. It is enough for the largest
+// prompt, system prompt and schema, with every byte of the texts written as \u00XX.
 const MaxDefinition = 16 << 20
 
-// Definition reads the definition of a Function from a body and adds its problems to the
-// body's problems. The caller must read its own fields first. others names them in the
-// error about unknown fields.
+// Definition reads the definition of a Function from a body and adds the problems of the
+// definition to the body's problems. The caller must read its own fields first. others
+// names these fields in the error about unknown fields.
 func Definition(body *request.Object, models *offer.Models, others string) rowmill.Function {
 	var f rowmill.Function
 	before := body.Problems.Len()
@@ -42,15 +42,15 @@ func Definition(body *request.Object, models *offer.Models, others string) rowmi
 		body.Problems.AddCode(request.CodeInvalid, function.Check(&f)...)
 	}
 	if models.Known(f.Name) {
-		body.Add(fieldName, "%q is the name of a model, and a submission uses the model first; choose another name", f.Name)
+		body.Add(fieldName, "%q is the name of a model, and a submission with this name would use the model; choose another name", f.Name)
 	}
 	if f.System != nil && len(*f.System) > maxSystemBytes {
-		body.Add(fieldSystem, "has %d bytes, more than %d; shorten it", len(*f.System), maxSystemBytes)
+		body.Add(fieldSystem, "has %d bytes; it may have at most %d, so shorten it", len(*f.System), maxSystemBytes)
 	}
 	model, err := models.Find(f.Model)
 	found := err == nil
 	if !found && readable {
-		body.Problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: err.Error() + "; a Function cannot call another"})
+		body.Problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: err.Error() + "; a Function cannot use another Function as its model"})
 	}
 	embedding := found && model.Kind == rowmill.KindEmbedding
 	if embedding && f.System != nil {
@@ -63,19 +63,19 @@ func Definition(body *request.Object, models *offer.Models, others string) rowmi
 	if !found {
 		model.ContextLength = math.MaxInt
 	}
-	var form outputConstraint
-	f.Sampling, form = definedSampling(body, model)
+	var constraint outputConstraint
+	f.Sampling, constraint = definedSampling(body, model)
 	schemaField := fieldSchema
 	switch {
-	case form.field == "":
+	case constraint.field == "":
 	case raw != nil:
-		body.Add(form.field, "constrains the output, as %s does; send one of the two", fieldSchema)
-	case form.schema != nil:
-		schemaField = form.field
-		f.Schema = readSchema(body.Problems, form.field, form.schema, embedding)
+		body.Add(constraint.field, "constrains the output, as %s does; send one of the two", fieldSchema)
+	case constraint.schema != nil:
+		schemaField = constraint.field
+		f.Schema = readSchema(body.Problems, constraint.field, constraint.schema, embedding)
 	}
-	// Clients may send back an answer of the service after changes, so ignore these
-	// fields of the answer.
+	// Clients may change an answer of the service and send it back. So ignore these fields,
+	// which only an answer has.
 	for _, field := range []string{"revision", "created_at", "published_at"} {
 		body.Drop(field)
 	}
@@ -84,13 +84,14 @@ func Definition(body *request.Object, models *offer.Models, others string) rowmi
 	return f
 }
 
-// definedSampling reads sampling_params. It keeps the notation of numbers.
+// definedSampling reads the sampling_params of a definition. It keeps the notation of
+// numbers.
 func definedSampling(body *request.Object, model rowmill.Model) (map[string]any, outputConstraint) {
 	var raw json.RawMessage
 	if !body.Read(fieldSampling, "an object", &raw) {
 		return map[string]any{}, outputConstraint{}
 	}
-	given, form, ok := readSampling(body.Problems, raw)
+	given, constraint, ok := readSampling(body.Problems, raw)
 	if !ok {
 		return nil, outputConstraint{}
 	}
@@ -101,5 +102,5 @@ func definedSampling(body *request.Object, model rowmill.Model) (map[string]any,
 		body.Add(fieldSampling, "cannot be used by an embedding model, which generates no text; leave it out")
 	}
 	checkConstraint(body.Problems, effective)
-	return given, form
+	return given, constraint
 }

@@ -16,20 +16,21 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// paramForm is the sampling parameter that constrains the output by a rule other than a
-// JSON Schema. json_schema is the other way.
-const paramForm = "structured_outputs"
+// paramConstraint is the sampling parameter that constrains the form of the output: an
+// object with one rule, such as {"regex": "…"}. The field json_schema is another way for a
+// JSON Schema.
+const paramConstraint = "structured_outputs"
 
-// constraintNames has the names of the same parameter in clients of vLLM before 0.12, and
-// the rule that each holds; "" means an object of rules, as in structured_outputs.
+// constraintNames maps the names of this parameter, also those of vLLM before 0.12, to the
+// rule that the value is; "" means that the value is an object with a rule.
 var constraintNames = map[string]string{
-	paramForm: "", "guided_decoding": "", "guided_json": "json", "guided_regex": "regex", "guided_choice": "choice", "guided_grammar": "grammar",
+	paramConstraint: "", "guided_decoding": "", "guided_json": "json", "guided_regex": "regex", "guided_choice": "choice", "guided_grammar": "grammar",
 }
 
-// refusedMembers has other members of the object, and the reason why they are refused if
-// set.
+// refusedMembers maps other members of this object to the reason why the service refuses
+// them.
 var refusedMembers = map[string]string{
-	"structural_tag":                "it is for calls of tools, which rows have not; use grammar",
+	"structural_tag":                "it is for calls of tools, which rows cannot have; use grammar",
 	"whitespace_pattern":            "it is a setting of the server; leave it out",
 	"disable_any_whitespace":        "it is a setting of the server; leave it out",
 	"disable_additional_properties": "say it in the schema, by additionalProperties",
@@ -37,7 +38,7 @@ var refusedMembers = map[string]string{
 	"backend":                       "the server chooses the backend; leave it out",
 }
 
-// anyObject is the JSON Schema that json_object means.
+// anyObject is the JSON Schema that the rule json_object stands for.
 var anyObject = json.RawMessage(`{"type":"object"}`)
 
 // outputConstraint is the output constraint in sampling_params.
@@ -46,14 +47,15 @@ type outputConstraint struct {
 	schema json.RawMessage // nil if the constraint is not a JSON Schema; keeps the order of members
 }
 
-// takeConstraint normalizes the output constraint. It returns a JSON Schema and removes
-// it from given; any other rule stays in given under the name structured_outputs.
-func takeConstraint(problems *request.Problems, raw json.RawMessage, given map[string]any) (form outputConstraint) {
+// takeConstraint removes the output constraint from given, the decoded sampling_params, and
+// returns it. raw is the JSON text of given. If the constraint is not a JSON Schema, the
+// rule goes back into given under the name structured_outputs.
+func takeConstraint(problems *request.Problems, raw json.RawMessage, given map[string]any) (constraint outputConstraint) {
 	fault := func(field, format string, args ...any) {
 		problems.AddCode(catalog.CodeInvalidSampling, rowmill.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 	}
 	var params map[string]json.RawMessage
-	_ = json.Unmarshal(raw, &params) // given was decoded from it
+	_ = json.Unmarshal(raw, &params) // cannot fail: given was decoded from raw
 	var rules map[string]json.RawMessage
 	for _, name := range slices.Sorted(maps.Keys(constraintNames)) {
 		value, there := given[name]
@@ -62,8 +64,8 @@ func takeConstraint(problems *request.Problems, raw json.RawMessage, given map[s
 		switch rule := constraintNames[name]; {
 		case !there || value == nil:
 			continue
-		case form.field != "":
-			fault(field, "has the same meaning as %s; send one of them", form.field)
+		case constraint.field != "":
+			fault(field, "has the same meaning as %s; send one of them", constraint.field)
 			return outputConstraint{}
 		case rule != "":
 			rules = map[string]json.RawMessage{rule: params[name]}
@@ -73,32 +75,32 @@ func takeConstraint(problems *request.Problems, raw json.RawMessage, given map[s
 				return outputConstraint{}
 			}
 		}
-		form.field = field
+		constraint.field = field
 	}
-	if form.field == "" {
-		return form
+	if constraint.field == "" {
+		return constraint
 	}
 	kind, err := onlyRule(rules)
 	if err != nil {
-		fault(form.field, "%s", err)
+		fault(constraint.field, "%s", err)
 		return outputConstraint{}
 	}
 	switch kind {
 	case "json":
-		form.schema = unquoted(rules[kind])
+		constraint.schema = unquoted(rules[kind])
 	case "json_object":
-		if form.schema = anyObject; string(rules[kind]) != "true" {
-			fault(form.field, "has a json_object that is not true or false")
+		if constraint.schema = anyObject; string(rules[kind]) != "true" {
+			fault(constraint.field, "has a json_object that is not true or false")
 		}
 	default:
-		rule, _ := decodeNumbers(rules[kind]) // cannot fail: it is part of decoded JSON
-		given[paramForm] = map[string]any{kind: rule}
+		rule, _ := decodeNumbers(rules[kind]) // cannot fail: the rule is part of decoded JSON
+		given[paramConstraint] = map[string]any{kind: rule}
 	}
-	return form
+	return constraint
 }
 
-// onlyRule returns the name of the only rule in an object. Members that are null, and
-// switches that are false, do not count.
+// onlyRule returns the name of the only rule in an object, or an error if the object does
+// not have exactly one rule. It ignores members that are null, and switches that are false.
 func onlyRule(rules map[string]json.RawMessage) (kind string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(rules)) {
 		value := string(rules[name])
@@ -109,7 +111,7 @@ func onlyRule(rules map[string]json.RawMessage) (kind string, err error) {
 		case refused:
 			return "", fmt.Errorf("has %s, which is not supported: %s", name, reason)
 		case name != "json" && name != "json_object" && name != "regex" && name != "choice" && name != "grammar":
-			return "", fmt.Errorf("has %q, which is not known; known are json, regex, choice and grammar", spelling.Shorten(name, 64))
+			return "", fmt.Errorf("has %q, which is unknown; the rules are json, regex, choice and grammar", spelling.Shorten(name, 64))
 		case kind != "":
 			return "", fmt.Errorf("has both %s and %s; send only one of them, because an answer can have only one form", kind, name)
 		default:
@@ -131,13 +133,14 @@ func unquoted(value json.RawMessage) json.RawMessage {
 	return bytes.TrimSpace([]byte(text))
 }
 
-// checkConstraint adds the problems of the output constraint in merged parameters.
+// checkConstraint adds the problems of the output constraint in params, the parameters of
+// the client, the Function and the model together.
 func checkConstraint(problems *request.Problems, params map[string]any) {
-	rule, _ := params[paramForm].(map[string]any)
+	rule, _ := params[paramConstraint].(map[string]any)
 	if rule == nil {
 		return
 	}
 	if _, err := schema.CompileConstraint(rule); err != nil {
-		problems.AddCode(catalog.CodeInvalidSampling, rowmill.FieldError{Field: fieldSampling + "." + paramForm, Message: err.Error()})
+		problems.AddCode(catalog.CodeInvalidSampling, rowmill.FieldError{Field: fieldSampling + "." + paramConstraint, Message: err.Error()})
 	}
 }

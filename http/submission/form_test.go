@@ -36,7 +36,7 @@ func TestConstraints_Names(t *testing.T) {
 		if got := string(job.Spec.Schema); got != want.schema {
 			t.Errorf("%s: schema %s, want %s", params, got, want.schema)
 		}
-		if diff := cmp.Diff(want.form, job.Spec.Sampling[paramForm]); diff != "" {
+		if diff := cmp.Diff(want.form, job.Spec.Sampling[paramConstraint]); diff != "" {
 			t.Errorf("%s: form (-want +got):\n%s", params, diff)
 		}
 		for name := range job.Spec.Sampling {
@@ -60,7 +60,7 @@ func TestConstraints_Refused(t *testing.T) {
 		"an old name and today's": {`"sampling_params":{"guided_regex":"a","structured_outputs":{"regex":"a"}}`, field, "has the same meaning as sampling_params.guided_regex"},
 		"beside json_schema":      {`"json_schema":{},"sampling_params":{"guided_regex":"a"}`, "sampling_params.guided_regex", "as json_schema does; send one"},
 		"two schemas":             {`"json_schema":{},"sampling_params":{"guided_json":{}}`, "sampling_params.guided_json", "as json_schema does; send one"},
-		"an unknown rule":         {`"sampling_params":{"structured_outputs":{"xml":"a"}}`, field, `"xml", which is not known`},
+		"an unknown rule":         {`"sampling_params":{"structured_outputs":{"xml":"a"}}`, field, `"xml", which is unknown`},
 		"an option":               {`"sampling_params":{"structured_outputs":{"json":{},"whitespace_pattern":" "}}`, field, "whitespace_pattern, which is not supported: it is a setting"},
 		"an off switch of none":   {`"sampling_params":{"structured_outputs":{"regex":false,"choice":["a"]}}`, field, "has both choice and regex"},
 		"a tag":                   {`"sampling_params":{"structured_outputs":{"structural_tag":"{}"}}`, field, "structural_tag, which is not supported"},
@@ -91,7 +91,7 @@ func TestConstraints_OfFunctions(t *testing.T) {
 	const rest = `"inputs":[{"name":"x"}],"prompt":"{{x}}","model":"llama-3.1-8b"`
 	w.publish(`{"name":"judge",` + rest + `,"sampling_params":{"guided_json":{"type":"object"},"top_p":0.5}}`)
 	w.publish(`{"name":"decide",` + rest + `,"sampling_params":{"guided_choice":["yes","no"]}}`)
-	if spec := w.submitted(`{"model":"judge","inputs":["a"]}`).Spec; string(spec.Schema) != `{"type":"object"}` || spec.Sampling[paramForm] != nil || spec.Sampling["guided_json"] != nil {
+	if spec := w.submitted(`{"model":"judge","inputs":["a"]}`).Spec; string(spec.Schema) != `{"type":"object"}` || spec.Sampling[paramConstraint] != nil || spec.Sampling["guided_json"] != nil {
 		t.Errorf("schema %s, parameters %v", spec.Schema, spec.Sampling)
 	}
 	spec := w.submitted(`{"model":"decide","inputs":["a"],"sampling_params":{"top_p":0.5}}`).Spec

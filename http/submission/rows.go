@@ -11,10 +11,10 @@ import (
 	"github.com/rowmill/rowmill/input/function"
 )
 
-// rowFacts has the facts about the rows after they were read. Only the model decides
-// whether rows may be objects, and with which fields, and the model may come after the
-// rows in the body. So rowFacts keeps the facts that any Function may need. Its memory is
-// limited by the size of the first object.
+// rowFacts has facts about the rows, for checks after all fields were read. The model
+// decides whether rows may be objects, and with which fields, but the body may contain the
+// model after the rows. So rowFacts keeps the facts that the check for any Function may
+// need. Its memory is limited by the size of the first object.
 type rowFacts struct {
 	bad  []badRow // first rows that are invalid for every model, at most maxReported
 	more int      // number of further invalid rows
@@ -30,8 +30,8 @@ type badRow struct {
 	problem string
 }
 
-// refuse adds a row that is invalid for every model.
-func (r *rowFacts) refuse(index int64, format string, args ...any) {
+// addBad adds a row that is invalid for every model.
+func (r *rowFacts) addBad(index int64, format string, args ...any) {
 	if len(r.bad) < maxReported {
 		r.bad = append(r.bad, badRow{index, fmt.Sprintf(format, args...)})
 	} else {
@@ -39,7 +39,7 @@ func (r *rowFacts) refuse(index int64, format string, args ...any) {
 	}
 }
 
-// addObject adds the fields of a row.
+// addObject adds the facts about a row that is an object.
 func (r *rowFacts) addObject(index int64, raw []byte) error {
 	row, err := function.ParseRow(raw)
 	if err != nil {
@@ -64,7 +64,8 @@ func (r *rowFacts) addObject(index int64, raw []byte) error {
 	return nil
 }
 
-// lacks returns the first object without a field.
+// lacks returns the first row that is an object without the field. lacks is false if there
+// is no such row.
 func (r *rowFacts) lacks(field string) (row int64, lacks bool) {
 	if r.objects == 0 || r.all[field] {
 		return 0, false
@@ -76,20 +77,20 @@ func (r *rowFacts) lacks(field string) (row int64, lacks bool) {
 }
 
 // checkRows adds the bad rows to the problems of the submission. prompt is the Function's
-// prompt, or nil. standalone is true for a standalone model, which does not accept
-// objects.
+// prompt, or nil. standalone is true for a model without a Function, which does not accept
+// rows that are objects.
 func (sub *Submission) checkRows(prompt *function.Prompt, standalone bool) {
 	bad, more := slices.Clone(sub.seen.bad), sub.seen.more
 	if standalone {
 		for _, index := range sub.seen.first {
-			bad = append(bad, badRow{index, "is an object; every row must be a string (objects are rows of a Function)"})
+			bad = append(bad, badRow{index, "is an object; every row must be a string (only a Function accepts objects)"})
 		}
 		more += int(sub.seen.objects) - len(sub.seen.first)
 	}
 	if prompt != nil {
 		for _, in := range prompt.Inputs() {
 			if row, lacks := sub.seen.lacks(in.Name); in.Required && lacks {
-				bad = append(bad, badRow{row, fmt.Sprintf("lacks the field %q, which the Function requires", in.Name)})
+				bad = append(bad, badRow{row, fmt.Sprintf("has no field %q, which the Function requires", in.Name)})
 			}
 		}
 	}
@@ -106,7 +107,7 @@ func (sub *Submission) checkRows(prompt *function.Prompt, standalone bool) {
 // readRows reads the array of rows after its bracket.
 func (sub *Submission) readRows(s *scanner) error {
 	refuse := func(index int64, format string, args ...any) {
-		sub.seen.refuse(index, format, args...)
+		sub.seen.addBad(index, format, args...)
 		sub.rows.drop() // the job will not be created
 	}
 	index := int64(0)
@@ -134,7 +135,7 @@ func (sub *Submission) readRows(s *scanner) error {
 		default:
 			if _, err = s.value(b, maxFieldBytes); err == nil || errors.Is(err, errTooLong) {
 				err = nil
-				refuse(index, "is %s; every row must be a string, or an object where the model is a Function", kindOf(b))
+				refuse(index, "is %s; every row must be a string, or for a Function an object", typeOf(b))
 			}
 		}
 		if errors.Is(err, errTooLong) {
@@ -151,7 +152,7 @@ func (sub *Submission) readRows(s *scanner) error {
 	return nil
 }
 
-// readText reads a row that is a string, after its quote.
+// readText reads a row that is a string, after its opening quote.
 func (sub *Submission) readText(s *scanner, index int64) error {
 	raw, err := s.text(sub.rows.maxRow)
 	if err != nil {
@@ -163,8 +164,8 @@ func (sub *Submission) readText(s *scanner, index int64) error {
 	return nil
 }
 
-// readFields reads a row that is an object, after its brace. The limit applies to the
-// JSON text.
+// readFields reads a row that is an object, after its opening brace. The size limit of rows
+// applies to the JSON text of the object.
 func (sub *Submission) readFields(s *scanner, index int64) error {
 	raw, err := s.value('{', sub.rows.maxRow)
 	if err != nil {
@@ -173,7 +174,7 @@ func (sub *Submission) readFields(s *scanner, index int64) error {
 	if err := sub.seen.addObject(index, raw); err != nil {
 		return err
 	}
-	if bytes.IndexByte(raw, '\n') >= 0 { // only between values: strings cannot contain it
+	if bytes.IndexByte(raw, '\n') >= 0 { // between values: a string cannot contain a line end
 		var line bytes.Buffer
 		if err := json.Compact(&line, raw); err != nil {
 			return fmt.Errorf("compact a checked object: %w", err)
@@ -186,7 +187,8 @@ func (sub *Submission) readFields(s *scanner, index int64) error {
 	return nil
 }
 
-func kindOf(first byte) string {
+// typeOf returns the type of a JSON value by its first byte, for messages.
+func typeOf(first byte) string {
 	switch first {
 	case '[':
 		return "an array"

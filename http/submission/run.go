@@ -14,14 +14,14 @@ import (
 )
 
 // Run returns a job for one input of a Function: an object with the inputs, or a finished
-// prompt as a string. The job of a draft names no Function. An invalid input is a 422.
-// others are unknown fields of the request, which become a warning of the job. The caller
-// must call Close on the returned Submission.
+// prompt as a string. The job of a draft (see Draft) names no Function. For an invalid
+// input Run returns an error with status 422. others are unknown fields of the request,
+// which become a warning of the job. The caller must call Close on the returned Submission.
 func (in *Intake) Run(ctx context.Context, call *Call, input json.RawMessage, others []string) (*Submission, *Job, error) {
-	sub := in.submission(ctx)
+	sub := in.newSubmission(ctx)
 	sub.inline, sub.rows.run = true, true
 	for _, name := range others {
-		sub.ignore(name)
+		sub.addUnknown(name)
 	}
 	if err := sub.addInput(call.prompt, input); err != nil {
 		sub.Close()
@@ -36,24 +36,26 @@ func (in *Intake) Run(ctx context.Context, call *Call, input json.RawMessage, ot
 		name := "draft of " + call.Name
 		job.name = &name
 	}
-	job.Spec.Dedup = false        // there is one row
-	job.Spec.TruncateRows = false // the caller waits for the answer and must learn that the input is too long
+	job.Spec.Dedup = false        // there is only one row
+	job.Spec.TruncateRows = false // the client waits for the answer and must learn if the input is too long
 	return sub, job, nil
 }
 
-// Draft returns a Call for a definition in a field of the request, which is not stored,
-// and adds its problems to problems. name is the Function's name in the path.
+// Draft returns a Call for a draft: a definition that the request contains and that is not
+// stored. field is the name of the field with the definition, and name is the Function's
+// name in the path. If the definition has problems, Draft adds them to problems and returns
+// nil.
 func (in *Intake) Draft(problems *request.Problems, field, name string, definition json.RawMessage) (*Call, error) {
 	body, err := request.ReadObject(definition)
 	if err != nil {
-		return nil, rowmill.Invalid(field, "must be an object, a definition as in POST /v1/functions")
+		return nil, rowmill.Invalid(field, "must be an object: a definition as in POST /v1/functions")
 	}
 	f := Definition(&body, in.Models, "")
 	if f.Name != name && !body.Problems.Has(fieldName) {
-		body.Add(fieldName, "is %q, and %q in the path; send one name", spelling.Shorten(f.Name, 64), spelling.Shorten(name, 64))
+		body.Add(fieldName, "is %q in the body and %q in the path; send one name", spelling.Shorten(f.Name, 64), spelling.Shorten(name, 64))
 	}
 	if problems.AddPart(field, body.Problems); body.Problems.Len() > 0 {
-		return nil, nil //nolint:nilnil // the problems say why there is none
+		return nil, nil //nolint:nilnil // the problems say why there is no call
 	}
 	return newCall(f)
 }
@@ -76,7 +78,7 @@ func (sub *Submission) addInput(prompt *function.Prompt, input json.RawMessage) 
 		wrong.Add("input", "is missing; send an object with the Function's inputs, or a prompt as a string")
 	case input[0] == '"':
 		if text := function.Text(input); len(text) > sub.MaxRow {
-			wrong.Add("input", "has %d bytes, more than %d; shorten it", len(text), sub.MaxRow)
+			wrong.Add("input", "has %d bytes; it may have at most %d, so shorten it", len(text), sub.MaxRow)
 		}
 	case input[0] == '{':
 		row, err := function.ParseRow(input)
@@ -88,7 +90,7 @@ func (sub *Submission) addInput(prompt *function.Prompt, input json.RawMessage) 
 			wrong.Add("input."+name, "is missing, and the Function requires it")
 		}
 		if size := prompt.Size(values); size > int64(sub.MaxRow) {
-			wrong.Add("input", "makes a prompt of %d bytes, more than %d; shorten its values", size, sub.MaxRow)
+			wrong.Add("input", "makes a prompt of %d bytes; a prompt may have at most %d, so shorten the values", size, sub.MaxRow)
 		}
 		if err := sub.seen.addObject(0, input); err != nil {
 			return err

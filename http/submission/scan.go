@@ -18,7 +18,7 @@ import (
 // scanWindow is the size of a scanner's buffer, in bytes.
 const scanWindow = 64 << 10
 
-// maxDepth limits nesting, as encoding/json does.
+// maxDepth limits how deep values may be nested, as in encoding/json.
 const maxDepth = 10_000
 
 // errTooLong means that a value is longer than its limit. The scanner has read and
@@ -31,7 +31,7 @@ var errTooLong = errors.New("value too long")
 type scanner struct {
 	r      *bufio.Reader
 	offset int64  // bytes read
-	kept   []byte // the value that is being read; reused
+	kept   []byte // text of the value that is being read; the next value reuses the memory
 }
 
 // scanBuffers is a pool of buffers, because most submissions fill only a small part of a
@@ -44,28 +44,31 @@ func newScanner(r io.Reader) *scanner {
 	return &scanner{r: window}
 }
 
-// free releases the buffer of the scanner. Returned values stay valid.
+// free gives the buffer of the scanner back to the pool. Values that the scanner returned
+// stay valid.
 func (s *scanner) free() {
 	s.r.Reset(nil)
 	scanBuffers.Put(s.r)
 	s.r = nil
 }
 
-// syntaxError returns a 400 that names the byte position.
+// syntaxError returns an error with status 400 that names the current byte position.
 func (s *scanner) syntaxError(format string, args ...any) error {
 	return request.Errorf(http.StatusBadRequest, "invalid_json", "the body is not valid JSON at byte %d: %s", s.offset, fmt.Sprintf(format, args...))
 }
 
+// readError turns an error of reading the body into the answer.
 func (s *scanner) readError(err error) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return s.syntaxError("it ends too early")
+		return s.syntaxError("the body ends too early")
 	case errors.As(err, new(*http.MaxBytesError)), errors.As(err, new(*request.Error)):
 		return err
 	}
 	return request.BodyBroke(fmt.Sprintf(" at byte %d", s.offset))
 }
 
+// next consumes and returns the next byte.
 func (s *scanner) next() (byte, error) {
 	b, err := s.r.ReadByte()
 	if err != nil {
@@ -75,12 +78,13 @@ func (s *scanner) next() (byte, error) {
 	return b, nil
 }
 
+// unread undoes the last next.
 func (s *scanner) unread() {
 	_ = s.r.UnreadByte() // always follows a successful ReadByte
 	s.offset--
 }
 
-// token consumes white space and returns the next byte.
+// token skips white space, and consumes and returns the next byte.
 func (s *scanner) token() (byte, error) {
 	for {
 		b, err := s.next()
@@ -95,7 +99,7 @@ func (s *scanner) token() (byte, error) {
 	}
 }
 
-// end checks that only white space follows.
+// end reads to the end of the body and checks that it contains only white space.
 func (s *scanner) end() error {
 	for {
 		b, err := s.r.ReadByte()
@@ -109,14 +113,14 @@ func (s *scanner) end() error {
 		switch b {
 		case ' ', '\t', '\r', '\n':
 		default:
-			return s.syntaxError("text follows the object; send exactly one")
+			return s.syntaxError("text follows the object; the body must be exactly one object")
 		}
 	}
 }
 
 // text reads a string after its opening quote, and checks all rules of JSON and UTF-8. It
-// returns the bytes between the quotes without decoding; they are valid until the next
-// call. It returns errTooLong if the decoded string has more than limit bytes.
+// returns the bytes between the quotes without decoding them. The bytes are valid until the
+// next call. It returns errTooLong if the decoded string would have more than limit bytes.
 func (s *scanner) text(limit int) (raw []byte, err error) {
 	s.kept = s.kept[:0]
 	decoded := 0 // length of the decoded string, in bytes
@@ -153,15 +157,15 @@ func (s *scanner) text(limit int) (raw []byte, err error) {
 			return nil, err
 		}
 		if utf16.IsSurrogate(code) {
-			decoded += 2 // both halves of a pair have 4 bytes
+			decoded += 2 // the two halves of a pair together have 4 bytes in UTF-8
 		} else {
 			decoded += utf8.RuneLen(code)
 		}
 	}
 }
 
-// escape reads the characters after a backslash, keeps them, and returns the code unit
-// that they mean.
+// escape reads an escape after its backslash, keeps it, and returns its UTF-16 code unit.
+// For an escape of one letter, such as \n, it returns the letter.
 func (s *scanner) escape() (rune, error) {
 	b, err := s.next()
 	if err != nil {
@@ -170,7 +174,7 @@ func (s *scanner) escape() (rune, error) {
 	s.kept = append(s.kept, '\\', b)
 	switch b {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		return rune(b), nil // decoded, it has one byte
+		return rune(b), nil // the caller needs only the decoded length, which is one byte
 	case 'u':
 	default:
 		return 0, s.syntaxError("a backslash must be followed by one of \"\\/bfnrtu")
@@ -200,7 +204,7 @@ type nesting struct {
 }
 
 // step reads a byte and reports whether the value ends with it.
-func (n *nesting) step(b byte) (over bool) {
+func (n *nesting) step(b byte) (ended bool) {
 	switch {
 	case n.escaped:
 		n.escaped = false
@@ -216,18 +220,18 @@ func (n *nesting) step(b byte) (over bool) {
 	return n.depth <= 0 && !n.inString
 }
 
-// value reads any value after its first byte and returns its text, which is valid until
-// the next call. It returns errTooLong if the text has more than limit bytes; it has
-// checked only brackets and strings then.
+// value reads a value of any type after its first byte and returns the text of the value.
+// The text is valid until the next call. If the text has more than limit bytes, value reads
+// to its end, checks only brackets and quotes, and returns errTooLong.
 func (s *scanner) value(first byte, limit int) ([]byte, error) {
-	if ends(first) || first == ':' {
+	if endsScalar(first) || first == ':' {
 		return nil, s.syntaxError("a value is expected here")
 	}
 	var shape nesting
 	scalar := first != '{' && first != '[' && first != '"'
 	s.kept = append(s.kept[:0], first)
 	size := 1
-	for over := shape.step(first) && !scalar; !over; {
+	for ended := shape.step(first) && !scalar; !ended; {
 		if shape.inString && !shape.escaped {
 			n, err := s.readPlain(limit - size)
 			if err != nil {
@@ -239,11 +243,11 @@ func (s *scanner) value(first byte, limit int) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if scalar && ends(b) {
+		if scalar && endsScalar(b) {
 			s.unread()
 			break
 		}
-		if over = !scalar && shape.step(b); shape.depth > maxDepth {
+		if ended = !scalar && shape.step(b); shape.depth > maxDepth {
 			return nil, s.syntaxError("values are nested deeper than %d levels", maxDepth)
 		}
 		if size++; size <= limit {
@@ -263,8 +267,8 @@ func (s *scanner) value(first byte, limit int) ([]byte, error) {
 	return s.kept, nil
 }
 
-// ends reports whether b ends a number or a word.
-func ends(b byte) bool {
+// endsScalar reports whether b is a byte after a number or after true, false or null.
+func endsScalar(b byte) bool {
 	switch b {
 	case ',', ']', '}', ' ', '\t', '\r', '\n':
 		return true
@@ -273,8 +277,9 @@ func ends(b byte) bool {
 }
 
 // readPlain consumes the buffered bytes of a string up to a quote, a backslash or a
-// control character. It keeps up to room bytes, and returns the number of consumed bytes.
-func (s *scanner) readPlain(room int) (n int, err error) {
+// control character. It keeps at most keep of these bytes, and returns how many it
+// consumed.
+func (s *scanner) readPlain(keep int) (n int, err error) {
 	if s.r.Buffered() == 0 {
 		if _, err := s.r.Peek(1); err != nil {
 			return 0, s.readError(err)
@@ -282,7 +287,7 @@ func (s *scanner) readPlain(room int) (n int, err error) {
 	}
 	window, _ := s.r.Peek(s.r.Buffered()) // cannot fail
 	n = spelling.Plain(window)
-	s.kept = append(s.kept, window[:max(0, min(n, room))]...)
+	s.kept = append(s.kept, window[:max(0, min(n, keep))]...)
 	_, _ = s.r.Discard(n) // cannot fail: the bytes are buffered
 	s.offset += int64(n)
 	return n, nil

@@ -15,30 +15,31 @@ import (
 // spoolBuffer is the size of the buffer for writes to the bucket, in bytes.
 const spoolBuffer = 64 << 10
 
-// A spool stores the rows of a submission while the body is decoded. Up to maxInline
-// bytes stay in memory; with more, all rows go to an object: one row per line, as a JSON
-// string, or as a JSON object for a Function's prompt. The caller must call commit or
-// abort. abort after either does nothing.
+// A spool stores the rows of a submission while the body is decoded. If all rows have up to
+// maxInline bytes, they stay in memory. If they have more, all go to an object in the
+// bucket: one row per line, as a JSON string, or as a JSON object for a Function's prompt.
+// The caller must call commit or abort. A call of abort after commit or abort does nothing.
 type spool struct {
 	ctx       context.Context
 	bucket    blob.Bucket
-	job       string // job of the rows
+	job       string // id of the job to create
 	maxRow    int    // limit of a decoded row, in bytes
 	maxInline int    // limit of the JSON in memory, in bytes
 
-	run     bool     // the only row is the input of a Function's run, whose results are not downloaded
+	run     bool     // the only row is the input of a Function's run; clients do not download the results of a run
 	count   int64    // number of rows
 	rows    []string // JSON strings and objects
 	size    int      // size of the rows as lines, in bytes
 	writer  blob.Writer
 	buffer  *bufio.Writer
-	dropped bool
+	dropped bool // drop was called; later rows are not stored
 }
 
-// addText adds a row as the text between the quotes of a JSON string. It copies raw.
+// addText adds a row that is a JSON string. raw is the text between the quotes; addText
+// copies it.
 func (k *spool) addText(raw []byte) error { return k.add(`"`, raw, `"`) }
 
-// addLine adds a row as JSON in one line. It copies raw.
+// addLine adds a row that is JSON in one line. addLine copies raw.
 func (k *spool) addLine(raw []byte) error { return k.add("", raw, "") }
 
 func (k *spool) add(before string, raw []byte, after string) error {
@@ -62,11 +63,11 @@ func (k *spool) add(before string, raw []byte, after string) error {
 	return k.buffer.WriteByte('\n')
 }
 
-// spill moves the rows in memory to a new object.
+// spill creates the object and moves the rows in memory to it.
 func (k *spool) spill() error {
 	writer, err := k.bucket.Create(k.ctx, layout.Spooled(k.job), layout.NDJSON)
 	if err != nil {
-		return fmt.Errorf("create the object of its rows: %w", err)
+		return fmt.Errorf("create the object for the rows: %w", err)
 	}
 	k.writer, k.buffer = writer, bufio.NewWriterSize(writer, spoolBuffer)
 	for _, row := range k.rows {
@@ -79,7 +80,8 @@ func (k *spool) spill() error {
 	return nil
 }
 
-// drop drops the rows, because the submission will be refused.
+// drop drops all rows, because the submission will be refused. Rows that are added later
+// are not stored.
 func (k *spool) drop() {
 	k.dropped = true
 	k.abort()
@@ -93,10 +95,11 @@ func (k *spool) abort() {
 	k.rows = nil
 }
 
-// commit returns the rows as texts if they are few. Otherwise it commits the object of
-// the rows and returns its key. prompt renders the rows that are objects; it is nil if
-// there are none. If a row in memory is too long, the error is a *rowmill.InvalidError;
-// rows in an object are checked when the object is read.
+// commit returns the rows as texts if they fit into the job's record. Otherwise it commits
+// the object with the rows and returns the object's key. prompt renders rows that are JSON
+// objects; it is nil if there are no such rows. If a row in memory is too long, the error
+// is a *rowmill.InvalidError. Rows in an object of the bucket are checked when the job
+// reads them.
 func (k *spool) commit(prompt *function.Prompt) (inline []string, spooled string, err error) {
 	if k.writer == nil {
 		inline, err = k.texts(prompt)
@@ -119,8 +122,8 @@ func (k *spool) commit(prompt *function.Prompt) (inline []string, spooled string
 	return nil, layout.Spooled(k.job), nil
 }
 
-// copied copies another object for the job and returns the key of the copy.
-func (k *spool) copied(from string) (string, error) {
+// copyObject copies an object as the input of the job and returns the key of the copy.
+func (k *spool) copyObject(from string) (string, error) {
 	if err := Mark(k.ctx, k.bucket, k.job); err != nil {
 		return "", fmt.Errorf("mark the input of a submission: %w", err)
 	}
@@ -130,8 +133,9 @@ func (k *spool) copied(from string) (string, error) {
 	return layout.Spooled(k.job), nil
 }
 
-// Mark creates a mark in the bucket before the rows of a job, because the job has no
-// record yet. Without a mark, nothing would remove rows that no job uses.
+// Mark creates an object in the bucket that marks a job's rows as rows without a record. It
+// is called before the rows are stored. If the record is never stored, retention finds the
+// rows by this mark and removes them.
 func Mark(ctx context.Context, bucket blob.Bucket, job string) error {
 	w, err := bucket.Create(ctx, layout.Spooling(job), layout.Bytes)
 	if err == nil {
@@ -140,9 +144,9 @@ func Mark(ctx context.Context, bucket blob.Bucket, job string) error {
 	return err
 }
 
-// texts returns the rows in memory as texts. It returns nil if the rendered prompts are
-// too large for the record, or if the results must also contain the values of the
-// prompts.
+// texts returns the rows in memory as texts, and rows that are objects as rendered prompts.
+// It returns nil if the prompts are too large for the record. It also returns nil if a row
+// is an object and the results must contain the object's values.
 func (k *spool) texts(prompt *function.Prompt) ([]string, error) {
 	texts, size, objects := make([]string, len(k.rows)), int64(0), false
 	for i, row := range k.rows {
@@ -158,11 +162,11 @@ func (k *spool) texts(prompt *function.Prompt) ([]string, error) {
 			return nil, err
 		}
 		values, _ := prompt.Values(fields)
-		made := prompt.Size(values)
-		if made > int64(k.maxRow) {
-			return nil, rowmill.Invalid(fmt.Sprintf("%s[%d]", fieldInputs, i), "makes a prompt of %d bytes, more than %d; shorten its values", made, k.maxRow)
+		length := prompt.Size(values)
+		if length > int64(k.maxRow) {
+			return nil, rowmill.Invalid(fmt.Sprintf("%s[%d]", fieldInputs, i), "makes a prompt of %d bytes; a prompt may have at most %d, so shorten the values", length, k.maxRow)
 		}
-		if size += made; size <= int64(k.maxInline) {
+		if size += length; size <= int64(k.maxInline) {
 			texts[i] = prompt.Render(values)
 		}
 	}

@@ -1,7 +1,7 @@
-// Package submission turns the body of a request into a job: a specification, rows, and a
+// Package submission turns the body of a request into a job: a specification and rows, or a
 // list of all problems. It has all rules for the fields of submissions and of runs of a
-// Function. Definitions of Functions have the same rules, so they are here too. The
-// package does not know HTTP, permissions, quotas, or how records are stored.
+// Function. Definitions of Functions have the same rules, so the package reads them too.
+// The package does not know HTTP, permissions, quotas, or how records are stored.
 //
 //	body ──► Read ──► Submission ──► Check ──► Job ──► Keep ──► Record
 //	            rows │ while it arrives                  ▲
@@ -34,7 +34,7 @@ type Intake struct {
 	Now       func() time.Time
 	MaxRow    int  // limit of a decoded row, in bytes
 	MaxInline int  // limit of the rows in the record, in bytes of JSON
-	Dedup     bool // run equal rows once if the submission does not set dedup
+	Dedup     bool // value of dedup for submissions that do not set it: true means that equal rows run once
 }
 
 // Files has the uploaded files of accounts.
@@ -48,7 +48,7 @@ type Submission struct {
 	*Intake
 	jobID      string
 	problems   request.Problems
-	retryLater error // set if the only problem may pass, such as an unknown state of the model
+	retryLater error // set if the request may succeed later, for example when the state of the model is known
 
 	fields  map[string]json.RawMessage // known fields except inputs, without nulls
 	unknown []string                   // names of unknown fields, at most maxReported
@@ -56,14 +56,15 @@ type Submission struct {
 
 	schemaField string // field that has the job's JSON Schema
 
-	url    string   // from inputs as a string
-	file   string   // file id from inputs as a string
+	url    string   // the URL in inputs; empty if there is none
+	file   string   // the file id in inputs; empty if there is none
 	inline bool     // inputs is an array
 	seen   rowFacts // facts about the rows
 	rows   *spool   // storage of the rows
 }
 
-func (in *Intake) submission(ctx context.Context) *Submission {
+// newSubmission returns an empty submission with a new job id.
+func (in *Intake) newSubmission(ctx context.Context) *Submission {
 	id := rowmill.NewJobID()
 	return &Submission{
 		Intake: in, jobID: id, fields: map[string]json.RawMessage{},
@@ -71,11 +72,11 @@ func (in *Intake) submission(ctx context.Context) *Submission {
 	}
 }
 
-// Read decodes a body with fields in any order and stores the rows while they arrive.
-// Check reports the broken rules of fields. The error means that the body cannot be
-// decoded: it is not JSON, a known field occurs twice, or a row could not be stored.
+// Read decodes a body with fields in any order and stores the rows while they arrive. It
+// returns an error if the body is not JSON, if a known field occurs twice, or if a row
+// cannot be stored. Check reports the broken rules of fields.
 func (in *Intake) Read(ctx context.Context, body io.Reader) (*Submission, error) {
-	sub := in.submission(ctx)
+	sub := in.newSubmission(ctx)
 	text := newScanner(body)
 	defer text.free()
 	if err := sub.decode(text); err != nil {
@@ -99,7 +100,7 @@ func (sub *Submission) Check(ctx context.Context, account string) (*Job, error) 
 	if err != nil {
 		return nil, err
 	}
-	file, err := sub.uploaded(ctx, account)
+	file, err := sub.findFile(ctx, account)
 	if err != nil {
 		return nil, err
 	}
@@ -110,25 +111,28 @@ func (sub *Submission) Check(ctx context.Context, account string) (*Job, error) 
 	return job, err
 }
 
-// uploaded returns the file that the submission names, if it belongs to the account.
-func (sub *Submission) uploaded(ctx context.Context, account string) (store.File, error) {
+// findFile returns the file that the submission names. If the file does not exist, has
+// expired or belongs to another account, findFile adds a problem.
+func (sub *Submission) findFile(ctx context.Context, account string) (store.File, error) {
 	if sub.file == "" {
 		return store.File{}, nil
 	}
 	f, err := sub.Files.GetFile(ctx, sub.file)
 	switch {
 	case errors.Is(err, rowmill.ErrNotFound), err == nil && (f.Account != account || f.Expires != nil && !sub.Now().Before(*f.Expires)):
-		sub.noFile()
+		sub.addNoFile()
 	case err != nil:
 		return f, fmt.Errorf("look up a file: %w", err)
 	}
 	return f, nil
 }
 
-func (sub *Submission) noFile() {
+// addNoFile adds the problem that the named file does not exist.
+func (sub *Submission) addNoFile() {
 	sub.problems.Add(fieldInputs, "names the file %q, which does not exist; upload it with POST /v1/files, and send file: and its id", spelling.Shorten(sub.file, 64))
 }
 
+// check checks every rule and returns the job, or all problems.
 func (sub *Submission) check(call *Call) (*Job, error) {
 	job := &Job{ID: sub.jobID, sub: sub, call: call}
 	sub.validate(job)
@@ -147,7 +151,7 @@ type Job struct {
 	Spec rowmill.Spec // without rows, account and quotas
 
 	sub         *Submission
-	call        *Call      // nil for a standalone model
+	call        *Call      // nil for a model without a Function
 	file        store.File // the file that inputs names
 	name        *string
 	description *string
@@ -156,14 +160,15 @@ type Job struct {
 
 func (job *Job) warn(text string) { job.warnings = append(job.warnings, text) }
 
-// Keep stores inline rows and adds them to the job. It copies a file, so that the file
-// may be deleted before the job reads it. If an inline row is too long, the error is a
-// *rowmill.InvalidError; rows in an object are checked when the object is read.
+// Keep stores the inline rows and adds them to the job. It copies an uploaded file, so that
+// clients may delete the file before the job reads it. If an inline row is too long, the
+// error is a *rowmill.InvalidError. Rows in an object of the bucket are checked when the
+// job reads them.
 func (job *Job) Keep() (err error) {
 	if job.file.ID != "" {
-		job.Spec.Spooled, err = job.sub.rows.copied(job.file.Key)
-		if errors.Is(err, rowmill.ErrNotFound) { // deleted a moment ago
-			job.sub.noFile()
+		job.Spec.Spooled, err = job.sub.rows.copyObject(job.file.Key)
+		if errors.Is(err, rowmill.ErrNotFound) { // the file was deleted after findFile
+			job.sub.addNoFile()
 			return job.sub.problems.Err()
 		}
 		return err
@@ -182,7 +187,7 @@ func (job *Job) Keep() (err error) {
 	return err
 }
 
-// NewRecord returns the record of a new job with a specification, pending and created now.
+// NewRecord returns the record of a new job with a specification. Its status is pending.
 func NewRecord(id string, spec rowmill.Spec, now time.Time) store.Record {
 	return store.Record{SchemaVersion: store.SchemaVersion, Spec: spec, Job: rowmill.Job{
 		ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: spec.Model.ID, Priority: spec.Priority,
@@ -190,7 +195,7 @@ func NewRecord(id string, spec rowmill.Spec, now time.Time) store.Record {
 	}}
 }
 
-// Record returns the record of the job, pending and created now.
+// Record returns the record of the job. Its status is pending.
 func (job *Job) Record(now time.Time) store.Record {
 	spec, record := job.Spec, NewRecord(job.ID, job.Spec, now)
 	made := &record.Job
@@ -219,8 +224,8 @@ type Call struct {
 	prompt *function.Prompt
 }
 
-// Call returns the account's Function with the name model. It returns nil if model is the
-// name of a model or unknown.
+// Call returns a call of the account's published Function with the name model. It returns
+// nil if model is the name of a model, or if there is no such Function.
 func (in *Intake) Call(ctx context.Context, account, model string) (*Call, error) {
 	if in.Models.Known(model) {
 		return nil, nil
@@ -244,12 +249,12 @@ func newCall(f rowmill.Function) (*Call, error) {
 	return &Call{f, prompt}, nil
 }
 
-// stored reports whether the call is of a stored revision, not of a draft.
+// stored reports whether the call runs a stored revision and not a draft.
 func (f *Call) stored() bool { return f.Function.Revision > 0 }
 
-// sampling merges the caller's parameters over the Function's parameters. A null means
-// absent.
-func (f *Call) sampling(given map[string]any) map[string]any {
+// mergeSampling returns the Function's sampling parameters, replaced by the client's where
+// given. A null value counts as absent.
+func (f *Call) mergeSampling(given map[string]any) map[string]any {
 	merged := map[string]any{}
 	for _, params := range []map[string]any{f.Sampling, given} {
 		for name, value := range params {

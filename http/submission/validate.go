@@ -24,8 +24,9 @@ const (
 	maxNameRunes        = 45      // Unicode code points
 	maxDescriptionRunes = 512     // Unicode code points
 
-	// reservedPrefix and reservedColumns are not allowed as ID column: results have
-	// columns of these names, or may have them later.
+	// The name of the ID column must not begin with reservedPrefix and must not be in
+	// reservedColumns, because results have columns of these names, or may have them in a
+	// later version.
 	reservedPrefix = "RESERVED_"
 )
 
@@ -37,27 +38,27 @@ var reservedColumns = map[string]bool{
 func (sub *Submission) validate(job *Job) {
 	spec, f := &job.Spec, job.call
 	spec.URL = sub.url
-	spec.Model = sub.model(job)
+	spec.Model = sub.findModel(job)
 	if f == nil {
 		sub.checkRows(nil, spec.Model.ID != "")
-		sub.columns(job)
-		sub.prompt(job)
+		sub.checkInputs(job)
+		sub.checkPrompt(job)
 	} else {
 		sub.checkRows(f.prompt, false)
-		sub.columns(job)
+		sub.checkInputs(job)
 		sub.copyFunction(job)
 	}
-	spec.Sampling = sub.sampling(job)
+	spec.Sampling = sub.jobSampling(job)
 
 	sub.read(fieldSeeds, "a boolean", &spec.SeedPerRow)
 	sub.read(fieldEstimate, "a boolean", &spec.Estimate)
 	if spec.SeedPerRow && spec.Model.Kind == rowmill.KindEmbedding {
-		job.warn(fmt.Sprintf("random_seed_per_input ignored: %s is an embedding model and draws nothing at random", spec.Model.ID))
+		job.warn(fmt.Sprintf("random_seed_per_input was ignored: %s is an embedding model and uses no random numbers", spec.Model.ID))
 		spec.SeedPerRow = false
 	}
-	sub.dedup(spec)
+	sub.setDedup(spec)
 	if sub.read(fieldRepair, "a boolean", &spec.Repair) && spec.Repair && len(spec.Schema) == 0 {
-		sub.problems.Add(fieldRepair, "extracts JSON from text and needs json_schema; send json_schema, or leave repair out")
+		sub.problems.Add(fieldRepair, "extracts JSON from text, for which it needs json_schema; send json_schema, or leave repair out")
 	}
 	spec.TruncateRows = true
 	sub.read(fieldTruncate, "a boolean", &spec.TruncateRows)
@@ -66,36 +67,37 @@ func (sub *Submission) validate(job *Job) {
 			sub.problems.Add(fieldPriority, "%v", err)
 		}
 	}
-	job.name = sub.label(fieldName, maxNameRunes)
-	job.description = sub.label(fieldText, maxDescriptionRunes)
+	job.name = sub.readLabel(fieldName, maxNameRunes)
+	job.description = sub.readLabel(fieldText, maxDescriptionRunes)
 
 	spec.Seed = rand.Int64N(math.MaxInt32 + 1) // the range that every engine accepts
 	if seed, fixed := spec.Sampling["seed"].(int64); fixed {
 		spec.Seed = seed
 	}
 	if len(sub.unknown) > 0 {
-		job.warn(sub.ignored())
+		job.warn(sub.unknownWarning())
 	}
 	if f == nil { // the schema of a Function was compiled when it was published
 		compileLast(&sub.problems, sub.schemaField, spec.Schema)
 	}
 }
 
-// dedup decides whether equal rows run once: the submission decides, else the
-// configuration. Rows with their own seeds are never equal.
-func (sub *Submission) dedup(spec *rowmill.Spec) {
+// setDedup sets whether equal rows run once. The submission decides, or else the
+// configuration. Rows with seeds of their own are never equal.
+func (sub *Submission) setDedup(spec *rowmill.Spec) {
 	spec.Dedup = sub.Dedup && !spec.SeedPerRow
 	if sub.read(fieldDedup, "a boolean", &spec.Dedup) && spec.Dedup && spec.SeedPerRow {
-		sub.problems.Add(fieldDedup, "runs equal rows once, and random_seed_per_input gives each a seed and so an answer of its own; leave one of them out")
+		sub.problems.Add(fieldDedup, "runs equal rows once, but random_seed_per_input gives each row its own seed and so its own answer; leave one of the two fields out")
 	}
 }
 
-func (sub *Submission) ignored() string {
-	said := "ignored unknown fields: " + strings.Join(sub.unknown, ", ")
+// unknownWarning returns the warning about unknown fields.
+func (sub *Submission) unknownWarning() string {
+	text := "ignored unknown fields: " + strings.Join(sub.unknown, ", ")
 	if sub.more > 0 {
-		said += fmt.Sprintf(" and %d more", sub.more)
+		text += fmt.Sprintf(" and %d more", sub.more)
 	}
-	return said
+	return text
 }
 
 // read decodes a field. It returns true if the field is present and has the right type.
@@ -111,8 +113,9 @@ func (sub *Submission) read(field, must string, into any) bool {
 	return true
 }
 
-// model returns the model of the submission, or of its Function.
-func (sub *Submission) model(job *Job) rowmill.Model {
+// findModel returns the model of the submission, or of its Function. If the model cannot be
+// used, findModel adds a problem.
+func (sub *Submission) findModel(job *Job) rowmill.Model {
 	name, f := catalog.DefaultModel, job.call
 	if f != nil {
 		name = f.Model
@@ -129,7 +132,7 @@ func (sub *Submission) model(job *Job) rowmill.Model {
 	)
 	switch {
 	case errors.As(err, &unknown) && f != nil:
-		refuse("revision %d of the Function %s runs on %q, which is no longer a model of this service; start a server of it, or publish a revision with another", f.Revision, f.Name, f.Model)
+		refuse("revision %d of the Function %s uses the model %q, which this service no longer has; start a server of this model, or publish a revision with another model", f.Revision, f.Name, f.Model)
 	case errors.As(err, &unknown):
 		refuse("%q is neither a model of this service nor a published Function of your account%s", spelling.Shorten(name, 128), unknown.Hint())
 	case errors.As(err, &unusable) && unusable.Soon:
@@ -137,23 +140,23 @@ func (sub *Submission) model(job *Job) rowmill.Model {
 	case err != nil:
 		refuse("%s", err)
 	case f == nil && m.ID != name:
-		job.warn(fmt.Sprintf("model: %s is an alias of %s here", spelling.Shorten(name, 128), m.ID))
+		job.warn(fmt.Sprintf("model: %s is an alias of %s", spelling.Shorten(name, 128), m.ID))
 	}
 	return m
 }
 
-// copyFunction copies the settings of the Function to the job, and refuses fields that
-// only standalone models accept.
+// copyFunction copies the settings of the Function to the job. It adds problems for fields
+// that a submission with a Function must not have.
 func (sub *Submission) copyFunction(job *Job) {
 	spec, f := &job.Spec, job.call
 	for _, field := range []string{fieldColumn, fieldSystem, fieldSchema} {
 		if _, given := sub.fields[field]; given && !sub.problems.Has(field) {
-			sub.problems.Add(field, "cannot be given with a Function, which decides it; leave it out")
+			sub.problems.Add(field, "cannot be used with a Function, which sets it itself; leave it out")
 		}
 	}
 	for _, in := range f.Inputs {
 		if in.Name == spec.IDColumn && spec.IDColumn != "" {
-			sub.problems.Add(fieldIDColumn, "must differ from every input of the Function, and %q is one; rename the column", in.Name)
+			sub.problems.Add(fieldIDColumn, "must differ from every input of the Function, but %q is an input; rename the column", in.Name)
 		}
 	}
 	if f.System != nil {
@@ -163,8 +166,8 @@ func (sub *Submission) copyFunction(job *Job) {
 	spec.Function = &rowmill.FunctionRun{Inputs: f.Inputs, Prompt: f.Prompt}
 }
 
-// columns checks inputs, and the fields that only files have.
-func (sub *Submission) columns(job *Job) {
+// checkInputs checks the field inputs, and the fields that are only for inputs from files.
+func (sub *Submission) checkInputs(job *Job) {
 	spec := &job.Spec
 	table := sub.url != "" || sub.file != ""
 	if sub.url != "" {
@@ -172,7 +175,7 @@ func (sub *Submission) columns(job *Job) {
 			sub.problems.Add(fieldInputs, "%s", err)
 		}
 	} else if !table && !sub.inline && !sub.problems.Has(fieldInputs) {
-		sub.problems.Add(fieldInputs, "is missing; send an array of strings, the URL of a file of CSV, Parquet or JSON Lines, or file: and the id of one that was uploaded")
+		sub.problems.Add(fieldInputs, "is missing; send an array of strings, the URL of a file of CSV, Parquet or JSON Lines, or file: and the id of an uploaded file")
 	}
 	if sub.read(fieldColumn, "a string", &spec.Column) {
 		switch {
@@ -191,7 +194,7 @@ func (sub *Submission) columns(job *Job) {
 		}
 	}
 	if sub.url != "" && job.call == nil && input.AssumesCSV(input.NameOf(sub.url), spec.Column, input.Format(spec.Format)) {
-		job.warn("inputs: the URL has no ending that says a format and column_name is not given, so the first line is a header unless the file is Parquet or JSON Lines; for plain text give input_format lines")
+		job.warn("inputs: the URL has no ending that shows a format and column_name is not set, so the first line is a header unless the file is Parquet or JSON Lines; for plain text set input_format to lines")
 	}
 	if !sub.read(fieldIDColumn, "a string", &spec.IDColumn) {
 		return
@@ -206,20 +209,20 @@ func (sub *Submission) columns(job *Job) {
 	case reservedColumns[id], id == job.ID:
 		sub.problems.Add(fieldIDColumn, "must not be %q, which is a column of the results; rename the column", id)
 	case id == spec.Column:
-		sub.problems.Add(fieldIDColumn, "must differ from column_name, the column to run")
+		sub.problems.Add(fieldIDColumn, "must differ from column_name, which names the column with the rows")
 	}
 }
 
-// prompt checks the system prompt and the schema.
-func (sub *Submission) prompt(job *Job) {
+// checkPrompt checks the system prompt and the schema, and sets them in the job.
+func (sub *Submission) checkPrompt(job *Job) {
 	spec := &job.Spec
 	embedding := spec.Model.Kind == rowmill.KindEmbedding
 	if sub.read(fieldSystem, "a string", &spec.System) {
 		if size := len(spec.System); size > maxSystemBytes {
-			sub.problems.Add(fieldSystem, "has %d bytes, more than %d; shorten it", size, maxSystemBytes)
+			sub.problems.Add(fieldSystem, "has %d bytes; it may have at most %d, so shorten it", size, maxSystemBytes)
 		}
 		if embedding && spec.System != "" {
-			job.warn(fmt.Sprintf("system_prompt ignored: %s is an embedding model and embeds the rows alone", spec.Model.ID))
+			job.warn(fmt.Sprintf("system_prompt was ignored: %s is an embedding model and embeds only the rows", spec.Model.ID))
 			spec.System = ""
 		}
 	}
@@ -229,25 +232,26 @@ func (sub *Submission) prompt(job *Job) {
 	}
 }
 
-// sampling merges the caller's parameters over the parameters of the Function and of the
-// model. A JSON Schema in them becomes the job's schema.
-func (sub *Submission) sampling(job *Job) map[string]any {
+// jobSampling returns the sampling parameters of the job: those of the model, replaced by
+// the Function's and then by the client's. A JSON Schema in the client's parameters becomes
+// the job's schema.
+func (sub *Submission) jobSampling(job *Job) map[string]any {
 	var given map[string]any
 	if raw, there := sub.fields[fieldSampling]; there {
 		var (
-			form outputConstraint
-			ok   bool
+			constraint outputConstraint
+			ok         bool
 		)
-		if given, form, ok = readSampling(&sub.problems, raw); !ok {
+		if given, constraint, ok = readSampling(&sub.problems, raw); !ok {
 			return nil
 		}
-		sub.form(job, form)
+		sub.setConstraint(job, constraint)
 	}
 	if job.call != nil {
-		given = job.call.sampling(given)
+		given = job.call.mergeSampling(given)
 	}
 	model := job.Spec.Model
-	if model.ID == "" { // unknown model: check only rules that do not depend on it
+	if model.ID == "" { // the model is unknown: check only rules that do not depend on the model
 		model.ContextLength = math.MaxInt
 	}
 	effective, warnings, err := catalog.MergeSampling(model, given)
@@ -259,37 +263,37 @@ func (sub *Submission) sampling(job *Job) map[string]any {
 	return effective
 }
 
-// form applies the output constraint of sampling_params. Only one field may have a
-// constraint.
-func (sub *Submission) form(job *Job, form outputConstraint) {
+// setConstraint applies the output constraint of sampling_params to the job. It adds a
+// problem if another field has a constraint too.
+func (sub *Submission) setConstraint(job *Job, constraint outputConstraint) {
 	_, schemaToo := sub.fields[fieldSchema]
 	switch {
-	case form.field == "":
+	case constraint.field == "":
 	case job.call != nil:
-		sub.problems.Add(form.field, "cannot be given with a Function, which decides it; leave it out")
+		sub.problems.Add(constraint.field, "cannot be used with a Function, which sets the form of the output itself; leave it out")
 	case schemaToo:
-		sub.problems.Add(form.field, "constrains the output, as %s does; send one of the two", fieldSchema)
-	case form.schema != nil:
-		sub.schemaField = form.field
-		job.Spec.Schema = readSchema(&sub.problems, form.field, form.schema, job.Spec.Model.Kind == rowmill.KindEmbedding)
+		sub.problems.Add(constraint.field, "constrains the output, as %s does; send one of the two", fieldSchema)
+	case constraint.schema != nil:
+		sub.schemaField = constraint.field
+		job.Spec.Schema = readSchema(&sub.problems, constraint.field, constraint.schema, job.Spec.Model.Kind == rowmill.KindEmbedding)
 	}
 }
 
-// readSchema returns a schema without white space, and adds the problems that are cheap
-// to find.
+// readSchema returns a schema without white space, and adds the problems that can be found
+// without compiling the schema.
 func readSchema(problems *request.Problems, field string, raw json.RawMessage, embedding bool) json.RawMessage {
 	compact, err := schema.Check(raw)
 	switch {
 	case err != nil:
 		problems.Add(field, "%s", err)
 	case embedding:
-		problems.Add(field, "cannot be kept by an embedding model, whose outputs are lists of numbers; leave it out")
+		problems.Add(field, "cannot be used with an embedding model, because its outputs are lists of numbers; leave it out")
 	}
 	return compact
 }
 
-// compileLast adds the problems of a schema, unless there are other problems: a refused
-// request should not cost a compilation.
+// compileLast compiles a schema and adds its problems. It does nothing if there are other
+// problems already, because a refused request should not cost a compilation.
 func compileLast(problems *request.Problems, field string, checked json.RawMessage) {
 	if problems.Len() > 0 || checked == nil {
 		return
@@ -299,8 +303,9 @@ func compileLast(problems *request.Problems, field string, checked json.RawMessa
 	}
 }
 
-// readSampling decodes sampling_params. It keeps the notation of numbers.
-func readSampling(problems *request.Problems, raw json.RawMessage) (given map[string]any, form outputConstraint, ok bool) {
+// readSampling decodes sampling_params and takes the output constraint out of them. It
+// keeps the notation of numbers.
+func readSampling(problems *request.Problems, raw json.RawMessage) (given map[string]any, constraint outputConstraint, ok bool) {
 	decoded, err := decodeNumbers(raw)
 	given, ok = decoded.(map[string]any)
 	if err != nil || decoded != nil && !ok {
@@ -310,6 +315,7 @@ func readSampling(problems *request.Problems, raw json.RawMessage) (given map[st
 	return given, takeConstraint(problems, raw, given), true
 }
 
+// decodeNumbers decodes JSON and keeps the notation of numbers.
 func decodeNumbers(raw json.RawMessage) (value any, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
@@ -317,13 +323,14 @@ func decodeNumbers(raw json.RawMessage) (value any, err error) {
 	return value, err
 }
 
-func (sub *Submission) label(field string, limit int) *string {
+// readLabel reads a text of at most limit code points.
+func (sub *Submission) readLabel(field string, limit int) *string {
 	var label string
 	if !sub.read(field, "a string", &label) {
 		return nil
 	}
 	if count := utf8.RuneCountInString(label); count > limit {
-		sub.problems.Add(field, "has %d characters, more than %d; shorten it", count, limit)
+		sub.problems.Add(field, "has %d characters; it may have at most %d, so shorten it", count, limit)
 	}
 	return &label
 }

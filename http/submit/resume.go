@@ -34,21 +34,21 @@ type resumptions struct {
 	archive *archive.Archive
 }
 
-// asked is the body of a request to resume a job.
-type asked struct {
+// resumeRequest is the body of a request to resume a job.
+type resumeRequest struct {
 	rows     string // empty if absent
 	priority *rowmill.Priority
 	name     *string
-	again    bool // also if another job already continues the job
+	again    bool // resume the job even if another job already continues it
 }
 
 // resume answers POST /v1/jobs/{job_id}/resume: a new job takes over the committed rows
 // of an ended job and runs the rest.
 func (r *resumptions) resume(c *gin.Context) (any, error) {
-	if err := r.TakesJobs(c); err != nil {
+	if err := r.CheckAccepting(c); err != nil {
 		return nil, err
 	}
-	idem, sum, err := r.idempotency(c)
+	idem, sum, err := r.readIdempotency(c)
 	if err != nil {
 		return nil, err
 	}
@@ -66,11 +66,11 @@ func (r *resumptions) resume(c *gin.Context) (any, error) {
 		idem.BodyHash = hex.EncodeToString(sum.Sum(nil))
 		first, err := r.Store.Lookup(ctx, old.Spec.Account, *idem)
 		if !errors.Is(err, rowmill.ErrNotFound) {
-			return resumed(first, true), idempotencyError(err)
+			return resumeAnswer(first, true), idempotencyError(err)
 		}
 	}
 	if n := old.Job.NumRows; n != nil && old.Job.RowsDone >= *n && old.Job.Status != rowmill.StatusSucceeded {
-		if old, err = r.archive.FindLost(ctx, old, nil); err != nil { // why else did it fail?
+		if old, err = r.archive.FindLost(ctx, old, nil); err != nil { // all rows were done, so an unreadable part may be why the job failed
 			return nil, err
 		}
 	}
@@ -78,7 +78,7 @@ func (r *resumptions) resume(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.Quotas.Charge(ctx, old.Spec.Account, &record.Spec); err != nil {
+	if err := r.Quotas.SetQuotas(ctx, old.Spec.Account, &record.Spec); err != nil {
 		return nil, err
 	}
 	stored, repeated, err := r.put(ctx, caller.Of(c), record, idem)
@@ -93,17 +93,17 @@ func (r *resumptions) resume(c *gin.Context) (any, error) {
 			`%s already continues the job, with other rows, priority or name; use that job, or send {"again": true} to continue the job once more`, stored.Job.ID).
 			With("job_id", stored.Job.ID)
 	}
-	return resumed(stored, repeated), nil
+	return resumeAnswer(stored, repeated), nil
 }
 
-// sameContinuation reports whether the same request made both jobs.
+// sameContinuation reports whether equal requests made the two jobs.
 func sameContinuation(a, b store.Record) bool {
 	return a.Spec.Continue.Failed == b.Spec.Continue.Failed && a.Spec.Priority == b.Spec.Priority &&
 		exchange.OrZero(a.Job.Name) == exchange.OrZero(b.Job.Name)
 }
 
-// String returns the same text for the same request.
-func (a asked) String() string {
+// String returns a text that is equal for equal requests.
+func (a resumeRequest) String() string {
 	text := a.rows
 	if a.priority != nil {
 		text += " priority " + strconv.Itoa(int(*a.priority))
@@ -117,15 +117,18 @@ func (a asked) String() string {
 	return text
 }
 
-func resumed(record store.Record, repeated bool) gin.H {
-	message := "The job was created. It takes over what the other has committed and runs the rest."
+// resumeAnswer returns the answer to a request that resumed a job with record. repeated is
+// true if an earlier request created the record.
+func resumeAnswer(record store.Record, repeated bool) gin.H {
+	message := "The job was created. It takes over the rows that the other job has committed and runs the rest."
 	if repeated {
 		message = "An earlier request created this job; nothing was created now."
 	}
 	return gin.H{"metadata": gin.H{"job_id": record.Job.ID, "message": message}, "results": record.Job.ID}
 }
 
-func (r *resumptions) read(c *gin.Context) (want asked, err error) {
+// read reads and checks the body, which may be empty.
+func (r *resumptions) read(c *gin.Context) (want resumeRequest, err error) {
 	if c.Request.ContentLength == 0 {
 		return want, nil // all fields are optional
 	}
@@ -159,7 +162,7 @@ func (r *resumptions) read(c *gin.Context) (want asked, err error) {
 
 // continuation returns the record of the new job, or an error with the reason why the old
 // job cannot be continued.
-func continuation(old store.Record, want asked, now time.Time) (store.Record, error) {
+func continuation(old store.Record, want resumeRequest, now time.Time) (store.Record, error) {
 	rows, err := rowsToRun(old, want.rows)
 	if err != nil {
 		return store.Record{}, err
@@ -182,7 +185,8 @@ func continuation(old store.Record, want asked, now time.Time) (store.Record, er
 	return record, nil
 }
 
-// rowsToRun chooses the rows that the new job runs, or returns why there are none.
+// rowsToRun chooses which rows the new job runs (rowsMissing or rowsFailed), or returns an
+// error that says why there are none.
 func rowsToRun(old store.Record, rows string) (string, error) {
 	job := old.Job
 	refuse := func(code, format string, args ...any) (string, error) {
@@ -209,13 +213,13 @@ func rowsToRun(old store.Record, rows string) (string, error) {
 		}
 		return refuse("nothing_to_run", "all %d rows of the job are done%s", *job.NumRows, remedy)
 	case tooMany && rows == rowsMissing:
-		return refuse("nothing_to_run", `so many rows of the job failed that a job that takes them over would fail too; send {"rows": %q} to run them again`, rowsFailed)
+		return refuse("nothing_to_run", `too many rows of the job failed, and a job that takes over the failed rows would fail too; send {"rows": %q} to run the failed rows again`, rowsFailed)
 	case job.FailureReason != nil && job.FailureReason.Code == rowmill.CodeInvalidInputFile:
 		return refuse("nothing_to_run", "the job failed because of its input, and a job that continues it would fail too; correct the input and submit it as a new job")
 	case old.SpecDamaged:
 		return refuse("input_removed", "the specification of the job was damaged in the record store, so there is nothing to resume; submit it again as a new job")
 	case old.InputRemoved != nil:
-		return refuse("input_removed", "the input of the job was removed at %s, as jobs.input_retention says; submit it again as a new job", old.InputRemoved.Format(time.RFC3339))
+		return refuse("input_removed", "the input of the job was removed at %s, because jobs.input_retention ended; submit it again as a new job", old.InputRemoved.Format(time.RFC3339))
 	case old.Spec.URL != "" && old.DownloadFinished == nil:
 		return refuse("input_removed", "the input of the job was never downloaded whole, so there is nothing to resume; submit it again as a new job")
 	}

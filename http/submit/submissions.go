@@ -1,6 +1,6 @@
-// Package submit answers the requests that create jobs: submissions, batches of the
-// dialects, and jobs that continue other jobs. It applies the account's quotas and stores
-// the record. Package submission checks the content of a submission.
+// Package submit answers the requests that create jobs: submissions, requests to resume a
+// job, and batches of the dialects. It applies the account's quotas and stores the record.
+// Package submission checks the content of a submission.
 package submit
 
 import (
@@ -35,8 +35,8 @@ import (
 const (
 	headerIdempotency = "Idempotency-Key"
 	maxIdempotencyKey = 128 // characters
-	// CreateTimeout limits the writes that store a submission. They continue if the
-	// client leaves, so the job is stored completely or not at all.
+	// CreateTimeout limits the writes that store a submission. The writes continue if the
+	// client disconnects, so the job is stored completely or not at all.
 	CreateTimeout = 30 * time.Second
 )
 
@@ -71,10 +71,10 @@ func (s *Submissions) Route(v1 gin.IRoutes, jobs *jobs.Jobs, shelf *archive.Arch
 
 // submit answers POST /v1/batch-inference. The job is durable before the answer.
 func (s *Submissions) submit(c *gin.Context) (any, error) {
-	if err := s.TakesJobs(c); err != nil {
+	if err := s.CheckAccepting(c); err != nil {
 		return nil, err
 	}
-	idem, sum, err := s.idempotency(c)
+	idem, sum, err := s.readIdempotency(c)
 	if err == nil {
 		err = s.CheckHeaders(c)
 	}
@@ -104,17 +104,17 @@ func (s *Submissions) submit(c *gin.Context) (any, error) {
 	return body, nil
 }
 
-// TakesJobs returns an error if this node accepts no jobs now.
-func (s *Submissions) TakesJobs(c *gin.Context) error {
-	if s.Service.Draining() && !nodes.OthersOwn(s.Service.Nodes(c.Request.Context())) {
-		return request.NotNow("draining", "this node is about to stop and accepts no more jobs; try again, or another node")
+// CheckAccepting returns an error if this node accepts no jobs now.
+func (s *Submissions) CheckAccepting(c *gin.Context) error {
+	if s.Service.Draining() && !nodes.OthersCanOwn(s.Service.Nodes(c.Request.Context())) {
+		return request.NotNow("draining", "this node is about to stop and accepts no more jobs; try again later, or use another node")
 	}
 	return nil
 }
 
-// idempotency reads the header Idempotency-Key. Without the header both results are nil.
-// With it, the caller must write the body to sum.
-func (s *Submissions) idempotency(c *gin.Context) (*store.Idempotency, hash.Hash, error) {
+// readIdempotency reads the header Idempotency-Key. Without the header both results are
+// nil. With the header, the caller must write the body to the hash.
+func (s *Submissions) readIdempotency(c *gin.Context) (*store.Idempotency, hash.Hash, error) {
 	values := c.Request.Header.Values(headerIdempotency)
 	if len(values) == 0 {
 		return nil, nil, nil
@@ -154,9 +154,10 @@ func (s *Submissions) accept(c *gin.Context, idem *store.Idempotency, sum hash.H
 	return s.Create(ctx, who, job, idem)
 }
 
-// Create applies the account's quotas to a job and stores it.
+// Create applies the account's quotas to a job and stores it. existed is true if an
+// earlier request with the same idem created the job.
 func (s *Submissions) Create(ctx context.Context, who caller.Principal, job *submission.Job, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
-	if err := s.Quotas.Charge(ctx, who.Account, &job.Spec); err != nil {
+	if err := s.Quotas.SetQuotas(ctx, who.Account, &job.Spec); err != nil {
 		return stored, false, err
 	}
 	if err := job.Keep(); err != nil {
@@ -165,15 +166,15 @@ func (s *Submissions) Create(ctx context.Context, who caller.Principal, job *sub
 	return s.put(ctx, who, job.Record(s.Now()), idem)
 }
 
-// CreateBatch applies the account's quotas to a batch, calls spool to write the input
-// where the record expects it, and stores the record. With idem, an earlier request may
-// have stored the record already.
+// CreateBatch applies the account's quotas to a batch, calls spool to write the input to
+// the object that the record names, and stores the record. If an earlier request with the
+// same idem has stored a record, it returns that record.
 func (s *Submissions) CreateBatch(c *gin.Context, record store.Record, spool func(context.Context) error, idem *store.Idempotency) (stored store.Record, err error) {
 	ctx, who := c.Request.Context(), caller.Of(c)
-	if err := s.TakesJobs(c); err != nil {
+	if err := s.CheckAccepting(c); err != nil {
 		return stored, err
 	}
-	if err := s.Quotas.Charge(ctx, who.Account, &record.Spec); err != nil {
+	if err := s.Quotas.SetQuotas(ctx, who.Account, &record.Spec); err != nil {
 		return stored, err
 	}
 	if err = submission.Mark(ctx, s.Intake.Bucket, record.Job.ID); err == nil {
@@ -189,11 +190,12 @@ func (s *Submissions) CreateBatch(c *gin.Context, record store.Record, spool fun
 	return stored, err
 }
 
-// put stores the record under the caller's key. If the record certainly does not exist
-// afterwards, put removes the object of its rows.
+// put stores the record with the caller's key. If it is certain that the record does not
+// exist afterwards, put removes the object with the rows.
 //
 // If the store does not confirm the write, put reads the record. If the record exists,
-// put succeeds; if not, the record may still appear.
+// put succeeds. If it does not exist, put keeps the rows, because the record may still
+// appear.
 func (s *Submissions) put(ctx context.Context, who caller.Principal, record store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
 	record.Job.KeyID, record.Trace = exchange.OrNull(who.KeyID), tracing.Traceparent(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CreateTimeout)
@@ -234,11 +236,11 @@ func (s *Submissions) put(ctx context.Context, who caller.Principal, record stor
 	return stored, existed, nil
 }
 
-// markTimeout limits the removal of a mark, because the answer waits for it. Retention
-// removes marks that stay.
+// markTimeout limits the removal of a mark, because the answer waits for the removal.
+// Retention removes the marks that remain.
 const markTimeout = time.Second
 
-// unmark removes the mark of stored rows, when they belong to a stored job or are
+// unmark removes the mark of submission.Mark, after the job was stored or its rows were
 // removed.
 func (s *Submissions) unmark(ctx context.Context, record store.Record) {
 	if record.Spec.Spooled == "" {
@@ -254,14 +256,16 @@ func (s *Submissions) unmark(ctx context.Context, record store.Record) {
 // unknownSubmission returns an error that says how to find out whether the job was
 // created.
 func unknownSubmission(err error, idem *store.Idempotency) error {
-	remedy := "look for it in GET /v1/list-jobs before you send it again; with an " + headerIdempotency + " you could repeat it safely"
+	remedy := "look for the job in GET /v1/list-jobs before you repeat the request; with an " + headerIdempotency + " you could repeat it safely"
 	if idem != nil {
-		remedy = "send the same request with the same " + headerIdempotency + " again, which creates no second job"
+		remedy = "repeat the request with the same " + headerIdempotency + ", which creates no second job"
 	}
 	e := request.NotNow(request.CodeOutcomeUnknown, "the service's storage did not answer, so the job may have been created or not: %s", remedy)
 	return fmt.Errorf("%w: %w", e, err) // the cause is only logged
 }
 
+// idempotencyError returns the answer if err means that the key was used with another body,
+// else it returns err.
 func idempotencyError(err error) error {
 	if errors.Is(err, rowmill.ErrConflict) {
 		return request.Errorf(http.StatusConflict, "idempotency_conflict",

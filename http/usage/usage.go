@@ -23,8 +23,7 @@ import (
 // maxUsageDays limits the days of a request.
 const maxUsageDays = 366
 
-// figures holds the counts of rows and tokens, and the cost. Failed rows have no
-// tokens.
+// figures has the numbers of rows and tokens, and the cost. Failed rows count no tokens.
 type figures struct {
 	Rows         int64            `json:"rows"`
 	FailedRows   int64            `json:"failed_rows"`
@@ -41,7 +40,7 @@ const (
 	byKey   = "key"
 )
 
-// A grouping says which fields group the lines of usage.
+// A grouping says by which fields the usage is grouped: each group becomes one line.
 type grouping struct{ day, model, key bool }
 
 // usageLine is the usage of a group.
@@ -116,7 +115,7 @@ func (u *Usage) show(c *gin.Context) (any, error) {
 	}, nil
 }
 
-// read reads the usage of an account. Only if keyed is true, the usage is split by key.
+// read reads the usage of an account, split by key only if keyed is true.
 func (u *Usage) read(ctx context.Context, account string, from, to time.Time, keyed bool) ([]store.KeyUsage, error) {
 	if keyed {
 		return u.Store.UsageByKey(ctx, account, from, to)
@@ -142,11 +141,11 @@ func (u *Usage) names(ctx context.Context, account string) (map[string]string, e
 
 // sum adds up the usage of each group, sorted by day, model and key.
 func (g grouping) sum(used []store.KeyUsage) []store.KeyUsage {
-	type place struct {
+	type group struct {
 		day        int64
 		model, key string
 	}
-	at := map[place]int{}
+	at := map[group]int{} // index in groups
 	var groups []store.KeyUsage
 	for _, u := range used {
 		if !g.day {
@@ -158,7 +157,7 @@ func (g grouping) sum(used []store.KeyUsage) []store.KeyUsage {
 		if !g.key {
 			u.Key = ""
 		}
-		p := place{u.Day.Unix(), u.Model, u.Key}
+		p := group{u.Day.Unix(), u.Model, u.Key}
 		i, known := at[p]
 		if !known {
 			at[p] = len(groups)
@@ -200,7 +199,7 @@ func queryGrouping(c *gin.Context, problems *request.Problems) (g grouping) {
 		case byKey:
 			g.key = true
 		default:
-			problems.Add("group_by", "has %q; it must be some of %s, %s and %s, with commas between", spelling.Shorten(by, 32), byDay, byModel, byKey)
+			problems.Add("group_by", "has %q; it must be one or more of %s, %s and %s, with commas between", spelling.Shorten(by, 32), byDay, byModel, byKey)
 			return g
 		}
 	}
@@ -239,9 +238,9 @@ func usageDays(c *gin.Context, problems *request.Problems, now time.Time) (from,
 	}
 	switch days := int(to.Sub(from)/(24*time.Hour)) + 1; {
 	case days < 1:
-		problems.Add("from", "is %s, after to, which is %s", from.Format(time.DateOnly), to.Format(time.DateOnly))
+		problems.Add("from", "is %s, which is after to (%s)", from.Format(time.DateOnly), to.Format(time.DateOnly))
 	case days > maxUsageDays:
-		problems.Add("from", "is %s, %d days up to to; ask for at most %d at once", from.Format(time.DateOnly), days, maxUsageDays)
+		problems.Add("from", "is %s, and the time to %s has %d days; ask for at most %d at once", from.Format(time.DateOnly), to.Format(time.DateOnly), days, maxUsageDays)
 	}
 	return from, to
 }

@@ -12,12 +12,12 @@ import (
 const deliveryPrefix = "msg_"
 
 // Announce creates the deliveries for the end of a job, and reports whether there are
-// any. Their ids derive from job, endpoint and event type, so Announce may be repeated
-// at any node without duplicates, and a receiver can recognize a repeated event. An
-// endpoint created after the end of the job gets no event; the comparison allows for
-// clock differences.
+// any. The id of a delivery is derived from job, endpoint and event type. So any node may
+// repeat Announce without duplicates, and a receiver can recognize a repeated event. An
+// endpoint that was created after the end of the job gets no event; the comparison of the
+// times allows for clock differences.
 func Announce(ctx context.Context, s store.Store, rec *store.Record) (made bool, err error) {
-	if !rec.Job.Status.Terminal() || rec.Tidied() { // the end of a tidied job was announced before
+	if !rec.Job.Status.Terminal() || rec.Tidied() { // the cleanup after a job's end runs after Announce
 		return false, nil
 	}
 	all, err := Load(ctx, s, rec.Spec.Account)
@@ -29,7 +29,7 @@ func Announce(ctx context.Context, s store.Store, rec *store.Record) (made bool,
 		if e.Disabled != nil || e.Created.After(at.Add(store.EndTolerance)) {
 			continue
 		}
-		for _, kind := range e.wanted(&rec.Job, &rec.Spec) {
+		for _, kind := range e.wantedTypes(&rec.Job, &rec.Spec) {
 			text, err := eventBody(kind, &rec.Job, rec.Spec.Raw, at)
 			if err != nil {
 				return made, err

@@ -12,8 +12,8 @@ const (
 	// KeepLog is how long the record of a finished delivery is kept: long enough to
 	// request another delivery after a holiday.
 	KeepLog = 30 * 24 * time.Hour
-	// maxAttempts limits the attempts in a record: one whole schedule, and a second one
-	// on request.
+	// maxAttempts is how many attempts the record of a delivery keeps, the latest ones:
+	// enough for a whole schedule, and for a second one after a redelivery.
 	maxAttempts = 20
 )
 
@@ -28,7 +28,8 @@ func Succeeded(a store.DeliveryAttempt) bool {
 	return a.Error == "" && a.Status >= http.StatusOK && a.Status < http.StatusMultipleChoices
 }
 
-// After returns the delivery after an attempt: finished, or due again.
+// After returns the delivery as it is after an attempt: finished, or due again. chance is
+// a random number from 0 to 1 for the length of the pause.
 func (s Schedule) After(d store.Delivery, a store.DeliveryAttempt, now time.Time, chance float64) store.Delivery {
 	d.Tries++
 	kept := d.Attempts[max(0, len(d.Attempts)+1-maxAttempts):]
@@ -43,7 +44,8 @@ func (s Schedule) After(d store.Delivery, a store.DeliveryAttempt, now time.Time
 	return DueAt(d, now.Add(pause))
 }
 
-// GivenUp returns the delivery as failed for a reason.
+// GivenUp returns the delivery as failed without an attempt. The delivery's log shows the
+// reason as a failed attempt.
 func GivenUp(d store.Delivery, reason string, now time.Time) store.Delivery {
 	d = Schedule(nil).After(d, store.DeliveryAttempt{At: now.UTC(), Error: reason}, now, 0)
 	return finished(d, store.DeliveryFailed, now)
@@ -56,7 +58,7 @@ func Requeued(d store.Delivery, now time.Time) store.Delivery {
 	return DueAt(d, now)
 }
 
-// DueAt returns the delivery as due at a time. No node sends it before.
+// DueAt returns the delivery as due at a time. No node sends the delivery earlier.
 func DueAt(d store.Delivery, at time.Time) store.Delivery {
 	at = at.UTC()
 	d.State, d.Due, d.Expires = store.DeliveryPending, &at, nil

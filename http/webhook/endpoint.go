@@ -25,7 +25,7 @@ const (
 )
 
 // errTooMany reports that the account already has MaxEndpoints endpoints.
-var errTooMany = errors.New("the account has as many webhooks as it may have")
+var errTooMany = errors.New("the account has the largest number of webhooks; delete one first")
 
 // An Endpoint is a URL that gets the events of an account.
 type Endpoint struct {
@@ -35,14 +35,14 @@ type Endpoint struct {
 	Description string    `json:"description,omitempty"`
 	Created     time.Time `json:"created"`
 
-	Disabled       *time.Time `json:"disabled,omitempty"` // when it was disabled; nothing is sent from then on
+	Disabled       *time.Time `json:"disabled,omitempty"` // when the endpoint was disabled; it gets nothing after that
 	DisabledReason string     `json:"disabled_reason,omitempty"`
 
 	// Secret is the signing key, in clear text, because signing needs it.
 	Secret   string     `json:"secret"`
 	Replaced string     `json:"replaced,omitempty"` // the previous secret
 	Until    *time.Time `json:"until,omitempty"`    // when Replaced stops signing
-	Rotated  *time.Time `json:"rotated,omitempty"`
+	Rotated  *time.Time `json:"rotated,omitempty"`  // when Rotate last replaced the secret
 }
 
 // NewEndpoint returns an endpoint with a new id and a new secret.
@@ -80,9 +80,9 @@ func (e *Endpoint) Signatures(id string, at time.Time, body string) (string, err
 	return SignAll(secrets, id, at, body)
 }
 
-// value returns the name of the stored value that holds the endpoints of an account: a
+// valueName returns the name of the stored value that holds the endpoints of an account: a
 // document {"endpoints": [...]}.
-func value(account string) string { return "webhooks/" + account }
+func valueName(account string) string { return "webhooks/" + account }
 
 // Endpoints holds all endpoints of an account, the oldest first.
 type Endpoints struct {
@@ -93,7 +93,7 @@ type Endpoints struct {
 
 // Load returns the endpoints of an account.
 func Load(ctx context.Context, values store.Values, account string) (all Endpoints, err error) {
-	doc, version, err := values.GetValue(ctx, value(account))
+	doc, version, err := values.GetValue(ctx, valueName(account))
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return Endpoints{}, nil
 	}
@@ -125,15 +125,15 @@ func (all *Endpoints) Add(e Endpoint) error {
 	return nil
 }
 
-// Remove removes an endpoint. It does nothing if there is no such endpoint.
+// Remove removes an endpoint. Remove does nothing if there is no such endpoint.
 func (all *Endpoints) Remove(id string) {
 	all.Endpoints = slices.DeleteFunc(all.Endpoints, func(e Endpoint) bool { return e.ID == id })
 }
 
-// Save stores the endpoints of an account. It returns rowmill.ErrConflict if they
-// changed after Load.
+// Save stores the endpoints of an account. It returns rowmill.ErrConflict if the stored
+// endpoints changed after Load.
 func (all *Endpoints) Save(ctx context.Context, values store.Values, account string) error {
-	version, err := store.RewriteValue(ctx, values, value(account), *all, all.version)
+	version, err := store.RewriteValue(ctx, values, valueName(account), *all, all.version)
 	if err != nil {
 		return fmt.Errorf("store the webhooks of an account: %w", err)
 	}

@@ -28,9 +28,9 @@ func Types() []string {
 }
 
 // endTypes returns the two event types for the end of a job: the type of the job's
-// dialect and the native type. They are the same for native jobs, and for Message
-// Batches too: Anthropic's API has no such event. ok is false while the job has not
-// ended.
+// dialect, and the native type, which is this API's own. Both are the native type for a
+// native job, and for a Message Batch too, because Anthropic's API has no such event. ok
+// is false while the job has not ended.
 func endTypes(job *rowmill.Job, spec *rowmill.Spec) (dialect, native string, ok bool) {
 	batch := ""
 	switch job.Status {
@@ -52,11 +52,11 @@ func endTypes(job *rowmill.Job, spec *rowmill.Spec) (dialect, native string, ok 
 	return native, native, true
 }
 
-// wanted returns the event types that the endpoint gets for the end of a job. An
-// endpoint without a list gets the type of the job's dialect. An endpoint with a list
-// gets nothing else, because clients mistake a type that they do not know for another
-// type.
-func (e *Endpoint) wanted(job *rowmill.Job, spec *rowmill.Spec) (types []string) {
+// wantedTypes returns the event types that the endpoint gets for the end of a job. An
+// endpoint without a list of types gets the type of the job's dialect. An endpoint with a
+// list gets only the listed types, because clients mistake a type that they do not know
+// for another type.
+func (e *Endpoint) wantedTypes(job *rowmill.Job, spec *rowmill.Spec) (types []string) {
 	dialect, native, ok := endTypes(job, spec)
 	if ok && len(e.Events) == 0 {
 		return []string{dialect}
@@ -76,7 +76,7 @@ type nativeEvent struct {
 	Data      jobData   `json:"data"`
 }
 
-// jobData summarizes the job, so that most receivers need no further request.
+// jobData describes the job in an event, so that most receivers need no further request.
 type jobData struct {
 	JobID         string           `json:"job_id"`
 	BatchID       *string          `json:"batch_id"` // the id in the batch's dialect; null for other jobs
@@ -106,7 +106,8 @@ type openAIData struct {
 // batchPrefixes maps a dialect to the prefix of its batch ids.
 var batchPrefixes = map[string]string{rowmill.DialectOpenAI: "batch_", rowmill.DialectAnthropic: "msgbatch_"}
 
-// batchID returns the batch id of a job in its dialect; nil for a job that is no batch.
+// batchID returns the batch id of a job, as the job's dialect shows it; nil for a job that
+// is no batch.
 func batchID(jobID string, raw *rowmill.Raw) *string {
 	if raw == nil {
 		return nil

@@ -26,8 +26,8 @@ const (
 const (
 	// secretPrefix starts every secret; base64 follows.
 	secretPrefix = "whsec_"
-	// secretBytes is the length of a key. The specification allows 24 to 64 bytes; 32
-	// is also the output size of HMAC-SHA256.
+	// secretBytes is the length of a secret before base64. The specification allows 24 to
+	// 64 bytes; 32 is also the output size of HMAC-SHA256.
 	secretBytes = 32
 	// shownLength is how many characters of a secret the API still shows after its
 	// creation: enough to tell two secrets apart, too few to help an attacker.
@@ -46,7 +46,7 @@ func Sign(secret, id string, at time.Time, body string) (string, error) {
 	text, found := strings.CutPrefix(secret, secretPrefix)
 	key, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || !found {
-		return "", errors.New("a webhook's secret is not " + secretPrefix + " and base64") // do not quote the secret
+		return "", errors.New("a webhook's secret must be " + secretPrefix + " followed by base64") // do not quote the secret
 	}
 	sum := hmac.New(sha256.New, key)
 	_, _ = fmt.Fprintf(sum, "%s.%d.%s", id, at.Unix(), body)
@@ -84,12 +84,12 @@ type Schedule []time.Duration
 // DefaultSchedule returns the schedule of the specification.
 func DefaultSchedule() Schedule { return standardPauses() }
 
-// jitter is the largest random addition to a pause, as a share of the pause. It spreads
-// out the retries of deliveries that one outage stopped.
+// jitter is the largest random addition to a pause, as a share of the pause. The addition
+// spreads out the retries of deliveries that failed in the same outage.
 const jitter = 0.2
 
-// Next returns the pause after the given number of tries. again is false after the last
-// try. chance is a random number from 0 to 1.
+// Next returns the pause after the given number of failed attempts. again is false if no
+// further attempt follows. chance is a random number from 0 to 1, which selects the jitter.
 func (s Schedule) Next(tries int, chance float64) (pause time.Duration, again bool) {
 	if tries < 1 || tries > len(s) {
 		return 0, false
@@ -102,13 +102,12 @@ func (s Schedule) Next(tries int, chance float64) (pause time.Duration, again bo
 // time, 20 for ten bytes of a hash.
 const idDigits = 12 + 20
 
-// BatchID returns the message id of a body that holds several entries. at is the time
-// of the first entry. The same arguments give the same id, so a repeated body keeps its
-// id.
+// BatchID returns the message id of a body with several entries. at is the time of the
+// first entry. Equal arguments give equal ids, so a body that is sent again keeps its id.
 func BatchID(at time.Time, parts ...string) string { return idFrom(deliveryPrefix, at, parts...) }
 
-// idFrom derives an id from a time and some parts. Every node derives the same id from
-// the same arguments. Ids sort by time.
+// idFrom derives an id from a time and some texts. Every node derives the same id from
+// the same arguments. The order of ids is the order of their times.
 func idFrom(prefix string, at time.Time, parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return fmt.Sprintf("%s%012x%s", prefix, at.UnixMilli(), hex.EncodeToString(sum[:10]))

@@ -139,7 +139,7 @@ func TestEndpoint_Wanted(t *testing.T) {
 		{[]string{JobSucceeded}, rowmill.StatusSucceeded, nil, native, []string{JobSucceeded}},
 	} {
 		e := Endpoint{Events: tt.events}
-		if got := e.wanted(&rowmill.Job{Status: tt.status, FailureReason: tt.reason}, tt.spec); !slices.Equal(got, tt.want) {
+		if got := e.wantedTypes(&rowmill.Job{Status: tt.status, FailureReason: tt.reason}, tt.spec); !slices.Equal(got, tt.want) {
 			t.Errorf("an endpoint with events %v gets %v for status %s, want %v", tt.events, got, tt.status, tt.want)
 		}
 	}

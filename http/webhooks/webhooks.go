@@ -45,7 +45,7 @@ type Sender interface {
 	Wake()
 }
 
-// NoSender is the Sender of a node that sends no events.
+// NoSender is the Sender for a node that sends no events.
 type NoSender struct{}
 
 // Try reports that nothing was sent.
@@ -53,7 +53,7 @@ func (NoSender) Try(context.Context, *webhook.Endpoint, string, string) store.De
 	return store.DeliveryAttempt{At: time.Now().UTC(), Error: "this node sends no events"}
 }
 
-// Wake does nothing.
+// Wake does nothing, because there is nothing to send.
 func (NoSender) Wake() {}
 
 func viewWebhook(account string, e *webhook.Endpoint, now time.Time) client.Webhook {
@@ -105,7 +105,8 @@ func (w *Webhooks) Route(v1 gin.IRoutes) {
 	v1.POST("/webhooks/:webhook_id/deliveries/:delivery_id/redeliver", w.Handle(w.redeliver))
 }
 
-// of returns the account of a request without a body, and its endpoints.
+// of returns the account that a request without a body is about, and the endpoints of this
+// account.
 func (w *Webhooks) of(c *gin.Context) (account string, all webhook.Endpoints, err error) {
 	if account, err = caller.Administered(c, c.Query("account")); err == nil {
 		all, err = webhook.Load(c.Request.Context(), w.Store, account)
@@ -113,7 +114,7 @@ func (w *Webhooks) of(c *gin.Context) (account string, all webhook.Endpoints, er
 	return account, all, err
 }
 
-// named is of, with the endpoint in the path.
+// named returns the same as of, and the endpoint that the path names.
 func (w *Webhooks) named(c *gin.Context) (account string, all *webhook.Endpoints, e *webhook.Endpoint, err error) {
 	account, found, err := w.of(c)
 	if err == nil {
@@ -187,7 +188,7 @@ func (w *Webhooks) create(c *gin.Context) (any, error) {
 	}
 	if err := all.Add(e); err != nil {
 		return nil, request.Errorf(http.StatusConflict, "too_many_webhooks",
-			"the account %s has %d webhooks, as many as an account may have; delete one that is not used", spelling.Shorten(account, 64), webhook.MaxEndpoints)
+			"the account %s already has %d webhooks, the most that an account may have; delete one that is not used", spelling.Shorten(account, 64), webhook.MaxEndpoints)
 	}
 	if err := w.change(c, audit.WebhookCreate, account, &all, &e); err != nil {
 		return nil, err
@@ -201,19 +202,19 @@ func checkWebhookURL(body *request.Object, address string) {
 	parsed, err := url.Parse(address)
 	switch {
 	case len(address) > maxWebhookURL:
-		body.Add("url", "has %d bytes; it may have %d", len(address), maxWebhookURL)
+		body.Add("url", "has %d bytes; it may have at most %d", len(address), maxWebhookURL)
 	case err != nil || strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r == 0x7F }):
 		body.Add("url", "cannot be parsed; it must be an address such as https://example.com/hook")
 	case parsed.Scheme != "https" && parsed.Scheme != "http" || parsed.Hostname() == "":
 		body.Add("url", "must begin with https:// or http:// and name a host")
 	case parsed.User != nil:
-		body.Add("url", "holds a user name or password, which would not be sent; check the signature instead")
+		body.Add("url", "contains a user name or password, which would not be sent; leave it out and let the receiver check the signature")
 	case parsed.Fragment != "":
 		body.Add("url", "has a fragment (#), which is not sent; leave it out")
 	}
 }
 
-// readWebhook reads the fields that PATCH may change too.
+// readWebhook reads the fields that both POST and PATCH accept, except the URL.
 func readWebhook(body *request.Object, e *webhook.Endpoint) {
 	if body.Null("events") {
 		e.Events = nil
@@ -246,7 +247,7 @@ func (w *Webhooks) patch(c *gin.Context) (any, error) {
 	var disabled *bool
 	var given []string
 	account, err := caller.Administer(w.Exchange, c, exchange.SmallObject, func(body *request.Object) {
-		given = append(body.Rest(), nulls(body, "events", "description")...)
+		given = append(body.Unread(), nulls(body, "events", "description")...)
 		if body.Read("url", "a string", &fresh.URL) {
 			checkWebhookURL(body, fresh.URL)
 		}
@@ -293,8 +294,8 @@ func nulls(body *request.Object, fields ...string) []string {
 	return slices.DeleteFunc(fields, func(field string) bool { return !body.Null(field) })
 }
 
-// remove answers DELETE /v1/webhooks/{webhook_id}. Pending deliveries are dropped when
-// they are due.
+// remove answers DELETE /v1/webhooks/{webhook_id}. Pending deliveries fail when they are
+// due, without a request to the URL.
 func (w *Webhooks) remove(c *gin.Context) (any, error) {
 	account, all, e, err := w.named(c)
 	if err != nil {
@@ -378,7 +379,7 @@ func (w *Webhooks) redeliver(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	ctx, id := c.Request.Context(), c.Param("delivery_id")
-	missing := request.Errorf(http.StatusNotFound, "delivery_not_found", "the webhook has no delivery with the ID %s; it may be older than %d days", spelling.Shorten(id, 64), webhook.KeepLog/(24*time.Hour))
+	missing := request.Errorf(http.StatusNotFound, "delivery_not_found", "the webhook has no delivery with the ID %s; deliveries that ended more than %d days ago are removed", spelling.Shorten(id, 64), webhook.KeepLog/(24*time.Hour))
 	if !webhook.IsDelivery(id) {
 		return nil, missing
 	}
@@ -389,7 +390,7 @@ func (w *Webhooks) redeliver(c *gin.Context) (any, error) {
 	case err != nil:
 		return nil, err
 	case e.Disabled != nil:
-		return nil, request.Errorf(http.StatusConflict, "webhook_disabled", "the webhook is disabled, so that nothing is sent to it; enable it first")
+		return nil, request.Errorf(http.StatusConflict, "webhook_disabled", "the webhook is disabled, so nothing is sent to it; enable it first")
 	}
 	now, err := w.Store.Time(ctx)
 	if err == nil {

@@ -19,14 +19,14 @@ const (
 	// recordTimeout limits the write of an attempt's outcome, also for an attempt that
 	// was cancelled because the node stops.
 	recordTimeout = 5 * time.Second
-	// disableTries limits the tries to disable an endpoint while others change the same
-	// document.
+	// disableTries limits the tries to disable an endpoint while other writers change the
+	// document with the account's endpoints.
 	disableTries = 5
 	// userAgent is the value of the User-Agent header.
 	userAgent = "Rowmill-Webhooks/1"
 )
 
-// handle claims a delivery that is due at now and sends it.
+// handle claims a delivery that is due at the time now, sends it and records the outcome.
 func (s *Sender) handle(d store.Delivery, now time.Time) error {
 	d, err := s.Store.PutDelivery(s.ctx, webhook.DueAt(d, now.Add(claimTTL)))
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Sender) handle(d store.Delivery, now time.Time) error {
 // Try sends a body to an endpoint once and returns the outcome.
 func (s *Sender) Try(ctx context.Context, e *webhook.Endpoint, id, body string) store.DeliveryAttempt {
 	return s.poster.post(ctx, message{
-		url: e.URL, kind: "application/json", id: id, body: body,
+		url: e.URL, contentType: "application/json", id: id, body: body,
 		sign: func(at time.Time) (string, error) { return e.Signatures(id, at, body) },
 	})
 }
@@ -75,7 +75,7 @@ func (s *Sender) disable(account, endpoint string) error {
 		if !found || e.Disabled != nil {
 			return nil
 		}
-		e.SetDisabled("it answered 410 Gone", s.Clock())
+		e.SetDisabled("the receiver answered 410 Gone", s.Clock())
 		if err = all.Save(s.ctx, s.Store, account); err == nil {
 			s.Logger.Info("webhook disabled, because it answered 410 Gone", "webhook", endpoint, "account", account)
 			return nil
@@ -87,7 +87,7 @@ func (s *Sender) disable(account, endpoint string) error {
 	return err
 }
 
-// record stores the delivery that next returns.
+// record stores the delivery that next returns for the store's time.
 func (s *Sender) record(d store.Delivery, next func(now time.Time) store.Delivery) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), recordTimeout)
 	defer cancel()
@@ -103,8 +103,8 @@ func (s *Sender) record(d store.Delivery, next func(now time.Time) store.Deliver
 	return ignoreLostClaim(err)
 }
 
-// ignoreLostClaim returns err, but nil if another node has claimed or removed the
-// record meanwhile.
+// ignoreLostClaim returns nil if err says that another node has claimed or removed the
+// record, else it returns err.
 func ignoreLostClaim(err error) error {
 	if errors.Is(err, rowmill.ErrConflict) || errors.Is(err, rowmill.ErrNotFound) {
 		return nil
@@ -112,6 +112,7 @@ func ignoreLostClaim(err error) error {
 	return err
 }
 
+// count counts an attempt by the delivery's new state, and logs a failed delivery.
 func (s *Sender) count(d store.Delivery) {
 	switch d.State {
 	case store.DeliveryDelivered:

@@ -8,8 +8,8 @@ import (
 	"github.com/rowmill/rowmill/http/webhook"
 )
 
-// A loop has the parts that a Sender and a Stream share: the requests, and polls until
-// Stop.
+// A loop has the parts that a Sender and a Stream share: it sends requests, and times the
+// polls until Stop.
 type loop struct {
 	Config
 	poster   poster
@@ -37,9 +37,9 @@ func newLoop(cfg Config) *loop {
 	return l
 }
 
-// Stop starts no more attempts, waits stopGrace for running ones, cancels the others,
-// and returns when all have ended. Any node repeats the cancelled attempts. Stop may be
-// called twice.
+// Stop starts no more attempts. It waits stopGrace for running attempts, then cancels the
+// rest, and returns when all have ended. Any node may repeat the cancelled attempts. Stop
+// may be called twice.
 func (l *loop) Stop(context.Context) error {
 	l.stop()
 	grace := time.AfterFunc(stopGrace, l.cancel)
@@ -50,7 +50,7 @@ func (l *loop) Stop(context.Context) error {
 	return nil
 }
 
-// Wake starts a poll now.
+// Wake makes the loop poll now.
 func (l *loop) Wake() {
 	select {
 	case l.wake <- struct{}{}:

@@ -30,29 +30,29 @@ func newPoster(transport http.RoundTripper, clock func() time.Time, reason func(
 
 // A message is a request to a receiver.
 type message struct {
-	url, kind string // kind: the Content-Type
-	id, body  string
-	sign      func(at time.Time) (string, error) // returns the value of HeaderSignature
+	url, contentType string
+	id, body         string
+	sign             func(at time.Time) (string, error) // returns the value of HeaderSignature
 }
 
 // post sends a message once and returns the outcome.
-func (c poster) post(ctx context.Context, l message) (a store.DeliveryAttempt) {
+func (c poster) post(ctx context.Context, m message) (a store.DeliveryAttempt) {
 	begun := time.Now()
 	a.At = c.clock().UTC().Truncate(time.Millisecond)
 	defer func() { a.Millis = time.Since(begun).Milliseconds() }()
-	signatures, err := l.sign(a.At)
+	signatures, err := m.sign(a.At)
 	if err != nil {
 		a.Error = err.Error()
 		return a
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url, strings.NewReader(l.body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.url, strings.NewReader(m.body))
 	if err != nil {
 		a.Error = "the URL cannot be used" // err would quote the URL
 		return a
 	}
-	request.Header.Set("Content-Type", l.kind)
+	request.Header.Set("Content-Type", m.contentType)
 	request.Header.Set("User-Agent", userAgent)
-	request.Header.Set(webhook.HeaderID, l.id)
+	request.Header.Set(webhook.HeaderID, m.id)
 	request.Header.Set(webhook.HeaderTimestamp, fmt.Sprint(a.At.Unix()))
 	request.Header.Set(webhook.HeaderSignature, signatures)
 	response, err := c.client.Do(request)
@@ -67,9 +67,9 @@ func (c poster) post(ctx context.Context, l message) (a store.DeliveryAttempt) {
 	switch {
 	case webhook.Succeeded(a): // an error in reading the rest of the answer does not matter
 	case a.Status >= 300 && a.Status < 400:
-		a.Error = "it redirects, which is not followed"
+		a.Error = "the receiver redirects the request, which is not followed; set the webhook's URL to the new address"
 	case a.Status == http.StatusGone:
-		a.Error = "it wants no more events"
+		a.Error = "the receiver answered 410 Gone: it wants no more events"
 	case err != nil:
 		a.Error = c.reason(err)
 	}

@@ -1,7 +1,8 @@
-// Package sender sends the deliveries of webhooks. Each node runs one Sender. A sender
-// claims a delivery in its record for as long as an attempt may last, so that two nodes
-// do not send it at the same time. The deliveries of a node that stops are due again at
-// once; after a crash they are due when the claims expire. Any node sends them then.
+// Package sender sends the deliveries of webhooks. Each node runs one Sender. Before an
+// attempt, the Sender claims the delivery in the delivery's record for as long as an
+// attempt may last, so that two nodes do not send it at the same time. If a node stops,
+// its deliveries are due again at once; if it crashes, they are due when its claims
+// expire. Then any node sends them.
 package sender
 
 import (
@@ -18,22 +19,22 @@ import (
 )
 
 const (
-	// pollInterval is the time between two polls for due deliveries. In a cluster of
-	// more than pollers nodes it grows in proportion, so that the store gets at most
-	// pollers polls a second in all: any node may send any delivery. A node sends a
-	// delivery that it creates itself at once.
+	// pollInterval is the time between two polls of a node for due deliveries. With more
+	// than 50 nodes (pollers) the interval grows in proportion, so that the store gets at
+	// most 50 polls a second in all. That is enough, because any node may send any
+	// delivery, and a node sends the deliveries that it creates at once.
 	pollInterval = time.Second
 	pollers      = 50
-	// maxParallel limits the concurrent attempts of a node, at most one per endpoint. 16
-	// open requests cost almost nothing, even to slow receivers.
+	// maxParallel limits the concurrent attempts of a node. Each endpoint gets one attempt
+	// at a time. 16 open requests cost almost nothing, even if the receivers are slow.
 	maxParallel = 16
 	// attemptTimeout limits an attempt, as the specification suggests.
 	attemptTimeout = 15 * time.Second
 	// claimTTL is how long a claim on a delivery lasts: one attempt, and time for slow
 	// store calls before and after it.
 	claimTTL = 2 * attemptTimeout
-	// stopGrace is how long running attempts may continue when the node stops. Another
-	// node repeats longer ones.
+	// stopGrace is how long running attempts may continue when the node stops. Then they
+	// are cancelled, and another node repeats them.
 	stopGrace = 2 * time.Second
 	// dropEvery is the time between two removals of old records, and dropBatch the
 	// largest number removed at once.
@@ -53,7 +54,8 @@ type Config struct {
 	Store store.Store
 	// Transport sends the requests. It must refuse forbidden addresses.
 	Transport http.RoundTripper
-	// Reason explains why a request got no answer, without its URL.
+	// Reason explains why a request got no answer, without the URL, which may hold
+	// credentials.
 	Reason func(error) string
 	// Schedule holds the pauses between attempts. Default: webhook.DefaultSchedule.
 	Schedule webhook.Schedule
@@ -74,11 +76,11 @@ type Sender struct {
 	mu   sync.Mutex
 	busy map[string]bool // endpoints with a running attempt
 
-	pollFailed bool // the last poll failed and was logged; used by run only
-	dropped    time.Time
+	pollFailed bool      // the last poll failed and was logged; used by run only
+	dropped    time.Time // when the old records were last removed; used by run only
 }
 
-// New returns a Sender. Try may be called at once; nothing else runs before Start.
+// New returns a Sender. Try may be called before Start; nothing else runs before Start.
 func New(cfg Config) *Sender {
 	s := &Sender{loop: newLoop(cfg), busy: map[string]bool{}}
 	s.outcomes = promauto.With(cfg.Registerer).NewCounterVec(prometheus.CounterOpts{
@@ -105,7 +107,8 @@ func (s *Sender) run() {
 	}
 }
 
-// poll starts attempts for due deliveries, up to parallel at once.
+// poll removes old records, and starts attempts for due deliveries, up to maxParallel at
+// once.
 func (s *Sender) poll() error {
 	now, err := s.Store.Time(s.ctx)
 	if err != nil {
@@ -126,30 +129,32 @@ func (s *Sender) poll() error {
 	if busy >= maxParallel {
 		return nil
 	}
-	// Busy endpoints may have further due deliveries at the head of the list, so ask
-	// for that many more.
+	// The first due deliveries may belong to busy endpoints and are skipped, so ask for
+	// one more delivery per busy endpoint.
 	found, err := s.Store.DueDeliveries(s.ctx, now, maxParallel+busy)
 	if err != nil {
 		return err
 	}
 	for _, d := range found {
-		if !s.enter(d.Endpoint) {
+		if !s.markBusy(d.Endpoint) {
 			continue
 		}
 		s.running.Go(func() {
 			err := s.handle(d, now)
-			s.leave(d.Endpoint)
+			s.markFree(d.Endpoint)
 			if err == nil {
 				s.Wake() // the endpoint may have more deliveries
 			} else {
-				s.Logger.Warn("recording a webhook delivery failed, it may be sent again", "delivery", d.ID, "webhook", d.Endpoint, "err", err)
+				s.Logger.Warn("recording the outcome of a webhook delivery failed, the event may be sent again", "delivery", d.ID, "webhook", d.Endpoint, "err", err)
 			}
 		})
 	}
 	return nil
 }
 
-func (s *Sender) enter(endpoint string) bool {
+// markBusy marks an endpoint as busy. It returns false if the endpoint is busy already, or
+// if maxParallel attempts run.
+func (s *Sender) markBusy(endpoint string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.busy[endpoint] || len(s.busy) >= maxParallel {
@@ -159,7 +164,8 @@ func (s *Sender) enter(endpoint string) bool {
 	return true
 }
 
-func (s *Sender) leave(endpoint string) {
+// markFree ends the mark of markBusy.
+func (s *Sender) markFree(endpoint string) {
 	s.mu.Lock()
 	delete(s.busy, endpoint)
 	s.mu.Unlock()

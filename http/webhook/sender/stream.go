@@ -23,36 +23,38 @@ const (
 	// positionValue is the name of the stored value that holds the position of the
 	// stream.
 	positionValue = "audit-stream"
-	// lateTolerance is how much later than its own time an entry may be recorded and
-	// still be sent. It covers clock differences between nodes of an older version, and
-	// a clock step back when Redis fails over.
+	// lateTolerance is for entries that are recorded late: an entry is still sent if it
+	// appears in the store up to this long after the time that it shows. This covers
+	// clock differences between nodes of an older version, and a clock step back when
+	// Redis fails over.
 	lateTolerance = 2 * time.Minute
-	// appendTimeout limits the recording of an entry on this node, which first gives
-	// the entry its time. It is well below lateTolerance.
+	// appendTimeout limits how long this node may take to set an entry's time and record
+	// the entry. It is well below lateTolerance.
 	appendTimeout = time.Minute
 	// batchEntries and batchBytes limit a body to a size that any receiver accepts.
 	batchEntries = 500
 	batchBytes   = 256 << 10
-	// streamKind is the Content-Type of a body with one entry per line.
-	streamKind = "application/x-ndjson"
+	// streamContentType is the Content-Type of a body with one entry per line.
+	streamContentType = "application/x-ndjson"
 )
 
-// streamPauses holds the pauses after failed attempts. Entries are sent until they are
-// accepted; the last pause repeats, so a receiver that is back gets its next request
-// within a minute.
+// streamPauses holds the pauses after failed attempts. Entries are sent until the receiver
+// accepts them, and the last pause repeats. So a receiver that works again gets its next
+// request within a minute.
 var streamPauses = webhook.Schedule{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, 50 * time.Second}
 
-// StreamConfig configures a Stream. Its Transport may use any address, and it has its own
-// Schedule.
+// StreamConfig configures a Stream. Config.Transport may use any address. Config.Schedule
+// is not used, because a Stream pauses by streamPauses.
 type StreamConfig struct {
 	Config
 	URL     string
-	Secrets []string // each signs by itself, in this order
+	Secrets []string // a body gets one signature per secret, in this order
 }
 
-// A Stream sends the audit record to one receiver, in order, each entry until it is
-// accepted. The position is a value in the store, so that any node continues where
-// another stopped. One node sends at a time.
+// A Stream sends the entries of the audit record to one receiver, in order. It repeats a
+// request until the receiver accepts the entries. The position in the record is a value in
+// the store, so that any node continues where another node stopped. One node sends at a
+// time.
 type Stream struct {
 	*loop
 	url     string
@@ -71,8 +73,8 @@ type position struct {
 	At    time.Time `json:"at"`    // time of the latest accepted entry
 	// Sent holds the accepted entries of the last lateTolerance before At.
 	Sent []sentEntry `json:"taken,omitempty"`
-	// Until is when the next attempt may start: a node is sending, or the last attempt
-	// failed.
+	// Until is when the next attempt may start. It is set while a node sends, and after a
+	// failed attempt.
 	Until *time.Time `json:"until,omitempty"`
 	Tries int        `json:"tries,omitempty"` // failed attempts in a row
 
@@ -84,8 +86,8 @@ type sentEntry struct {
 	At time.Time `json:"at"`
 }
 
-// NewStream returns a Stream. If the store has no position yet, the stream starts with
-// entries recorded from now on.
+// NewStream returns a Stream. If the store has no position yet, the stream sends only
+// entries that are recorded from now on.
 func NewStream(ctx context.Context, cfg StreamConfig) (*Stream, error) {
 	s := &Stream{loop: newLoop(cfg.Config), url: cfg.URL}
 	s.SetSecrets(cfg.Secrets)
@@ -114,8 +116,9 @@ func (s *Stream) SetSecrets(secrets []string) { s.secrets.Store(&secrets) }
 // Start begins to send.
 func (s *Stream) Start() { s.running.Go(s.run) }
 
-// Of returns the store with another AppendAudit: it gives entries the store's time, the
-// order in which the stream sends them, and wakes the stream.
+// Of returns a store that differs from records in AppendAudit: the new AppendAudit gives
+// each entry the store's time, and wakes the stream, which sends entries in the order of
+// these times.
 func (s *Stream) Of(records store.Store) store.Store { return streamed{records, s} }
 
 type streamed struct {
@@ -150,22 +153,22 @@ func (s *Stream) run() {
 	}
 }
 
-// firstFailure notes a failure and reports whether to log it: once until a step
-// succeeds.
+// firstFailure notes that a step failed, and reports whether to log the failure: only the
+// first failure after a success is logged.
 func (s *Stream) firstFailure() bool {
 	first := !s.failing
 	s.failing = true
 	return first
 }
 
-// step sends one body of waiting entries, and reports whether more may wait.
+// step sends one body of waiting entries. more says whether further entries may wait.
 func (s *Stream) step() (more bool, err error) {
 	p, now, err := s.load(s.ctx)
 	if err != nil {
 		return false, err
 	}
 	held, most := p.Until != nil && now.Before(*p.Until), batchEntries
-	if held { // read one entry, for the metric of the oldest
+	if held { // read only the oldest entry, for the metric of its age
 		most = 1
 	}
 	batch, err := s.next(p, most)
@@ -190,7 +193,7 @@ func (s *Stream) step() (more bool, err error) {
 		return false, err
 	}
 	id := webhook.BatchID(batch[0].At, batch[0].ID, batch[len(batch)-1].ID, fmt.Sprint(len(batch)))
-	attempt := s.poster.post(s.ctx, message{url: s.url, kind: streamKind, id: id, body: body, sign: func(at time.Time) (string, error) {
+	attempt := s.poster.post(s.ctx, message{url: s.url, contentType: streamContentType, id: id, body: body, sign: func(at time.Time) (string, error) {
 		return webhook.SignAll(*s.secrets.Load(), id, at, body)
 	}})
 	accepted := webhook.Succeeded(attempt)
@@ -220,7 +223,8 @@ func (s *Stream) step() (more bool, err error) {
 	return accepted, ignoreLostClaim(s.save(ctx, &p))
 }
 
-// markSent adds accepted entries, and removes the ones too old to be read again.
+// markSent adds accepted entries to p, and removes entries that are too old to be read
+// again.
 func (p *position) markSent(batch []store.AuditEntry) {
 	for _, e := range batch {
 		p.Sent = append(p.Sent, sentEntry{e.ID, e.At})
@@ -232,8 +236,8 @@ func (p *position) markSent(batch []store.AuditEntry) {
 	p.Until, p.Tries = nil, 0
 }
 
-// next returns the oldest entries that were not sent: at most one body, and at most
-// most entries.
+// next returns the oldest entries that were not sent: as many as fit into one body, and
+// not more than most.
 func (s *Stream) next(p position, most int) (batch []store.AuditEntry, err error) {
 	sent := make(map[string]bool, len(p.Sent))
 	for _, t := range p.Sent {
@@ -282,7 +286,7 @@ func lines(batch []store.AuditEntry) (string, error) {
 }
 
 // load returns the position of the stream and the store's time. If the store has no
-// position, it stores one at the current time.
+// position, load stores a position at the current time.
 func (s *Stream) load(ctx context.Context) (p position, now time.Time, err error) {
 	if now, err = s.Store.Time(ctx); err != nil {
 		return position{}, now, err
@@ -305,8 +309,8 @@ func (s *Stream) load(ctx context.Context) (p position, now time.Time, err error
 	}
 }
 
-// save stores the position. It returns rowmill.ErrConflict if another node has stored
-// one after load.
+// save stores the position. It returns rowmill.ErrConflict if another node has stored a
+// position after load.
 func (s *Stream) save(ctx context.Context, p *position) error {
 	version, err := store.RewriteValue(ctx, s.Store, positionValue, *p, p.version)
 	if err == nil {

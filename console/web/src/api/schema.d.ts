@@ -2058,7 +2058,7 @@ export interface components {
             account: string;
             /** @description For example key.create. */
             action: string;
-            /** @description The changed thing, for example the id of a key; null for the account itself. */
+            /** @description The id of the changed object, for example of a key; null for the account itself. */
             target: string | null;
             /** @description The key that was used. The account is null if the service itself acted. Id and name are null for a key of another account than the reader's. */
             by: {
@@ -2081,7 +2081,7 @@ export interface components {
         Error: {
             /** @description The problem and the remedy. */
             message: string;
-            /** @description The same text. */
+            /** @description The same text as message. */
             detail: string;
             code: string;
             request_id: string;
@@ -2286,7 +2286,7 @@ export interface components {
             uuid: string;
             memory_total_bytes: number | null;
             memory_used_bytes: number | null;
-            /** @description Share of the last moments in which the GPU was busy. */
+            /** @description Share of the latest sample period in which the GPU was busy. */
             utilization: number | null;
             power_watts: number | null;
             temperature_celsius: number | null;
@@ -3471,7 +3471,7 @@ export interface operations {
             content: {
                 "application/json": {
                     /**
-                     * @description missing: rows that are not committed. failed: these, and rows that were committed with an error. Default: missing; for a succeeded job, and for a job that failed because of too many failed rows: failed.
+                     * @description missing: rows that are not committed. failed: the missing rows, and rows that were committed with an error. Default: missing; for a succeeded job, and for a job that failed because of too many failed rows: failed.
                      * @enum {string|null}
                      */
                     rows?: "missing" | "failed" | null;
@@ -5231,7 +5231,7 @@ export interface operations {
                     role?: "admin" | "user" | "reader" | null;
                     /**
                      * Format: date-time
-                     * @description In the future; null for never.
+                     * @description A time in the future; null if the key never expires.
                      */
                     expires_at?: string | null;
                     /**
@@ -5700,7 +5700,7 @@ export interface operations {
                             result_bytes: number;
                             /**
                              * Format: date-time
-                             * @description The end of the first of these jobs.
+                             * @description When the first of these jobs ended.
                              */
                             oldest_ended_at: string | null;
                             /**
