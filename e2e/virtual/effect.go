@@ -72,7 +72,7 @@ func (w *world) latency(node int, kind, key string) time.Duration {
 	if w.still {
 		return 0
 	}
-	what := fmt.Sprintf("%d %s %s %d", node, kind, plain(key), w.now())
+	what := fmt.Sprintf("%d %s %s %d", node, kind, key, w.now())
 	if equal := w.equal.before(what, w.now()); equal > 0 {
 		what += fmt.Sprint(" ", equal)
 	}
@@ -142,7 +142,7 @@ func pause(ctx context.Context, d time.Duration) error {
 // stops waiting, the effect may still happen later.
 func (p *proc) run(ctx context.Context, e effect) error {
 	w := p.world
-	what := e.key + askerOf(ctx)
+	what := plain(e.key) + askerOf(ctx)
 	if err := p.awake(e.kind + what); err != nil {
 		return err
 	}

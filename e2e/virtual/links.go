@@ -46,12 +46,15 @@ func (w *world) anyCut() bool {
 	return !w.healed && slices.ContainsFunc(w.Faults, func(f Fault) bool { return f.Kind == "cut" && f.At <= now && now < f.At+f.For })
 }
 
+// jobID finds the id of the job in the text of a message.
+var jobID = regexp.MustCompile(`job-[0-9a-f-]{36}`)
+
 // named finds the names of parts and results in the text of a message.
 var named = regexp.MustCompile(`(parts|results)/[a-z0-9]+`)
 
 // fate decides the delays and faults of a message.
 func (w *world) fate(from, to *port, kind string, text []byte) fate {
-	key := fmt.Sprint(to.node, " ", kind)
+	key := fmt.Sprint(to.node, " ", kind, " ", jobID.FindString(string(text)))
 	if kind == "merge" { // a node asks another for several merges at the same time
 		objects := named.FindAllString(string(text), -1)
 		slices.Sort(objects) // parts are listed in any order
