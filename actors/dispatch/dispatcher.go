@@ -99,11 +99,11 @@ func (d *Dispatcher) put(q *Queue, tasks []*Task) {
 	}
 	others := d.trial.put(q, tasks)
 	first := len(q.waiting) == 0 && len(others) > 0
-	q.set(append(q.waiting, others...))
+	q.waiting = append(q.waiting, others...)
 	if first {
 		d.enter(q)
 	}
-	q.full.Store(q.left.Load())
+	q.full = len(q.waiting)
 	d.wake()
 }
 
@@ -117,7 +117,7 @@ func (d *Dispatcher) withdraw(q *Queue) []*Task {
 		d.of(q).drop(q)
 		d.queued -= len(tasks)
 	}
-	q.set(nil)
+	q.waiting = nil
 	suspects := d.trial.take(q)
 	d.queued -= len(suspects)
 	return append(tasks, suspects...)
@@ -170,7 +170,7 @@ func (d *Dispatcher) pause() (back []*Task) {
 		for _, a := range d.levels[i].accounts {
 			for _, q := range a.queues {
 				back = append(back, q.waiting...)
-				q.set(nil)
+				q.waiting = nil
 			}
 		}
 		d.levels[i].accounts = nil
@@ -291,9 +291,9 @@ func (d *Dispatcher) work() {
 		rows, tokens := len(r.tasks), r.tokens()
 		seen, back := r.queue.run(&r)
 		d.cfg.Metrics.InFlight.Sub(float64(rows))
-		d.finish(&r, rows, tokens, seen)
-		r.queue.out.put(r.queue.low(), back...) // the worker sees its rows when their slots are free again
-		r = request{}                           // an idle goroutine must not keep rows alive
+		low := d.finish(&r, rows, tokens, seen)
+		r.queue.out.put(low, back...) // the worker sees its rows when their slots are free again
+		r = request{}                 // an idle goroutine must not keep rows alive
 	}
 }
 
@@ -331,11 +331,13 @@ func (d *Dispatcher) next(r *request) bool {
 	}
 }
 
-// finish notes the end of a request.
-func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen requestResult) {
+// finish notes the end of a request. It reports whether the request's queue was about to
+// run out of rows before another request could start.
+func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen requestResult) (low bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now, q := time.Now(), sent.queue
+	low = q.low()
 	d.requests--
 	d.pace.ended(tokens, &seen)
 	d.crash.ended(sent, seen)
@@ -374,6 +376,7 @@ func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen requestR
 	if sent.apart && d.trial.end(now) {
 		d.wake()
 	}
+	return low
 }
 
 // busyPause is the longest rest of a route if its server refuses one row after another

@@ -116,10 +116,10 @@ func (r *request) take(q *Queue) {
 	r.queue = q
 	if n := min(q.group, len(q.waiting)); n > 1 {
 		r.tasks = append([]*Task(nil), q.waiting[:n]...)
-		q.set(q.waiting[n:])
+		q.waiting = q.waiting[n:]
 		return
 	}
 	r.one[0] = q.waiting[0]
 	r.tasks = r.one[:]
-	q.set(q.waiting[1:])
+	q.waiting = q.waiting[1:]
 }

@@ -44,18 +44,11 @@ type Queue struct {
 
 	suspects atomic.Int64 // number of rows that wait for their trial
 
-	left atomic.Int64 // length of waiting
-	full atomic.Int64 // length of waiting when the worker last added rows
+	full int // length of waiting when the worker last added rows; owned by the dispatcher
 }
 
 // low reports whether the queue is about to run out of rows.
-func (q *Queue) low() bool { return 2*q.left.Load() <= q.full.Load() }
-
-// set replaces the waiting tasks.
-func (q *Queue) set(tasks []*Task) {
-	q.waiting = tasks
-	q.left.Store(int64(len(tasks)))
-}
+func (q *Queue) low() bool { return 2*len(q.waiting) <= q.full }
 
 // Open opens a queue for the rows of a job. The tasks of these rows come back through
 // out. The error says what the server does not support.

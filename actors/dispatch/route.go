@@ -136,7 +136,7 @@ func (d *Dispatcher) takeHeld(r *route, back []*Task) []*Task {
 	for _, q := range r.held {
 		d.queued -= len(q.waiting)
 		back = append(back, q.waiting...)
-		q.set(nil)
+		q.waiting = nil
 	}
 	r.held = nil
 	return back
