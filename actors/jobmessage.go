@@ -46,7 +46,7 @@ func (j *job) message() (text string, waits bool) {
 		return fmt.Sprintf("Waiting for an engine that serves %s; finished rows are kept.%s", model, j.crew.trouble()), true
 	case j.phase == jobRuns && owner.Assigning && len(owner.Workers()) == 0 && len(j.crew.invites.full) > 0:
 		return fmt.Sprintf("Waiting for a place on a node that serves %s: other jobs have all places there (jobs.max_active).", model), true
-	case owner != nil && owner.Away() > 0 && owner.Away() == len(owner.Workers()):
+	case owner != nil && owner.Away() > 0 && owner.Away() == len(owner.Workers()) && owner.At("") == nil: // this node can use it, and so can a worker here
 		return fmt.Sprintf("Waiting for object storage, which no node that serves %s can use. The job goes on by itself.", model), true
 	}
 	var other string // why other jobs make this one wait

@@ -290,13 +290,13 @@ func (n *node) onStorageChanged(c actor.Context) {
 	n.jobs.tellAll(c, storageChanged{})
 	n.reach.judge(n.cfg.StoragePatience)
 	n.publishState()
-	n.lookAtStorage(c)
+	n.planLook(c)
 	n.jobs.scan(c)
 }
 
-// lookAtStorage checks storage that had no calls for a while. On a single node it does so
-// only during an outage.
-func (n *node) lookAtStorage(c actor.Context) {
+// planLook sets the time of the next check of storage. A single node checks it only
+// during an outage.
+func (n *node) planLook(c actor.Context) {
 	_, records := n.storage.Records()
 	_, objects := n.storage.Objects()
 	interval := lookInterval
@@ -307,6 +307,11 @@ func (n *node) lookAtStorage(c actor.Context) {
 		return
 	}
 	n.timers.after(c, interval, "storage", n.lookAtStorage)
+}
+
+// lookAtStorage checks storage that had no calls for a while.
+func (n *node) lookAtStorage(c actor.Context) {
+	n.planLook(c)
 	n.reach.judge(n.cfg.StoragePatience)
 	n.tasks.run(c, "look at storage", func(ctx context.Context) step {
 		n.storage.Look(ctx, lookInterval)
