@@ -16,7 +16,7 @@ type Attempt struct {
 
 // Tries holds the attempts that one node made to run a row. It includes attempts that do
 // not count toward jobs.max_attempts, such as a request to a server that went down. A row
-// whose first attempt was accepted has no Tries.
+// has no Tries if the answer to its first request was good.
 type Tries struct {
 	Attempts []Attempt `json:"attempts"`          // the first and the last attempts, in order
 	Omitted  int       `json:"omitted,omitempty"` // number of attempts left out between them

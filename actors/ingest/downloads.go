@@ -141,8 +141,8 @@ func (s *Downloads) run(owner context.Context, job string, d *download, fetch fu
 // wantedInterval is the time between checks whether an input is still wanted.
 const wantedInterval = time.Second
 
-// follow waits until this node has lost the job and nobody wants the input any more, and
-// then stops the download.
+// follow waits until this node has lost the job and the job no longer needs the input,
+// and then stops the download.
 func (s *Downloads) follow(owner context.Context, job string, d *download) {
 	select {
 	case <-d.done:

@@ -63,8 +63,7 @@ func LoadKeyring(ctx context.Context, values Values) (*Keyring, error) {
 }
 
 // Use replaces the keys that sign and verify. The first secret signs. A nil secret
-// stands for the keys of the store. If secrets is empty, Use takes the keys of the
-// store.
+// means the keys of the store, and so do no secrets.
 func (k *Keyring) Use(secrets [][]byte) error {
 	if len(secrets) == 0 {
 		secrets = [][]byte{nil}

@@ -141,8 +141,11 @@ func (c Config) Validate() error {
 		return fmt.Errorf("s3: Bucket is %q: %w", c.Bucket, err)
 	}
 	if c.Prefix != "" {
-		if err := blob.CheckPrefix(c.Prefix); err != nil || len(c.Prefix) > maxPrefix {
-			return fmt.Errorf("s3: Prefix is %.80q: it must be a key of at most %d bytes: %w", c.Prefix, maxPrefix, err)
+		if err := blob.CheckPrefix(c.Prefix); err != nil {
+			return fmt.Errorf("s3: Prefix is %.80q: %w", c.Prefix, err)
+		}
+		if len(c.Prefix) > maxPrefix {
+			return fmt.Errorf("s3: Prefix has %d bytes: at most %d are allowed", len(c.Prefix), maxPrefix)
 		}
 	}
 	switch {

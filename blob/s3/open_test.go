@@ -26,6 +26,7 @@ func TestConfig(t *testing.T) {
 		"Bucket":         func(c *Config) { c.Bucket = "" },
 		"Bucket is":      func(c *Config) { c.Bucket = "Not A Bucket" },
 		"Prefix":         func(c *Config) { c.Prefix = "/a" },
+		"Prefix has":     func(c *Config) { c.Prefix = strings.Repeat("a", 501) },
 		"SecretKey":      func(c *Config) { c.SecretKey = "" },
 		"SessionToken":   func(c *Config) { c.AccessKey, c.SecretKey, c.SessionToken = "", "", "x" },
 		"Addressing":     func(c *Config) { c.Addressing = "dns" },
@@ -36,7 +37,7 @@ func TestConfig(t *testing.T) {
 	} {
 		c := good
 		change(&c)
-		if err := c.WithDefaults().Validate(); err == nil || !strings.Contains(err.Error(), field) {
+		if err := c.WithDefaults().Validate(); err == nil || !strings.Contains(err.Error(), field) || strings.Contains(err.Error(), "%!") {
 			t.Errorf("%s: %v", field, err)
 		}
 	}

@@ -278,7 +278,7 @@ func (b *countingBody) Read(p []byte) (int, error) {
 
 // dial opens a connection, with TLS if configured, within the time of the caller. The
 // context of the call can end dial too: net/http passes a context that outlives the
-// request, but nobody needs a connection after the caller has stopped waiting.
+// request, but dial should not go on after the caller has stopped waiting.
 func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.DialTimeout)
 	defer cancel()

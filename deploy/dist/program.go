@@ -60,8 +60,12 @@ func checkELF(b []byte, arch string) error {
 			return errors.New("it has a segment that is both writable and executable")
 		}
 	}
-	if needed, err := f.ImportedLibraries(); err != nil || len(needed) > 0 {
-		return fmt.Errorf("it needs libraries: %v, error %w", needed, err)
+	needed, err := f.ImportedLibraries()
+	if err != nil {
+		return err
+	}
+	if len(needed) > 0 {
+		return fmt.Errorf("it needs the libraries %v", needed)
 	}
 	return nil
 }

@@ -116,7 +116,10 @@ func (t *tx) movedJob(key, _ []byte) (e store.Entry, err error) {
 func (t *tx) movedIdempotency(key, raw []byte) (store.Entry, error) {
 	var known idemRecord
 	account, name, ok := strings.Cut(string(key), "\x00")
-	if err := json.Unmarshal(raw, &known); err != nil || !ok {
+	if !ok {
+		return store.Entry{}, fmt.Errorf("the key of an idempotency record has no account: %q", key)
+	}
+	if err := json.Unmarshal(raw, &known); err != nil {
 		return store.Entry{}, fmt.Errorf("decode an idempotency key: %w", err)
 	}
 	return store.Entry{Idempotency: &store.MovedIdempotency{
