@@ -84,7 +84,7 @@ func (j *job) onInputRead(c actor.Context, m inputRead) {
 	j.await(c)
 }
 
-// onWholeInput continues a job whose rows already run, after its input is read.
+// onWholeInput continues a job after its input is read. The job's rows already run.
 func (j *job) onWholeInput(c actor.Context, m inputRead) {
 	ledger, err := assign.NewLedger(m.input.Shards, nil)
 	switch begun := j.crew.owner.Shards(); {

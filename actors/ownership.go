@@ -22,7 +22,7 @@ type ownership struct {
 	updating bool // a change of the record is in progress
 
 	adopter  store.Adopter // this owner's entry in the record, until the job is known to be harmless
-	harmless bool          // the node was told that the job is harmless
+	harmless bool          // the node knows that the job is harmless
 	advanced bool          // rows were recorded by this owner
 }
 

@@ -6,8 +6,8 @@ import (
 	"github.com/rowmill/rowmill/actors/assign"
 )
 
-// A report holds the parts of a worker's heartbeats that are not rows, and what the owner
-// was told so far. It knows no actors.
+// A report holds the parts of a worker's heartbeats that are not rows, and notes which parts
+// the owner knows. It knows no actors.
 type report struct {
 	waits    lastingReason // why other jobs make the worker wait
 	warnings []string
@@ -15,7 +15,7 @@ type report struct {
 	fault    *assign.Fault     // the first fault
 
 	heard    time.Time // when the owner last sent a message
-	asked    bool      // the owner was told that the worker has room for rows
+	asked    bool      // the owner knows that the worker has room for rows
 	had      int       // how many rows were ready then; at half as many the worker asks again
 	hungry   bool      // the worker has nothing to do
 	saidLeft bool      // a heartbeat was sent at once because nothing was left

@@ -70,7 +70,7 @@ func (w *worker) onHeartbeatDue(c actor.Context) {
 		return
 	}
 	if w.nothingLeft() {
-		if w.phase == workerLeft { // the last heartbeat told the owner that nothing is left
+		if w.phase == workerLeft { // the owner knows from the last heartbeat that nothing is left
 			w.askToStop(c)
 			return
 		}

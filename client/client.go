@@ -78,7 +78,7 @@ func New(cfg Config) (*Client, error) {
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: 5 * time.Second, // if the service refuses a submission before this time, no rows are sent
 		IdleConnTimeout:       30 * time.Second,
-		DisableCompression:    true, // so that sizes and ranges are those of the object in the bucket
+		DisableCompression:    true, // so that sizes and ranges match the object in the bucket
 	}
 	return &Client{
 		cfg:  cfg,

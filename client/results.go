@@ -63,7 +63,7 @@ func (c *Client) stream(ctx context.Context, method, path string, query url.Valu
 }
 
 // Save writes a job's results to the file path. The file appears only when it is complete.
-// Save downloads Parquet from a signed URL, and keeps the bytes in a file whose name ends
+// Save downloads Parquet from a signed URL, and keeps the bytes in a file with a name that ends
 // in .part: if the transfer breaks, Save or a later call of Save resumes it. Partial
 // results of a running job have no URL, so Save streams them. progress may be nil; its
 // total is -1 while the size is unknown.

@@ -190,7 +190,7 @@ func (t *transfer) open(etag string) (*os.File, error) {
 	sum := sha256.Sum256([]byte(etag))
 	name := fmt.Sprintf("%s.%x.part", t.path, sum[:4])
 	if etag == "" || strings.HasPrefix(etag, "W/") {
-		os.Remove(name) // without a strong ETag the bytes may be those of another object
+		os.Remove(name) // without a strong ETag the bytes may come from another object
 	}
 	return os.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 }

@@ -74,7 +74,7 @@ func TestReal(t *testing.T) {
 				{"service: what the model does is found out", s.nature},
 				{"service: rows come back in order", s.order},
 				{"service: tokens are the server's", s.tokens},
-				{"service: what is too long is cut", s.cut},
+				{"service: a text that is too long is cut", s.cut},
 				{"service: what may not be cut fails the job", s.uncut},
 				{"service: two models at once", s.twoModels},
 				{"service: rows of any length slow no other job", s.longRows},

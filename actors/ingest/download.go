@@ -188,7 +188,7 @@ func (g *ingester) prepare(ctx, patient context.Context) (w blob.Writer, err err
 	return w, nil
 }
 
-// A stallMeter passes on what is written to it. It measures the longest write, and reports
+// A stallMeter passes bytes to another writer. It measures the longest write, and reports
 // the progress to the download.
 type stallMeter struct {
 	w        io.Writer

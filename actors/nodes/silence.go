@@ -36,7 +36,7 @@ func (s *Silences) Unanswered(address string, gone bool, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for other, was := range s.silent {
-		if now.Sub(was.last) > time.Minute { // nobody sends requests to the other node any more
+		if now.Sub(was.last) > time.Minute { // this node no longer sends requests to the other node
 			delete(s.silent, other)
 		}
 	}

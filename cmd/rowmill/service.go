@@ -94,7 +94,7 @@ func (s *service) Servers() (servers []offer.Server) {
 }
 
 // Counting describes how this node counts the tokens of a model's prompts. For
-// embeddings the result has no error: this node cannot compare its counts with those of
+// embeddings the result has no error: this node cannot compare its counts with the counts of
 // a server, which reports one count for a request with several rows.
 func (s *service) Counting(m rowmill.Model) http.Counting {
 	exact, off, compared := s.System.Counting(m)

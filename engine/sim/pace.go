@@ -32,7 +32,7 @@ type Work struct {
 type Run interface {
 	// Wait blocks until n output tokens are ready (if n is 0: until the prompt is done),
 	// and returns the number of ready tokens: n or more. If the context ends first, Wait
-	// returns the number of tokens that were ready by then, and the context's error.
+	// returns the number of tokens that are ready, and the context's error.
 	Wait(ctx context.Context, n int) (ready int, err error)
 
 	// Use returns the cached tokens and the preemptions, until End.

@@ -32,7 +32,7 @@ const (
 )
 
 // A Seal encrypts the tickets of sessions, so that only nodes can read or create them. It
-// encrypts with the first configured secret and decrypts with all. A nil secret stands for
+// encrypts with the first configured secret and decrypts with all. A nil secret means
 // the seal key in the store, which is created when a node first needs it. If no secrets are
 // configured, only the seal key in the store is used.
 type Seal struct {
@@ -56,7 +56,7 @@ func newSeal(values store.Values, now func() time.Time) *Seal {
 	return s
 }
 
-// Use replaces the configured secrets. A nil secret stands for the store's key.
+// Use replaces the configured secrets. A nil secret means the store's key.
 func (s *Seal) Use(secrets [][]byte) error {
 	if len(secrets) == 0 {
 		secrets = [][]byte{nil}

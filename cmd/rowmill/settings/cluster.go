@@ -342,7 +342,7 @@ func (s Settings) checkCluster(check checker) {
 		{"cluster.peer_advertise", c.PeerListen, cmp.Or(c.PeerAdvertise, c.Advertise)},
 	} {
 		check(!IsUnspecified(cmp.Or(own.advertised, own.listen)), own.key,
-			"must be the address by which other nodes reach this one, such as 10.0.0.7:7946: %s stands for all addresses of the machine", cmp.Or(own.advertised, own.listen))
+			"must be the address by which other nodes reach this one, such as 10.0.0.7:7946: %s means all addresses of the machine", cmp.Or(own.advertised, own.listen))
 	}
 	for i, address := range c.Join {
 		check(isAddress(address) && !IsUnspecified(address), fmt.Sprintf("cluster.join[%d]", i), "must be HOST:PORT, such as 10.0.0.6:7946, is %q", address)
