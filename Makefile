@@ -175,7 +175,7 @@ fuzz/api: ## send good and bad requests from the OpenAPI document to a node, for
 	.ci/tools schemathesis
 	ROWMILL_FUZZ_API=$(FUZZ) $(GO) test -count=1 -timeout 24h -v -run TestAPIByItsDocument ./e2e
 
-SUITES = ./internal/columnar ./engine/schema ./engine/schema/ecma ./internal/oddjson ./http/request ./http/submission ./input ./engine/openai ./internal/document
+SUITES = ./internal/columnar ./engine/schema ./engine/schema/ecma ./internal/oddjson ./http/request ./http/submission ./input ./engine/openai ./internal/jsonpreserve
 suites: build ## test shapes of Parquet files, keywords of five drafts of JSON Schema, patterns as Node.js reads them, all kinds of JSON in all code that reads JSON, and packages of PyPI that send batches
 	$(GO) test -vet=off -count=1 -run '^(TestSuite_.*|TestPatternsMeanWhatECMA262Says|TestNodeJSSaysTheSame|TestPropertiesHaveTheirCharacters|TestEncodingJSON)$$' $(SUITES)
 	$(MAKE) suites/packages

@@ -10,7 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill/actors/registry"
-	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/panics"
 )
 
 // A step is a function that an actor runs as a message. Slow work and timers send
@@ -29,7 +29,7 @@ type taskGroup struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	all      *sync.WaitGroup
-	panicked func(*contain.Panic)
+	panicked func(*panics.Panic)
 	entry    *registry.Entry // the actor's entry, which shows the running tasks
 }
 
@@ -62,12 +62,12 @@ func unwrapDelayed(next actor.ReceiverFunc) actor.ReceiverFunc {
 // Operators and metrics know the task by its name.
 func (g taskGroup) tell(c actor.Context, name string, task func(ctx context.Context) any) {
 	root, self := c.ActorSystem().Root, c.Self()
-	errand := g.entry.Begin(name)
+	began := g.entry.Begin(name)
 	g.all.Add(1)
 	go func() {
 		defer g.all.Done()
-		defer errand.End()
-		if next := g.perform(errand.On(g.ctx), task); next != nil {
+		defer began.End()
+		if next := g.perform(began.On(g.ctx), task); next != nil {
 			root.Send(self, delayed{next, func() bool { return g.ctx.Err() != nil }})
 		}
 	}()
@@ -85,11 +85,11 @@ func (g taskGroup) run(c actor.Context, name string, task func(ctx context.Conte
 
 // perform runs a task and returns its result.
 func (g taskGroup) perform(ctx context.Context, task func(ctx context.Context) any) (next any) {
-	err := contain.Run(func() error {
+	err := panics.Catch(func() error {
 		next = task(ctx)
 		return nil
 	})
-	var caught *contain.Panic
+	var caught *panics.Panic
 	switch {
 	case !errors.As(err, &caught):
 		return next
@@ -100,7 +100,7 @@ func (g taskGroup) perform(ctx context.Context, task func(ctx context.Context) a
 	return step(func(actor.Context) { panic(caught) })
 }
 
-// result calls do through run and returns the value and the error. run is contain.Run,
+// result calls do through run and returns the value and the error. run is panics.Catch,
 // or a function that waits while storage is unavailable.
 func result[T any](run func(do func() error) error, do func() (T, error)) (value T, err error) {
 	err = run(func() (err error) {
@@ -125,7 +125,7 @@ func typeName(m any) string { return fmt.Sprintf("%T", m) }
 
 // stackOf returns the stack of a task's panic; empty for a panic in a message.
 func stackOf(reason any) string {
-	if caught, ok := reason.(*contain.Panic); ok {
+	if caught, ok := reason.(*panics.Panic); ok {
 		return string(caught.Stack)
 	}
 	return ""

@@ -15,7 +15,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill/actors/registry"
-	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/panics"
 )
 
 func bitmap(rows ...uint32) *roaring.Bitmap { return roaring.BitmapOf(rows...) }
@@ -54,7 +54,7 @@ func TestTheOutcomeOfATaskIsDroppedOnceItsGroupIsCancelled(t *testing.T) {
 		var taken []string
 		task := func(name string, d time.Duration) step {
 			return func(c actor.Context) {
-				g.run(c, "an errand", func(ctx context.Context) step {
+				g.run(c, "a task", func(ctx context.Context) step {
 					time.Sleep(d)
 					return func(actor.Context) { taken = append(taken, name) }
 				})
@@ -62,7 +62,7 @@ func TestTheOutcomeOfATaskIsDroppedOnceItsGroupIsCancelled(t *testing.T) {
 		}
 		take(task("early", time.Second))
 		take(task("late", time.Minute))
-		take(func(c actor.Context) { g.run(c, "an errand", func(context.Context) step { return nil }) })
+		take(func(c actor.Context) { g.run(c, "a task", func(context.Context) step { return nil }) })
 		time.Sleep(2 * time.Second)
 		take(func(actor.Context) { g.cancel() })
 		time.Sleep(time.Hour)
@@ -109,10 +109,10 @@ func TestAPanicOfATask(t *testing.T) {
 		var all sync.WaitGroup
 		g := newTaskGroup(t.Context(), &all, registry.New(time.Now).Entry(registry.Of{}))
 		broken := func(context.Context) step { panic("a task") }
-		var heard *contain.Panic
+		var heard *panics.Panic
 		told := g
-		told.panicked = func(p *contain.Panic) { heard = p }
-		take(func(c actor.Context) { told.run(c, "an errand", broken) })
+		told.panicked = func(p *panics.Panic) { heard = p }
+		take(func(c actor.Context) { told.run(c, "a task", broken) })
 		synctest.Wait()
 		if heard == nil || heard.Reason != "a task" {
 			t.Errorf("panicked was called with %v", heard)
@@ -132,7 +132,7 @@ func TestAPanicOfATask(t *testing.T) {
 			child := c.Spawn(actor.PropsFromFunc(func(c actor.Context) {
 				switch m := c.Message().(type) {
 				case *actor.Started:
-					g.run(c, "an errand", broken)
+					g.run(c, "a task", broken)
 				case step:
 					m(c)
 				}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/fair"
-	"github.com/rowmill/rowmill/actors/trial"
-	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/actors/poison"
+	"github.com/rowmill/rowmill/internal/panics"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -32,7 +32,7 @@ type ownedJob struct {
 // progress takes one.
 type claims struct {
 	places   *fair.Shares
-	trials   trial.Trials
+	trials   poison.Trials
 	owned    map[string]ownedJob
 	claiming map[string]store.Orphan
 	unsure   map[string]store.Orphan // claims with an unknown result: the store may name this node as the owner, so scans may not find them
@@ -41,7 +41,7 @@ type claims struct {
 
 func newClaims(places fair.Config) claims {
 	return claims{
-		places: fair.NewShares(places), trials: trial.New(), owned: make(map[string]ownedJob),
+		places: fair.NewShares(places), trials: poison.New(), owned: make(map[string]ownedJob),
 		claiming: make(map[string]store.Orphan), unsure: make(map[string]store.Orphan),
 	}
 }
@@ -60,7 +60,7 @@ const extraOrphans = 16
 // begin notes that the node is claiming a job, until markOwned or end is called. ok is
 // false if the node must not claim the job: the account has no place, the node has the
 // job already, or the job must wait because of another job that may crash its owners.
-func (s *claims) begin(o store.Orphan, stage trial.Stage, now time.Time) (ok bool) {
+func (s *claims) begin(o store.Orphan, stage poison.Stage, now time.Time) (ok bool) {
 	_, owned := s.owned[o.JobID]
 	_, claiming := s.claiming[o.JobID]
 	if owned || claiming || !s.trials.Admits(o.JobID, stage, now) || !s.places.Take(o.Account, o.Priority, now) {
@@ -149,7 +149,7 @@ func (s *claims) giveBack(ctx context.Context, jobs store.Jobs, log *slog.Logger
 	var all sync.WaitGroup
 	for id, o := range inOrder(s.owned) {
 		all.Go(func() {
-			err := contain.Run(func() error { return jobs.Release(ctx, o.fence) })
+			err := panics.Catch(func() error { return jobs.Release(ctx, o.fence) })
 			if err != nil && !rowmill.MustStop(err) {
 				log.Warn("giving the job back failed; another node claims it after this node's session has ended", "job", id, "err", err)
 			}

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill/actors/fair"
-	"github.com/rowmill/rowmill/actors/trial"
+	"github.com/rowmill/rowmill/actors/poison"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -32,7 +32,7 @@ func TestClaimsKeepTheirLimit(t *testing.T) {
 			"begin": func(t *rapid.T) {
 				job := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "job")
 				may := !claiming[job] && !owned[job] && len(claiming)+len(owned) < limit
-				if ok := s.begin(store.Orphan{JobID: job, Account: "account"}, trial.Free, time.Now()); ok != may {
+				if ok := s.begin(store.Orphan{JobID: job, Account: "account"}, poison.Free, time.Now()); ok != may {
 					t.Fatalf("claiming %s was allowed: %v", job, !may)
 				}
 				if may {

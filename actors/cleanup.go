@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
-	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/panics"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
@@ -23,7 +23,7 @@ import (
 // announce calls Config.Ended for a job that is over. Each cleanup calls it before any
 // other step, so the cleanup is repeated until Ended has succeeded once. A job that is
 // cleaned up again, because an object was stored late, is not announced again.
-func (p *process) announce(ctx context.Context, rec *store.Record) error {
+func (p *deps) announce(ctx context.Context, rec *store.Record) error {
 	if p.cfg.Ended == nil || rec.Tidied() {
 		return nil
 	}
@@ -31,7 +31,7 @@ func (p *process) announce(ctx context.Context, rec *store.Record) error {
 }
 
 // announceJob announces a job by its id.
-func (p *process) announceJob(ctx context.Context, job string) error {
+func (p *deps) announceJob(ctx context.Context, job string) error {
 	if p.cfg.Ended == nil {
 		return nil
 	}
@@ -46,12 +46,12 @@ func (p *process) announceJob(ctx context.Context, job string) error {
 // are left to run, and after a success the parts, because the artifacts replace
 // them. A job without success keeps its recorded parts until retention removes
 // them, because they answer questions about rows.
-func (p *process) tidyJob(ctx context.Context, job string) error {
-	return contain.Run(func() error { return p.removeUnneeded(ctx, job) })
+func (p *deps) tidyJob(ctx context.Context, job string) error {
+	return panics.Catch(func() error { return p.removeUnneeded(ctx, job) })
 }
 
 // removeUnneeded does the work of tidyJob; it may panic.
-func (p *process) removeUnneeded(ctx context.Context, job string) error {
+func (p *deps) removeUnneeded(ctx context.Context, job string) error {
 	cfg := p.cfg
 	rec, err := p.record(ctx, job)
 	status := rec.Job.Status
@@ -87,7 +87,7 @@ func (p *process) removeUnneeded(ctx context.Context, job string) error {
 
 // keepResults checks that the results of a succeeded job can be read. It makes an
 // unreadable result again from the job's parts, which are removed later.
-func (p *process) keepResults(ctx context.Context, rec store.Record) (store.Record, error) {
+func (p *deps) keepResults(ctx context.Context, rec store.Record) (store.Record, error) {
 	if rec.Tidied() {
 		return rec, nil
 	}
@@ -112,7 +112,7 @@ func (p *process) keepResults(ctx context.Context, rec store.Record) (store.Reco
 }
 
 // makeAgain makes an artifact of a succeeded job again from its parts, and records it.
-func (p *process) makeAgain(ctx context.Context, rec store.Record, name string) (store.Record, error) {
+func (p *deps) makeAgain(ctx context.Context, rec store.Record, name string) (store.Record, error) {
 	parts, err := p.cfg.Store.ListParts(ctx, rec.Job.ID)
 	if err != nil || len(parts) == 0 {
 		return rec, cmp.Or(err, errors.New("the job has no parts any more"))
@@ -125,7 +125,7 @@ func (p *process) makeAgain(ctx context.Context, rec store.Record, name string) 
 	if err = errors.Join(err, first.Close()); err != nil {
 		return rec, err
 	}
-	again := &commit.Errand{Make: name, Key: layout.Artifact(rec.Job.ID, name, rec.Epoch), Schema: schema, Rows: *rec.Job.NumRows, Parts: parts}
+	again := &commit.Compaction{Make: name, Key: layout.Artifact(rec.Job.ID, name, rec.Epoch), Schema: schema, Rows: *rec.Job.NumRows, Parts: parts}
 	size, err := again.Run(ctx, p.cfg.Blob, func(_ context.Context, do func() error) error { return do() })
 	if err != nil {
 		return rec, err
@@ -135,7 +135,7 @@ func (p *process) makeAgain(ctx context.Context, rec store.Record, name string) 
 
 // dropParts removes the part objects of a job, except the kept parts and the parts of a
 // later owner: the store that this node reads may not know that owner yet.
-func (p *process) dropParts(ctx context.Context, rec store.Record, kept []store.Part) error {
+func (p *deps) dropParts(ctx context.Context, rec store.Record, kept []store.Part) error {
 	prefix := layout.Parts(rec.Job.ID)
 	objects, err := p.cfg.Blob.List(ctx, prefix)
 	if err != nil {
@@ -158,7 +158,7 @@ func (p *process) dropParts(ctx context.Context, rec store.Record, kept []store.
 
 // dropOtherResults removes the results of this and earlier owners that the record does
 // not name. A later owner's results stay, as its parts do.
-func (p *process) dropOtherResults(ctx context.Context, rec store.Record) error {
+func (p *deps) dropOtherResults(ctx context.Context, rec store.Record) error {
 	var errs []error
 	for _, name := range []string{layout.Full, layout.Rows} { // not the subsets: a request may be making one now
 		made, ok := rec.Artifacts[name]

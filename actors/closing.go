@@ -20,7 +20,7 @@ import (
 // methods with a context run outside of the job actor and return the message for
 // the actor.
 type closing struct {
-	*process
+	*deps
 	fence     store.Fence
 	node      *actor.PID
 	log       *slog.Logger

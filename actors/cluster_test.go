@@ -48,8 +48,8 @@ type host struct {
 	cut      atomic.Bool // no message reaches or leaves it
 	gone     atomic.Bool // it refuses connections
 	deaf     atomic.Bool // it has a version without some requests
-	mute     atomic.Bool // it does not answer requests for errands
-	balks    atomic.Bool // its errands fail
+	mute     atomic.Bool // it does not answer requests for compactions
+	balks    atomic.Bool // its compactions fail
 }
 
 func (h *host) Self() cluster.Member {
@@ -106,7 +106,7 @@ func (h *host) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case to == nil || to.gone.Load():
 		return nil, syscall.ECONNREFUSED
-	case h.cut.Load() || to.cut.Load(), method == "RunErrand" && to.mute.Load():
+	case h.cut.Load() || to.cut.Load(), method == "RunCompaction" && to.mute.Load():
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	}
@@ -114,7 +114,7 @@ func (h *host) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if method == "RunErrand" && to.balks.Load() { // the parts that it gets do not exist
+	if method == "RunCompaction" && to.balks.Load() { // the parts that it gets do not exist
 		body = bytes.ReplaceAll(body, []byte(`/parts/`), []byte(`/nones/`))
 	}
 	asked := r.Clone(r.Context())
@@ -149,7 +149,7 @@ func (s cutStore) RenewSession(ctx context.Context, session string) error {
 	return s.Store.RenewSession(ctx, session)
 }
 
-func (s cutStore) Claim(ctx context.Context, job, session string, by store.Adopter) (store.Record, error) {
+func (s cutStore) Claim(ctx context.Context, job, session string, by store.Claim) (store.Record, error) {
 	if s.host.cut.Load() {
 		return store.Record{}, errCut
 	}

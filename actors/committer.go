@@ -49,24 +49,24 @@ type (
 // parts of a shard while other shards still run, and makes the result when every
 // shard is complete.
 type committer struct {
-	*process
-	job      *jobContext
-	owner    *actor.PID // the job
-	rows     int64      // number of rows of the whole input
-	copied   int64      // number of these rows that are copies of others, which do not run
-	progress *commit.Progress
-	files    *commit.Files
-	copies   *commit.Copies // nil where no row is a copy
-	merging  *gateWaits     // merges of the job that wait for their turn
-	helpers  commit.Helpers
-	errands  []errand          // errands that no node has started
-	sizes    commit.PieceSizes // sizes of joined parts
-	tasks    taskGroup
-	log      *slog.Logger // has the job's ID
-	timers   timers
-	workers  int          // number of the job's workers
-	dropping []store.Part // replaced parts, to be deleted by onDropDue
-	lastRow  time.Time    // when the last part was recorded
+	*deps
+	job         *jobContext
+	owner       *actor.PID // the job
+	rows        int64      // number of rows of the whole input
+	copied      int64      // number of these rows that are copies of others, which do not run
+	progress    *commit.Progress
+	files       *commit.Files
+	copies      *commit.Copies // nil where no row is a copy
+	merging     *gateWaits     // merges of the job that wait for their turn
+	helpers     commit.Compactors
+	compactions []compaction      // compactions that no node has started
+	sizes       commit.PieceSizes // sizes of joined parts
+	tasks       taskGroup
+	log         *slog.Logger // has the job's ID
+	timers      timers
+	workers     int          // number of the job's workers
+	dropping    []store.Part // replaced parts, to be deleted by onDropDue
+	lastRow     time.Time    // when the last part was recorded
 }
 
 func (r *committer) Receive(c actor.Context) {
@@ -186,34 +186,34 @@ func (r *committer) updateMetrics(p store.Part) {
 	r.metrics.tokens.WithLabelValues(model, "output").Add(float64(p.Totals.OutputTokens))
 }
 
-// merge adds an errand that merges the parts of a shard into one part.
+// merge adds a compaction that merges the parts of a shard into one part.
 func (r *committer) merge(c actor.Context, n int) {
 	parts := r.progress.Shard(n)
-	complete := func(m *commit.Errand, size int64) store.Part { return assign.Merged(m.Key, size, parts) }
-	r.addErrand(c, errand{
+	complete := func(m *commit.Compaction, size int64) store.Part { return assign.Merged(m.Key, size, parts) }
+	r.addCompaction(c, compaction{
 		what:  fmt.Sprintf("merge shard %d", n),
-		begin: func() *commit.Errand { return r.files.Merge(n, parts) },
-		record: func(ctx context.Context, m *commit.Errand, size int64) error {
+		begin: func() *commit.Compaction { return r.files.Merge(n, parts) },
+		record: func(ctx context.Context, m *commit.Compaction, size int64) error {
 			return r.storage.WaitHere(ctx, func() error { return r.cfg.Store.ReplaceParts(ctx, r.job.fence, complete(m, size)) })
 		},
-		made: func(c actor.Context, m *commit.Errand, size int64) {
+		made: func(c actor.Context, m *commit.Compaction, size int64) {
 			r.drop(c, r.progress.Merged(complete(m, size))...)
 			r.goOn(c)
 		},
 	})
 }
 
-// join adds an errand that joins the complete parts of consecutive shards. The store
+// join adds a compaction that joins the complete parts of consecutive shards. The store
 // has no record of joined parts, so the next owner joins the parts again.
 func (r *committer) join(c actor.Context, p commit.Piece) {
 	var parts []store.Part
 	for n := p.From; n < p.To; n++ {
 		parts = append(parts, r.progress.Shard(n)...)
 	}
-	r.addErrand(c, errand{
+	r.addCompaction(c, compaction{
 		what:  fmt.Sprintf("join shards %d to %d", p.From, p.To-1),
-		begin: func() *commit.Errand { return r.files.Join(p, parts) },
-		made: func(c actor.Context, m *commit.Errand, size int64) {
+		begin: func() *commit.Compaction { return r.files.Join(p, parts) },
+		made: func(c actor.Context, m *commit.Compaction, size int64) {
 			r.progress.Joined(p, store.Part{Key: m.Key, Shard: p.From, Rows: m.Rows, Size: size})
 			r.goOn(c)
 		},
@@ -349,7 +349,7 @@ func (r *committer) recordedKeys(ctx context.Context) (map[string]bool, error) {
 	return named, err
 }
 
-// finalise adds the errands that make the results. When both results are made, the
+// finalise adds the compactions that make the results. When both results are made, the
 // committer records the success of the job.
 func (r *committer) finalise(c actor.Context) {
 	if r.job.spec.Estimate { // the job needs only the number of tokens of the answers, not the answers
@@ -367,10 +367,10 @@ func (r *committer) finalise(c actor.Context) {
 	}
 	artifacts := make(map[string]store.Artifact)
 	for _, name := range []string{commit.MakeFull, commit.MakeRows} {
-		r.errands = append(r.errands, errand{
+		r.compactions = append(r.compactions, compaction{
 			what: "write artifact " + name, here: here,
-			begin: func() *commit.Errand { return r.files.Artifact(name, parts) },
-			made: func(c actor.Context, m *commit.Errand, size int64) {
+			begin: func() *commit.Compaction { return r.files.Artifact(name, parts) },
+			made: func(c actor.Context, m *commit.Compaction, size int64) {
 				artifacts[name] = store.Artifact{Key: m.Key, Size: size}
 				if artifacts[commit.MakeFull].Key != "" && artifacts[commit.MakeRows].Key != "" {
 					r.succeed(c, artifacts)
@@ -378,7 +378,7 @@ func (r *committer) finalise(c actor.Context) {
 			},
 		})
 	}
-	r.startErrands(c)
+	r.startCompactions(c)
 }
 
 func (r *committer) succeed(c actor.Context, artifacts map[string]store.Artifact) {

@@ -263,8 +263,8 @@ func orphanOf(h *hint) store.Orphan {
 	return store.Orphan{JobID: h.GetJob(), Account: h.GetAccount(), Priority: rowmill.Priority(h.GetPriority())}
 }
 
-func readWhereabouts(r *peerv1.LocateRowsResponse) Whereabouts {
-	return Whereabouts{
+func readRowDistribution(r *peerv1.LocateRowsResponse) RowDistribution {
+	return RowDistribution{
 		Shards: int(r.GetShards()), Complete: int(r.GetComplete()),
 		Nodes: each(r.GetNodes(), func(n *peerv1.NodeRows) NodeRows {
 			return NodeRows{Node: n.GetNode(), Assigned: n.GetAssigned(), Done: n.GetDone(), Rate: n.Rate}
@@ -272,21 +272,21 @@ func readWhereabouts(r *peerv1.LocateRowsResponse) Whereabouts {
 	}
 }
 
-// errandKinds names the kinds of errands in the contract.
-var errandKinds = map[string]peerv1.ErrandKind{
-	commit.MakeMerge: peerv1.ErrandKind_ERRAND_KIND_MERGE,
-	commit.MakeJoin:  peerv1.ErrandKind_ERRAND_KIND_JOIN,
-	commit.MakeFull:  peerv1.ErrandKind_ERRAND_KIND_FULL,
-	commit.MakeRows:  peerv1.ErrandKind_ERRAND_KIND_ROWS,
+// compactionKinds names the kinds of compactions in the contract.
+var compactionKinds = map[string]peerv1.CompactionKind{
+	commit.MakeMerge: peerv1.CompactionKind_COMPACTION_KIND_MERGE,
+	commit.MakeJoin:  peerv1.CompactionKind_COMPACTION_KIND_JOIN,
+	commit.MakeFull:  peerv1.CompactionKind_COMPACTION_KIND_FULL,
+	commit.MakeRows:  peerv1.CompactionKind_COMPACTION_KIND_ROWS,
 }
 
-func errandOf(m *mergeParts) *peerv1.RunErrandRequest {
-	e := m.Errand
+func compactionOf(m *mergeParts) *peerv1.RunCompactionRequest {
+	e := m.Compaction
 	s := e.Schema
-	return &peerv1.RunErrandRequest{
+	return &peerv1.RunCompactionRequest{
 		Job: m.Job, Account: valid(m.Account), Priority: clampInt32(int(m.Priority)),
-		Errand: &peerv1.Errand{
-			Kind: errandKinds[e.Make], Key: e.Key, First: e.First, Rows: e.Rows,
+		Compaction: &peerv1.Compaction{
+			Kind: compactionKinds[e.Make], Key: e.Key, First: e.First, Rows: e.Rows,
 			Schema: &peerv1.Schema{
 				JobId: s.JobID, Model: valid(s.Model), IdColumn: valid(s.IDColumn), IdKind: uint32(s.IDKind), IdLeaf: valid(string(s.IDLeaf)),
 				Fields: validAll(s.Fields), Embedding: s.Embedding, Partial: s.Partial, ContentAsJson: s.ContentAsJSON,
@@ -301,16 +301,16 @@ func errandOf(m *mergeParts) *peerv1.RunErrandRequest {
 	}
 }
 
-func readErrand(r *peerv1.RunErrandRequest) (*mergeParts, error) {
-	e := r.GetErrand()
+func readCompaction(r *peerv1.RunCompactionRequest) (*mergeParts, error) {
+	e := r.GetCompaction()
 	if r.GetJob() == "" || e.GetKey() == "" {
-		return nil, refuse(peer.CodeInvalid, "errand: job or key is missing")
+		return nil, refuse(peer.CodeInvalid, "compaction: job or key is missing")
 	}
 	s := e.GetSchema()
 	return &mergeParts{
 		Job: r.GetJob(), Account: r.GetAccount(), Priority: rowmill.Priority(r.GetPriority()),
-		Errand: &commit.Errand{
-			Make: wordOf(errandKinds, e.GetKind()), Key: e.GetKey(), First: e.GetFirst(), Rows: e.GetRows(),
+		Compaction: &commit.Compaction{
+			Make: wordOf(compactionKinds, e.GetKind()), Key: e.GetKey(), First: e.GetFirst(), Rows: e.GetRows(),
 			Schema: results.Schema{
 				JobID: s.GetJobId(), Model: s.GetModel(), IDColumn: s.GetIdColumn(), IDType: idTypeOf(s.GetIdKind(), s.GetIdLeaf()),
 				Fields: s.GetFields(), Embedding: s.GetEmbedding(), Partial: s.GetPartial(), ContentAsJSON: s.GetContentAsJson(),
@@ -346,7 +346,7 @@ func listingOf(l registry.Listing) *peerv1.ListActorsResponse {
 			said := &peerv1.Actor{
 				Kind: a.Kind, Job: a.Job, Engine: valid(a.Engine), Id: valid(a.ID), State: actorStates[a.State],
 				Since: timestamppb.New(a.Since), Restarts: clampInt32(a.Restarts), MailboxDepth: a.Depth, OldestMessage: durationpb.New(a.Oldest),
-				Errands: clampInt32(a.Errands), Errand: a.Errand, ErrandTime: durationpb.New(a.ErrandTime),
+				Tasks: clampInt32(a.Tasks), Task: a.Task, TaskTime: durationpb.New(a.TaskTime),
 			}
 			if a.Trouble != nil {
 				said.Trouble = &peerv1.Trouble{Text: valid(a.Trouble.Text), At: timestamppb.New(a.Trouble.At)}
@@ -364,7 +364,7 @@ func readListing(r *peerv1.ListActorsResponse) registry.Listing {
 				Of: registry.Of{Kind: a.GetKind(), Job: a.GetJob(), Engine: a.GetEngine()},
 				ID: a.GetId(), State: wordOf(actorStates, a.GetState()), Since: timeOf(a.GetSince()),
 				Restarts: int(a.GetRestarts()), Depth: a.GetMailboxDepth(), Oldest: a.GetOldestMessage().AsDuration(),
-				Errands: int(a.GetErrands()), Errand: a.GetErrand(), ErrandTime: a.GetErrandTime().AsDuration(),
+				Tasks: int(a.GetTasks()), Task: a.GetTask(), TaskTime: a.GetTaskTime().AsDuration(),
 			}
 			if t := a.GetTrouble(); t != nil {
 				read.Trouble = &registry.Trouble{Text: t.GetText(), At: timeOf(t.GetAt())}

@@ -49,27 +49,27 @@ func TestMessagesArriveUnchanged(t *testing.T) {
 		read := orphanOf(r)
 		return &read, err
 	})
-	for kind := range errandKinds {
-		arrives(t, "errand: "+kind, func(m *mergeParts) { m.Errand.Make = kind }, func(m *mergeParts) (*mergeParts, error) {
-			r, err := through(errandOf(m))
+	for kind := range compactionKinds {
+		arrives(t, "compaction: "+kind, func(m *mergeParts) { m.Compaction.Make = kind }, func(m *mergeParts) (*mergeParts, error) {
+			r, err := through(compactionOf(m))
 			if err != nil {
 				return nil, err
 			}
-			return readErrand(r)
+			return readCompaction(r)
 		})
 	}
-	arrives(t, "errand that is known", func(m *mergeParts) { m.Errand = &commit.Errand{Key: "k"} }, func(m *mergeParts) (*mergeParts, error) {
-		r, err := through(errandOf(m))
+	arrives(t, "compaction that is known", func(m *mergeParts) { m.Compaction = &commit.Compaction{Key: "k"} }, func(m *mergeParts) (*mergeParts, error) {
+		r, err := through(compactionOf(m))
 		if err != nil {
 			return nil, err
 		}
-		return readErrand(r)
+		return readCompaction(r)
 	})
 	rate := 1.5
 	rows := &peerv1.LocateRowsResponse{Shards: 3, Complete: 1, Nodes: []*peerv1.NodeRows{{Node: "b", Assigned: 4, Done: 5, Rate: &rate}}}
-	want := Whereabouts{Shards: 3, Complete: 1, Nodes: []NodeRows{{Node: "b", Assigned: 4, Done: 5, Rate: &rate}}}
-	if diff := cmp.Diff(want, readWhereabouts(rows)); diff != "" {
-		t.Errorf("whereabouts (-want +read):\n%s", diff)
+	want := RowDistribution{Shards: 3, Complete: 1, Nodes: []NodeRows{{Node: "b", Assigned: 4, Done: 5, Rate: &rate}}}
+	if diff := cmp.Diff(want, readRowDistribution(rows)); diff != "" {
+		t.Errorf("rowDistribution (-want +read):\n%s", diff)
 	}
 	arrives(t, "filter", nil, func(f *registry.Filter) (*registry.Filter, error) {
 		r, err := through(filterOf(*f))
@@ -128,7 +128,7 @@ func arrives[M any](t *testing.T, name string, settle func(*M), send func(*M) (*
 }
 
 // made names the fields with texts that nodes make; they are always UTF-8.
-var made = []string{"Job", "JobID", "Worker", "Address", "Session", "Key", "Acked", "Kind", "Errand"}
+var made = []string{"Job", "JobID", "Worker", "Address", "Session", "Key", "Acked", "Kind", "Task"}
 
 // fill gives every field that can be set a value of its own.
 func fill(v reflect.Value, n *int, text func(n int) string) {

@@ -25,20 +25,20 @@ import (
 // there are, and the letters, which are the next messages to workers. It knows no
 // actors: the job actor sends the letters.
 type crew struct {
-	spec     *rowmill.Spec
-	log      *slog.Logger
-	lost     prometheus.Counter   // counts the rows that lost workers had
-	undealt  *prometheus.GaugeVec // rows that no worker has yet, by model
-	shown    int64                // the rows of this job in undealt
-	engines  []engineView
-	refused  map[string]error // by engine: why it cannot run the job
-	owner    *assign.Owner    // nil until rows can run
-	links    map[string]*link // by worker
-	unwanted map[string]bool  // workers that must drop their rows; each is logged once
-	invites  invitations
-	looked   time.Time // when checkWorkers last ran
-	letters  []letter
-	queued   map[*assign.Assignee]bool // workers that have a letter in letters
+	spec       *rowmill.Spec
+	log        *slog.Logger
+	lost       prometheus.Counter   // counts the rows that lost workers had
+	unassigned *prometheus.GaugeVec // rows that no worker has yet, by model
+	shown      int64                // the rows of this job in unassigned
+	engines    []engineView
+	refused    map[string]error // by engine: why it cannot run the job
+	owner      *assign.Owner    // nil until rows can run
+	links      map[string]*link // by worker
+	unwanted   map[string]bool  // workers that must drop their rows; each is logged once
+	invites    invitations
+	looked     time.Time // when checkWorkers last ran
+	letters    []letter
+	queued     map[*assign.Assignee]bool // workers that have a letter in letters
 }
 
 // A letter is an assignment on its way to a worker.
@@ -50,7 +50,7 @@ type letter struct {
 
 func newCrew(spec rowmill.Spec, log *slog.Logger, m *metrics, engines []engineView) *crew {
 	return &crew{
-		spec: &spec, log: log, lost: m.returned.WithLabelValues("lost"), undealt: m.undealt, engines: engines,
+		spec: &spec, log: log, lost: m.returned.WithLabelValues("lost"), unassigned: m.unassigned, engines: engines,
 		refused: make(map[string]error), links: make(map[string]*link), unwanted: make(map[string]bool), invites: newInvitations(), queued: make(map[*assign.Assignee]bool),
 	}
 }
@@ -71,7 +71,7 @@ func (w *crew) showFree(open bool) {
 		free = w.owner.Free()
 	}
 	if free != w.shown {
-		w.undealt.WithLabelValues(w.spec.Model.ID).Add(float64(free - w.shown))
+		w.unassigned.WithLabelValues(w.spec.Model.ID).Add(float64(free - w.shown))
 		w.shown = free
 	}
 }
@@ -279,16 +279,16 @@ func (w *crew) trouble() string {
 
 // where answers a question about one row: which worker has the row, or whether it is
 // done.
-func (w *crew) where(m whereIs) any {
+func (w *crew) where(m getRow) any {
 	if w.owner == nil {
 		return notCounted(m.job)
 	}
 	return w.owner.Where(m.row)
 }
 
-// whereabouts returns how many rows each node has. The cost does not grow with
+// rowDistribution returns how many rows each node has. The cost does not grow with
 // the number of rows. whole means that the whole input was read.
-func (w *crew) whereabouts(job string, whole bool, nameOf func(address string) string, now time.Time) any {
+func (w *crew) rowDistribution(job string, whole bool, nameOf func(address string) string, now time.Time) any {
 	if w.owner == nil || !whole {
 		return notCounted(job)
 	}

@@ -122,7 +122,7 @@ func TestALetterHasTheWholeAssignment(t *testing.T) {
 	}
 	w.showFree(true)
 	free := w.owner.Free()
-	if shown := testutil.ToFloat64(m.undealt.WithLabelValues("m")); shown != float64(free) {
+	if shown := testutil.ToFloat64(m.unassigned.WithLabelValues("m")); shown != float64(free) {
 		t.Errorf("%v rows are shown as free, %d are", shown, free)
 	}
 
@@ -141,7 +141,7 @@ func TestALetterHasTheWholeAssignment(t *testing.T) {
 		}
 	}
 	w.showFree(false)
-	if shown := testutil.ToFloat64(m.undealt.WithLabelValues("m")); shown != 0 {
+	if shown := testutil.ToFloat64(m.unassigned.WithLabelValues("m")); shown != 0 {
 		t.Errorf("%v rows of a job that has ended are shown as free", shown)
 	}
 }
@@ -249,24 +249,24 @@ func TestAQuestionBeforeTheRowsAreCounted(t *testing.T) {
 	owner := w.owner
 	name := func(address string) string { return "node " + address }
 	w.owner = nil
-	for _, answer := range []any{w.where(whereIs{"job", 1}), w.whereabouts("job", true, name, time.Now())} {
+	for _, answer := range []any{w.where(getRow{"job", 1}), w.rowDistribution("job", true, name, time.Now())} {
 		if refused, is := answer.(*peer.Refusal); !is || refused.Code != codeUnknownJob {
 			t.Errorf("answered with %v", answer)
 		}
 	}
 	w.owner = owner
-	if _, is := w.whereabouts("job", false, name, time.Now()).(*peer.Refusal); !is {
+	if _, is := w.rowDistribution("job", false, name, time.Now()).(*peer.Refusal); !is {
 		t.Error("rows are counted before the whole input is read")
 	}
 	w.report(t, "a:1", 1, time.Now())
 	w.owner.Assigning = true
 	w.report(t, "a:1", 2, time.Now())
-	res, _ := w.whereabouts("job", true, name, time.Now()).(*peerv1.LocateRowsResponse)
+	res, _ := w.rowDistribution("job", true, name, time.Now()).(*peerv1.LocateRowsResponse)
 	arrived, err := through(res)
-	if got := readWhereabouts(arrived); err != nil || got.Shards != 2 || got.Complete != 0 || len(got.Nodes) != 1 || got.Nodes[0].Node != "node a:1" || got.Nodes[0].Assigned != 100-w.owner.Free() || got.Nodes[0].Assigned == 0 {
+	if got := readRowDistribution(arrived); err != nil || got.Shards != 2 || got.Complete != 0 || len(got.Nodes) != 1 || got.Nodes[0].Node != "node a:1" || got.Nodes[0].Assigned != 100-w.owner.Free() || got.Nodes[0].Assigned == 0 {
 		t.Errorf("the rows are at %+v, %v", got, err)
 	}
-	if p, is := w.where(whereIs{"job", 70}).(assign.Place); !is || p.State == assign.Elsewhere {
+	if p, is := w.where(getRow{"job", 70}).(assign.Place); !is || p.State == assign.Elsewhere {
 		t.Errorf("row 70 is %+v", p)
 	}
 }

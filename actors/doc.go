@@ -34,12 +34,12 @@
 // A step is a function that comes as a message: the actor calls it when slow work is
 // done (taskGroup.run) or a time has come (timers.after). The node, workers, servers
 // and committers use steps, because their steps do the same in each phase. A step is
-// also written next to the code that begins the work. Links, dispatchers, outboxes and
+// also written next to the code that begins the work. Links, dispatchers, queues of finished tasks and
 // the memory use steps for the same reason.
 //
 // Messages with * also travel between nodes, as messages of the contract between
-// nodes (contract.go, service.go). They reach a node only through System.Service. An
-// errand in this table is the work to make one object for a committer (errands.go).
+// nodes (contract.go, service.go). They reach a node only through System.Service. A
+// compaction in this table is the work to make one object for a committer (compactions.go).
 //
 //	message         from → to        meaning                              loss allowed?
 //	nodeRequest     System, job,     a request to a node, from this       as the request inside: hint, drain,
@@ -50,10 +50,10 @@
 //	dismiss *       job → node       the job has ended                    yes, the worker reads the record
 //	Heartbeat *     worker → job     my rows, my room, my written parts   yes, the next one repeats it
 //	Assignment *    job → worker     your rows, your committed parts      yes, the next one repeats it
-//	mergeParts *    committer →      state of this errand? An unknown     yes, repeated; answered without
-//	                System           errand starts                        the node actor
-//	whereIs         System → job     where is this row?                   answered
-//	whereRows *     System → job     which node has how many rows?        answered
+//	mergeParts *    committer →      state of this compaction? An unknown     yes, repeated; answered without
+//	                System           compaction starts                        the node actor
+//	getRow         System → job     where is this row?                   answered
+//	countRows *     System → job     which node has how many rows?        answered
 //	facts *         System → System  send the facts about your node       answered without the node actor, which may be blocked
 //	figures *       System → System  send your load and your work         the same
 //	actors *        System → System  list your actors                     the same
@@ -117,6 +117,6 @@
 // most.
 //
 // Rows travel between goroutines as *dispatch.Task. A dispatcher's goroutines take
-// tasks from its queues and put them, with their outcome, into the worker's outbox.
-// The outbox announces any number of tasks with one message.
+// tasks from its queues and put them, with their outcome, into the worker's completions.
+// The completions announces any number of tasks with one message.
 package actors

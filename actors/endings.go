@@ -78,7 +78,7 @@ func recordFailure(ctx context.Context, s store.Jobs, f store.Fence, failure *ro
 		})
 		return err
 	}, func(err error) bool { return !rowmill.MustStop(err) }, func(err error) {
-		if !storage.Passing(err) { // else storage has logged it once already
+		if !storage.IsTransient(err) { // else storage has logged it once already
 			log.Warn("recording the job's failure failed, will be tried again", "err", err)
 		}
 	})
@@ -125,10 +125,10 @@ func advance(job *rowmill.Job, steps []rowmill.Status, now time.Time) {
 var errForgotten = errors.New("the store has lost parts that it had acknowledged")
 
 // parkMessage says to a client why a job is parked, and names its last owners.
-func parkMessage(id string, ended []store.Adopter) string {
+func parkMessage(id string, ended []store.Claim) string {
 	var when []string
 	for _, a := range ended {
-		when = append(when, fmt.Sprintf("%s, which claimed it at %s", a.Node, a.Claimed().Format("2006-01-02 15:04:05Z")))
+		when = append(when, fmt.Sprintf("%s, which claimed it at %s", a.Node, a.At().Format("2006-01-02 15:04:05Z")))
 	}
 	return fmt.Sprintf(
 		"Parked, because the job may crash nodes: %d processes in a row ended while they owned it and before it made progress: %s. "+

@@ -35,7 +35,7 @@ type inputRead struct {
 // An intake reads the input of a job and holds the progress and the result of the
 // reading. It knows no actors.
 type intake struct {
-	*process
+	*deps
 	fence   store.Fence
 	trace   *tracing.Job   // nil where the job is not traced
 	reading gateWaits      // waits for a turn to read

@@ -9,7 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill/actors/retention"
-	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/panics"
 	"github.com/rowmill/rowmill/store/deployment"
 )
 
@@ -50,7 +50,7 @@ func (n *cleaner) clean(c actor.Context) {
 	n.tasks.run(c, "remove old data", func(ctx context.Context) step {
 		var more bool
 		var found retention.Findings
-		err := contain.Run(func() (err error) {
+		err := panics.Catch(func() (err error) {
 			if first {
 				more, err = n.janitor.Round(ctx)
 				found = n.janitor.Findings()

@@ -13,9 +13,9 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/ingest"
+	"github.com/rowmill/rowmill/actors/poison"
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/actors/storage"
-	"github.com/rowmill/rowmill/actors/trial"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 	"github.com/rowmill/rowmill/internal/tracing"
@@ -55,7 +55,7 @@ const (
 	workersTimer  due = "workers"  // find silent workers and new nodes
 )
 
-// jobHarmless tells the node that this job has not crashed the process: the job ran for
+// jobHarmless tells the node that this job has not crashed the deps: the job ran for
 // a while, made progress, or waits.
 type jobHarmless struct{ id string }
 
@@ -79,7 +79,7 @@ const (
 // workers) and closing (the end). After each message the job sends the letters of
 // crew.
 type job struct {
-	*process
+	*deps
 	own     *ownership
 	in      *intake
 	crew    *crew
@@ -93,9 +93,9 @@ type job struct {
 	trace  *tracing.Job // nil if the job is not traced
 
 	phase    jobPhase
-	errand   *registry.Errand // for operators, in phase jobWaits
-	awaits   *tracing.Span    // for traces, in phase jobWaits
-	draining bool             // the job will be given back
+	waiting  *registry.Task // for operators, in phase jobWaits
+	awaits   *tracing.Span  // for traces, in phase jobWaits
+	draining bool           // the job will be given back
 	job      *jobContext
 	ledger   *assign.Ledger
 	results  *actor.PID    // the committer; nil until the rows are counted
@@ -119,15 +119,15 @@ const (
 
 // newJob makes the actor of a job that the node has claimed. licence ends with the
 // node's lease. writes counts the tasks that may write objects.
-func newJob(licence context.Context, p *process, rec store.Record, fence store.Fence, engines []engineView, writes *sync.WaitGroup, entry *registry.Entry, log *slog.Logger) *job {
+func newJob(licence context.Context, p *deps, rec store.Record, fence store.Fence, engines []engineView, writes *sync.WaitGroup, entry *registry.Entry, log *slog.Logger) *job {
 	log = entry.Log(log)
 	trace := p.cfg.trace(&rec)
 	return &job{
-		process: p, log: log, trace: trace,
+		deps: p, log: log, trace: trace,
 		own:     newOwnership(p, rec, fence),
-		in:      &intake{process: p, fence: fence, trace: trace},
+		in:      &intake{deps: p, fence: fence, trace: trace},
 		crew:    newCrew(rec.Spec, log, p.metrics, engines),
-		closing: &closing{process: p, fence: fence, log: log, writes: writes},
+		closing: &closing{deps: p, fence: fence, log: log, writes: writes},
 		tasks:   newTaskGroup(licence, writes, entry), ending: newTaskGroup(licence, p.all, entry),
 	}
 }
@@ -147,10 +147,10 @@ func (j *job) Receive(c actor.Context) {
 		m(c)
 	case cancelJob:
 		j.finish(c, j.own.cancelledRecord())
-	case whereIs:
+	case getRow:
 		answer(c, j.crew.where(m))
 	case *peerv1.LocateRowsRequest:
-		answer(c, j.crew.whereabouts(m.GetJob(), j.in.whole, j.nameOf, time.Now()))
+		answer(c, j.crew.rowDistribution(m.GetJob(), j.in.whole, j.nameOf, time.Now()))
 	case jobEnded:
 		j.onEnded(c, m.rec)
 	case jobOver:
@@ -255,7 +255,7 @@ func (j *job) onStarted(c actor.Context) {
 		j.updateMessage(c)
 	}
 	j.timers.send(c, firstLook, readingTimer)
-	j.timers.send(c, trial.Time, harmlessTimer)
+	j.timers.send(c, poison.Time, harmlessTimer)
 	if raw := j.own.rec.Spec.Raw; raw != nil && raw.Deadline != nil {
 		j.timers.send(c, raw.Deadline.Sub(j.cfg.Clock()), windowTimer)
 	}
@@ -283,7 +283,7 @@ func (j *job) proceed(c actor.Context) {
 	switch {
 	case !run && rec.Job.Message == message && !rec.Watched() && (rec.Shards > 0 || !j.in.whole):
 		return
-	case run && !rec.Watched() && len(rec.Adopters) > 0 && j.own.harmless: // other jobs may run here since the job waited
+	case run && !rec.Watched() && len(rec.Claims) > 0 && j.own.harmless: // other jobs may run here since the job waited
 		j.log.Info("job given back: it may crash its owner, so it does not start beside other jobs")
 		j.release(c)
 		return
@@ -322,7 +322,7 @@ func (j *job) onRecordChanged(c actor.Context, m recordChanged) {
 		return
 	}
 	j.own.rec = m.rec
-	if len(m.rec.Adopters) == 0 {
+	if len(m.rec.Claims) == 0 {
 		j.reportHarmless(c)
 	}
 	switch {
@@ -436,7 +436,7 @@ func (j *job) finish(c actor.Context, rec store.Record) {
 // the next owner takes over, or until they are dismissed.
 func (j *job) stopRows(c actor.Context) {
 	if j.phase == jobWaits {
-		j.errand.End()
+		j.waiting.End()
 		j.awaits.End(nil)
 	}
 	j.phase = jobEnds

@@ -48,7 +48,7 @@ func (j *job) prepare(known shard.Manifest, shards []shard.Info, parts []store.P
 		j.crew.owner, err = assign.NewOwner(shards, parts)
 	}
 	if err == nil {
-		j.crew.owner.Wary = len(j.own.rec.Adopters) > 1 && !j.own.harmless
+		j.crew.owner.Wary = len(j.own.rec.Claims) > 1 && !j.own.harmless
 	}
 	return err
 }

@@ -46,9 +46,9 @@ func (s *recordStore) Update(ctx context.Context, f store.Fence, change func(*st
 }
 
 // processOver makes a process with a store, for the parts of a job.
-func processOver(s *recordStore) *process {
+func processOver(s *recordStore) *deps {
 	cfg := Config{Store: s}.WithDefaults()
-	return &process{cfg: cfg, log: cfg.Logger, transport: &transport{}, storage: storage.NewWatch(storage.Config{
+	return &deps{cfg: cfg, log: cfg.Logger, transport: &transport{}, storage: storage.NewWatch(storage.Config{
 		Store: s, Node: "a", Clock: time.Now, Logger: cfg.Logger, Registerer: prometheus.NewRegistry(), Met: func(context.Context, error) {},
 	})}
 }
@@ -84,16 +84,16 @@ func TestTheJobReadsItsRecord(t *testing.T) {
 func TestTheRecordMarksASuspect(t *testing.T) {
 	t.Parallel()
 	rec := owned(rowmill.StatusPending, 3)
-	rec.Adopters = []store.Adopter{{Process: "x", Epoch: 2}, {Process: "a-1", Epoch: 3, Alone: true}}
+	rec.Claims = []store.Claim{{Process: "x", Epoch: 2}, {Process: "a-1", Epoch: 3, Alone: true}}
 	s := &recordStore{rec: rec}
 	o := newOwnership(processOver(s), rec, store.Fence{JobID: "job-1", Epoch: 3})
-	marked := func(waits bool, before ...store.Adopter) []store.Adopter {
-		r := store.Record{Epoch: 3, Adopters: before}
+	marked := func(waits bool, before ...store.Claim) []store.Claim {
+		r := store.Record{Epoch: 3, Claims: before}
 		o.riskChange(waits)(&r)
-		return r.Adopters
+		return r.Claims
 	}
-	if got := marked(true, rec.Adopters...); len(got) != 1 || got[0].Process != "x" {
-		t.Errorf("a job that waits has the adopters %+v, want the earlier owner", got)
+	if got := marked(true, rec.Claims...); len(got) != 1 || got[0].Process != "x" {
+		t.Errorf("a job that waits has the claims %+v, want the earlier owner", got)
 	}
 	if got := marked(false); len(got) != 1 || !got[0].Alone {
 		t.Errorf("a job that continues after a wait is not suspected: %+v", got)
@@ -105,8 +105,8 @@ func TestTheRecordMarksASuspect(t *testing.T) {
 	if _, err := o.update(t.Context(), change); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.rec.Adopters; len(got) != 2 || got[1].Alone || !rec.Adopters[1].Alone {
-		t.Errorf("the record has %+v, and our copy %+v", got, rec.Adopters)
+	if got := s.rec.Claims; len(got) != 2 || got[1].Alone || !rec.Claims[1].Alone {
+		t.Errorf("the record has %+v, and our copy %+v", got, rec.Claims)
 	}
 	if o.outlived() != nil {
 		t.Error("outlived returns a second change")
@@ -139,7 +139,7 @@ func TestEndsOfAJob(t *testing.T) {
 		{"giving it back fails", rowmill.StatusRunning, rowmill.ErrLeaseLost, func(e *closing) any { return e.release(context.Background()) }, jobOver{id: "job-1", released: true, unsure: true}},
 	} {
 		s := &recordStore{rec: owned(test.status, 3), err: test.err}
-		e := &closing{process: processOver(s), fence: fence, log: slog.New(slog.DiscardHandler), writes: &sync.WaitGroup{}}
+		e := &closing{deps: processOver(s), fence: fence, log: slog.New(slog.DiscardHandler), writes: &sync.WaitGroup{}}
 		if test.close == nil {
 			test.close = func(e *closing) any { return e.fail(t.Context(), failure, time.Now()) }
 		}

@@ -22,7 +22,7 @@ import (
 // continues at once.
 func (j *job) await(c actor.Context) {
 	j.phase = jobWaits
-	j.errand = j.tasks.entry.Begin("wait for an engine")
+	j.waiting = j.tasks.entry.Begin("wait for an engine")
 	j.awaits = j.trace.Begin("wait for an engine")
 	j.timers.send(c, j.cfg.Servers.Wait, waitTimer)
 	j.proceed(c)
@@ -39,7 +39,7 @@ func (j *job) startRows(c actor.Context) {
 		return
 	}
 	j.phase = jobRuns
-	j.errand.End()
+	j.waiting.End()
 	j.awaits.End(nil)
 	if !j.job.recordShows(j.own.rec.Job.Sampling) || warning != "" {
 		j.update(c, func(r *store.Record) {
@@ -82,7 +82,7 @@ func (j *job) startResults(c actor.Context) {
 			Bucket: j.cfg.Blob, Schema: j.job.schema, Epoch: j.own.fence.Epoch, Shards: j.job.manifest.Shards,
 		}
 		return &committer{
-			process: j.process, job: j.job, owner: c.Self(), rows: j.in.input.Rows, copied: j.in.input.Copies, merging: &j.merging,
+			deps: j.deps, job: j.job, owner: c.Self(), rows: j.in.input.Rows, copied: j.in.input.Copies, merging: &j.merging,
 			sizes:    j.cfg.pieces(),
 			progress: commit.NewProgress(j.ledger, j.cfg.allowedFailures(&rec.Spec, j.ledger.Rows), rec.Spec.Estimate, j.cfg.pieces()),
 			files:    files, copies: j.in.copiesFor(files, j.job.spec),

@@ -82,7 +82,7 @@ func (l *lease) keep(s store.Sessions, ttl time.Duration, log *slog.Logger, rene
 			return
 		default:
 			renewals.WithLabelValues("failed").Inc()
-			if !storage.Passing(err) { // else storage has logged it once already
+			if !storage.IsTransient(err) { // else storage has logged it once already
 				log.Warn("renewing the session failed, will be tried again", "session", l.session, "err", err)
 			}
 		}

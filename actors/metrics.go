@@ -17,17 +17,17 @@ import (
 
 // metrics holds the metrics of the pipeline. No label names a job or an account.
 type metrics struct {
-	rows     *prometheus.CounterVec // model, outcome
-	undealt  *prometheus.GaugeVec   // model
-	tokens   *prometheus.CounterVec // model, direction
-	jobs     *prometheus.CounterVec // status
-	active   prometheus.Gauge       // owned jobs
-	parts    prometheus.Counter     // recorded parts
-	merges   prometheus.Histogram
-	finalise prometheus.Histogram
-	memory   prometheus.Gauge
-	kinds    map[string]*kindMetrics
-	registry *registry.Registry
+	rows       *prometheus.CounterVec // model, outcome
+	unassigned *prometheus.GaugeVec   // model
+	tokens     *prometheus.CounterVec // model, direction
+	jobs       *prometheus.CounterVec // status
+	active     prometheus.Gauge       // owned jobs
+	parts      prometheus.Counter     // recorded parts
+	merges     prometheus.Histogram
+	finalise   prometheus.Histogram
+	memory     prometheus.Gauge
+	kinds      map[string]*kindMetrics
+	registry   *registry.Registry
 
 	ownershipMetrics
 	countErrors *prometheus.GaugeVec   // model
@@ -114,7 +114,7 @@ func newMetrics(reg prometheus.Registerer, registry *registry.Registry) *metrics
 	f := promauto.With(reg)
 	m := &metrics{
 		rows:        f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_rows_total", Help: "Rows committed, by outcome (done or failed)."}, []string{"model", "outcome"}),
-		undealt:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_rows_waiting", Help: "Rows of jobs of this node without a worker yet, because no node has room or no server serves the model."}, []string{"model"}),
+		unassigned:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_rows_waiting", Help: "Rows of jobs of this node without a worker yet, because no node has room or no server serves the model."}, []string{"model"}),
 		tokens:      f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_tokens_total", Help: "Tokens of committed rows."}, []string{"model", "direction"}),
 		jobs:        f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_jobs_total", Help: "Jobs that ended on this node."}, []string{"status"}),
 		active:      f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_jobs_active", Help: "Jobs that this node owns now."}),
@@ -254,12 +254,12 @@ type actorMetrics struct{ *registry.Registry }
 var (
 	depthDesc  = prometheus.NewDesc("rowmill_actor_mailbox_depth", "Messages waiting in mailboxes, by kind of actor.", []string{"kind"}, nil)
 	oldestDesc = prometheus.NewDesc("rowmill_actor_oldest_message_seconds", "How long the oldest message in a mailbox has waited at least, by kind of actor.", []string{"kind"}, nil)
-	errandDesc = prometheus.NewDesc("rowmill_actor_errand_seconds", "Age of the oldest running task of actors, by kind of actor and name of the task (errand).", []string{"kind", "errand"}, nil)
+	taskDesc   = prometheus.NewDesc("rowmill_actor_task_seconds", "Age of the oldest running task of actors, by kind of actor and name of the task (task).", []string{"kind", "task"}, nil)
 )
 
 // Describe sends the descriptions of the metrics that Collect may send.
 func (actorMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{depthDesc, oldestDesc, errandDesc} {
+	for _, desc := range []*prometheus.Desc{depthDesc, oldestDesc, taskDesc} {
 		out <- desc
 	}
 }
@@ -271,8 +271,8 @@ func (m actorMetrics) Collect(out chan<- prometheus.Metric) {
 		f := figures[kind]
 		out <- prometheus.MustNewConstMetric(depthDesc, prometheus.GaugeValue, float64(f.Depth), kind)
 		out <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, f.Oldest.Seconds(), kind)
-		for name, took := range f.Errands {
-			out <- prometheus.MustNewConstMetric(errandDesc, prometheus.GaugeValue, took.Seconds(), kind, name)
+		for name, took := range f.Tasks {
+			out <- prometheus.MustNewConstMetric(taskDesc, prometheus.GaugeValue, took.Seconds(), kind, name)
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/actors/nodes"
-	"github.com/rowmill/rowmill/actors/trial"
+	"github.com/rowmill/rowmill/actors/poison"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/store"
 )
@@ -63,11 +63,11 @@ const claimStagger = 300 * time.Millisecond
 // ran on this node and another node can take the job.
 func (n *neighbours) delay(o store.Orphan, now time.Time) time.Duration {
 	delay := time.Duration(n.rank(o.JobID)) * claimStagger
-	alone := func(a store.Adopter) bool { return a.Alone && a.Process != n.id }
-	here := func(a store.Adopter) bool { return alone(a) && a.Node == n.node }
-	young := now.Sub(n.began) < trial.Control
+	alone := func(a store.Claim) bool { return a.Alone && a.Process != n.id }
+	here := func(a store.Claim) bool { return alone(a) && a.Node == n.node }
+	young := now.Sub(n.began) < poison.Control
 	if young && slices.ContainsFunc(o.Tried, alone) || slices.ContainsFunc(o.Tried, here) && n.anotherOwns() {
-		delay += trial.Control
+		delay += poison.Control
 	}
 	return delay
 }
@@ -96,15 +96,15 @@ func scanIntervalOf(interval time.Duration, members int) time.Duration {
 	return interval * time.Duration(min(max(members, scanners), scanStretch*scanners)) / scanners
 }
 
-// adopter returns this node's entry in the record of a job that this node claims. alone
+// ownClaim returns this node's entry in the record of a job that this node claims. alone
 // means that the node will run no other job that has made no progress.
-func (n *neighbours) adopter(alone bool) store.Adopter {
-	return store.Adopter{Node: n.node, Process: n.id, Alone: alone}
+func (n *neighbours) ownClaim(alone bool) store.Claim {
+	return store.Claim{Node: n.node, Process: n.id, Alone: alone}
 }
 
 // missing reports whether the process of an owner is neither this process nor a member.
 // It may have ended.
-func (n *neighbours) missing(a store.Adopter) bool {
+func (n *neighbours) missing(a store.Claim) bool {
 	return a.Process != n.id && (n.peers == nil ||
 		!slices.ContainsFunc(n.peers.Members(), func(m cluster.Member) bool { return m.ID == a.Process }))
 }
@@ -113,7 +113,7 @@ func (n *neighbours) missing(a store.Adopter) bool {
 // know: its node runs another process, or this node has seen the process before and
 // now sees other members but not this one. A node that has just started has seen no
 // process end, and a node that sees no members may be cut off.
-func (n *neighbours) ended(a store.Adopter) bool {
+func (n *neighbours) ended(a store.Claim) bool {
 	if !n.missing(a) || n.peers == nil {
 		return n.missing(a)
 	}

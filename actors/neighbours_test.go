@@ -22,8 +22,8 @@ func TestMissedAndEndedProcesses(t *testing.T) {
 	c := cluster.Member{ID: "c-1", Node: "c", Owns: true}
 	there := &company{members: []cluster.Member{self, b, c}}
 	n := newNeighbours(there, "a", "unused")
-	by := func(node, process string) store.Adopter { return store.Adopter{Node: node, Process: process} }
-	expect := func(a store.Adopter, missed, ended bool) {
+	by := func(node, process string) store.Claim { return store.Claim{Node: node, Process: process} }
+	expect := func(a store.Claim, missed, ended bool) {
 		t.Helper()
 		if n.missing(a) != missed || n.ended(a) != ended {
 			t.Errorf("%s: missed is %v, ended is %v", a.Process, n.missing(a), n.ended(a))
@@ -32,8 +32,8 @@ func TestMissedAndEndedProcesses(t *testing.T) {
 	if n.update(there.members) {
 		t.Error("a node has gone at the first update")
 	}
-	expect(n.adopter(true), false, false) // this process
-	expect(by("a", "a-0"), true, true)    // the process before it
+	expect(n.ownClaim(true), false, false) // this process
+	expect(by("a", "a-0"), true, true)     // the process before it
 	expect(by("b", "b-1"), false, false)
 	expect(by("b", "b-0"), true, true)  // b runs another process
 	expect(by("d", "d-1"), true, false) // this node never saw it
@@ -50,7 +50,7 @@ func TestMissedAndEndedProcesses(t *testing.T) {
 	}
 
 	alone := newNeighbours(nil, "a", "a-2")
-	if a := alone.adopter(true); a.Process != "a-2" || !a.Alone || alone.missing(a) || !alone.ended(by("a", "a-1")) || alone.rank("job") != 0 {
+	if a := alone.ownClaim(true); a.Process != "a-2" || !a.Alone || alone.missing(a) || !alone.ended(by("a", "a-1")) || alone.rank("job") != 0 {
 		t.Errorf("a single node is %+v in records", a)
 	}
 }

@@ -55,8 +55,8 @@ type host interface {
 }
 
 // newNode makes the node actor, with a first lease.
-func newNode(p *process, h host, l *lease, tasks taskGroup, log *slog.Logger) *node {
-	part := nodePart{process: p, tasks: tasks, log: log}
+func newNode(p *deps, h host, l *lease, tasks taskGroup, log *slog.Logger) *node {
+	part := nodePart{deps: p, tasks: tasks, log: log}
 	places, id := p.cfg.places(), p.cfg.Node+"-"+layout.Nonce()
 	work := newWorkers(places, id)
 	if p.cfg.Ownership.OwnsNone {
@@ -163,7 +163,7 @@ func (n *node) onRequest(c actor.Context, m nodeRequest) {
 			worker = h.pid
 		}
 		n.pass(c, worker, body.Job, body)
-	case whereIs:
+	case getRow:
 		n.askJob(c, body.job, body)
 	case *peerv1.LocateRowsRequest:
 		n.askJob(c, body.Job, body)
@@ -271,7 +271,7 @@ func (n *node) onDownloadEnded(c actor.Context, m downloadEnded) {
 	if m.err != nil {
 		how = "failed" // no err: its text may hold client data
 	}
-	n.log.Info("the download for a job that this node no longer owns has ended", "job", m.job, "input", how)
+	n.log.Info("a download has ended after this node lost its job", "job", m.job, "input", how)
 	n.cleaner.settleAfterWrites(c, m.job, false, func() {})
 }
 

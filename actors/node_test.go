@@ -21,7 +21,7 @@ func TestTheEndOfAnOldLeaseKeepsTheNewOne(t *testing.T) {
 		return l
 	}
 	first, second := opened(), opened()
-	part := nodePart{log: slog.New(slog.DiscardHandler), process: &process{metrics: newMetrics(prometheus.NewRegistry(), registry.New(time.Now))}}
+	part := nodePart{log: slog.New(slog.DiscardHandler), deps: &deps{metrics: newMetrics(prometheus.NewRegistry(), registry.New(time.Now))}}
 	n := &nodeJobs{nodePart: part, claims: newClaims(fair.Config{Places: 1})}
 	n.onLeaseChanged(nil, leaseChanged{lease: first})
 	if n.lease != first {

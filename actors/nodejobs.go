@@ -10,10 +10,10 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/poison"
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/actors/storage"
-	"github.com/rowmill/rowmill/actors/trial"
-	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/panics"
 	"github.com/rowmill/rowmill/internal/retry"
 	"github.com/rowmill/rowmill/store"
 )
@@ -50,11 +50,11 @@ func (n *nodeJobs) scan(c actor.Context) {
 	}
 	n.scanning = true
 	n.tasks.run(c, "look for jobs", func(ctx context.Context) step {
-		orphans, err := result(contain.Run, func() ([]store.Orphan, error) { return n.cfg.Store.Orphans(ctx, limit) })
+		orphans, err := result(panics.Catch, func() ([]store.Orphan, error) { return n.cfg.Store.Orphans(ctx, limit) })
 		return func(c actor.Context) {
 			n.scanning = false
 			if err != nil {
-				if !storage.Passing(err) { // else storage has logged it once already
+				if !storage.IsTransient(err) { // else storage has logged it once already
 					n.log.Warn("looking for jobs without an owner failed, will be tried again", "err", err)
 				}
 				return
@@ -94,14 +94,14 @@ func (n *nodeJobs) claim(c actor.Context, o store.Orphan) {
 	if !n.claimsNow() {
 		return
 	}
-	stage := trial.StageOf(trial.Ended(o.Tried, n.near.missing))
+	stage := poison.StageOf(poison.Ended(o.Tried, n.near.missing))
 	if !n.claims.begin(o, stage, time.Now()) {
 		return
 	}
-	job, session, by := o.JobID, n.lease.session, n.near.adopter(stage == trial.Alone)
+	job, session, by := o.JobID, n.lease.session, n.near.ownClaim(stage == poison.Alone)
 	n.tasks.run(c, "claim a job", func(ctx context.Context) step {
-		rec, err := result(contain.Run, func() (store.Record, error) { return n.cfg.Store.Claim(ctx, job, session, by) })
-		if err != nil && (!storage.Lasting(err) || errors.Is(err, rowmill.ErrConflict)) {
+		rec, err := result(panics.Catch, func() (store.Record, error) { return n.cfg.Store.Claim(ctx, job, session, by) })
+		if err != nil && (!storage.IsPermanent(err) || errors.Is(err, rowmill.ErrConflict)) {
 			rec, err = n.findClaim(ctx, job, session, err)
 		}
 		return func(c actor.Context) {
@@ -122,7 +122,7 @@ func (n *nodeJobs) findClaim(ctx context.Context, job, session string, err error
 	gone := retry.Storage.Within(n.cfg.Ownership.LeaseTTL).Do(ctx, func() (err error) {
 		rec, err = n.cfg.Store.Get(ctx, job)
 		return err
-	}, func(err error) bool { return !storage.Lasting(err) }, nil)
+	}, func(err error) bool { return !storage.IsPermanent(err) }, nil)
 	if gone == nil && rec.Session == session && !rec.Job.Status.Terminal() {
 		return rec, nil
 	}
@@ -141,11 +141,11 @@ func (n *nodeJobs) onClaimFailed(c actor.Context, o store.Orphan, session string
 	case errors.Is(err, store.ErrDamaged): // the store has ended the job
 		n.log.Error("the job cannot run: its specification is damaged", "job", o.JobID, "err", err)
 		n.cleaner.settle(c, o.JobID)
-	case storage.Passing(err): // storage has logged it once already
+	case storage.IsTransient(err): // storage has logged it once already
 		n.claims.markUnsure(o)
 	default:
 		n.log.Warn("claiming the job failed", "job", o.JobID, "err", err)
-		if !storage.Lasting(err) && !errors.Is(err, store.ErrNewer) {
+		if !storage.IsPermanent(err) && !errors.Is(err, store.ErrNewer) {
 			n.claims.markUnsure(o)
 		}
 	}
@@ -162,19 +162,19 @@ func (n *nodeJobs) onClaimed(c actor.Context, rec store.Record) {
 		n.returnClaim(c, n.claims.claiming[id], fence)
 		return
 	}
-	tried := rec.Adopters[:max(0, len(rec.Adopters)-1)]
-	if ended := trial.Ended(tried, n.near.ended); trial.Parks(ended) {
+	tried := rec.Claims[:max(0, len(rec.Claims)-1)]
+	if ended := poison.Ended(tried, n.near.ended); poison.Parks(ended) {
 		n.park(c, rec, fence, ended)
 		return
 	}
-	log := n.cfg.trace(&rec).Log(n.process.log.With("job", id))
+	log := n.cfg.trace(&rec).Log(n.deps.log.With("job", id))
 	if !firstClaim(rec.Version) {
 		n.metrics.takeovers.Inc()
 	}
 	log.Info("job claimed", "status", rec.Job.Status, "epoch", fence.Epoch, "model", rec.Job.Model)
 	licence, writes, engines := n.lease.ctx, &sync.WaitGroup{}, n.engines.all(false)
 	pid := c.SpawnPrefix(n.metrics.props(registry.Of{Kind: "job", Job: id}, func(entry *registry.Entry) actor.Actor {
-		return newJob(licence, n.process, rec, fence, engines, writes, entry, log)
+		return newJob(licence, n.deps, rec, fence, engines, writes, entry, log)
 	}), fmt.Sprintf("job-%s-%d", id, fence.Epoch))
 	c.Watch(pid)
 	n.claims.markOwned(pid, fence, writes, log)
@@ -316,7 +316,7 @@ func (n *nodeJobs) onJobHarmless(c actor.Context, m jobHarmless) {
 
 // park keeps a job from running on any node for Config.Ownership.ParkTime, because it may
 // have crashed its earlier owners. This node has claimed the job but not started it.
-func (n *nodeJobs) park(c actor.Context, rec store.Record, fence store.Fence, ended []store.Adopter) {
+func (n *nodeJobs) park(c actor.Context, rec store.Record, fence store.Fence, ended []store.Claim) {
 	id, rest := rec.Job.ID, n.cfg.Ownership.ParkTime
 	n.log.Error("job parked: no node runs it for some time, because the processes of its last owners ended before it made progress",
 		"job", id, "ended", len(ended), "node", ended[len(ended)-1].Node, "for", rest)

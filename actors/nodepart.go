@@ -10,7 +10,7 @@ import (
 // A nodePart holds the fields that all parts of the node actor share. The parts run
 // in the node's mailbox; each has its own duty, state and timers.
 type nodePart struct {
-	*process
+	*deps
 	tasks  taskGroup
 	timers timers
 	log    *slog.Logger

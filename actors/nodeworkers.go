@@ -16,7 +16,7 @@ import (
 	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
-	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/panics"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
@@ -62,7 +62,7 @@ func (n *nodeWorkers) startWorker(c actor.Context, m *invite) {
 	runs := &sync.WaitGroup{}
 	work := newTaskGroup(context.Background(), runs, nil) // spawnWorker sets the entry
 	n.tasks.run(c, "start a worker", func(ctx context.Context) step {
-		job, err := result(contain.Run, func() (*jobContext, error) { return n.loadContext(ctx, m, work) })
+		job, err := result(panics.Catch, func() (*jobContext, error) { return n.loadContext(ctx, m, work) })
 		return func(c actor.Context) {
 			switch {
 			case err != nil:
@@ -77,7 +77,7 @@ func (n *nodeWorkers) startWorker(c actor.Context, m *invite) {
 			work.cancel() // the owner invites again
 			n.workers.started(m.Job, nil)
 			var known *peer.Refusal
-			if errors.As(err, &known) || storage.Passing(err) {
+			if errors.As(err, &known) || storage.IsTransient(err) {
 				n.log.Debug("this node did not start a worker for the job", "job", m.Job, "err", err)
 			} else {
 				n.log.Warn("starting a worker failed; the job's owner will invite this node again", "job", m.Job, "err", err)
@@ -126,11 +126,11 @@ func (n *nodeWorkers) loadContext(ctx context.Context, m *invite, work taskGroup
 
 func (n *nodeWorkers) spawnWorker(c actor.Context, m *invite, job *jobContext, work taskGroup, runs *sync.WaitGroup) {
 	h := &workerHandle{name: n.workers.name(), epoch: m.Epoch, remote: m.owner == nil, owner: n.linkTo(m), runs: runs}
-	log := job.trace.Log(n.process.log.With("job", m.Job))
+	log := job.trace.Log(n.deps.log.With("job", m.Job))
 	h.pid = c.SpawnPrefix(n.metrics.props(registry.Of{Kind: "worker", Job: m.Job}, func(entry *registry.Entry) actor.Actor {
 		work.entry = entry
 		return &worker{
-			process: n.process, name: h.name, job: job, node: c.Self(), owner: h.owner, tasks: work, writes: runs, log: entry.Log(log),
+			deps: n.deps, name: h.name, job: job, node: c.Self(), owner: h.owner, tasks: work, writes: runs, log: entry.Log(log),
 			rows: assign.NewWorker(h.name, m.Epoch, m.Session),
 		}
 	}), fmt.Sprintf("worker-%s-%d", m.Job, m.Epoch))
@@ -146,7 +146,7 @@ func (n *nodeWorkers) onEnded(c actor.Context, m workerEnded) {
 	}
 }
 
-// onDismiss stops the worker and the errands of a job that has ended.
+// onDismiss stops the worker and the compactions of a job that has ended.
 func (n *nodeWorkers) onDismiss(c actor.Context, m *peerv1.DismissRequest) {
 	job := m.GetJob()
 	h, refused := n.workers.dismiss(job, m.GetEpoch())
@@ -154,22 +154,22 @@ func (n *nodeWorkers) onDismiss(c actor.Context, m *peerv1.DismissRequest) {
 		answer(c, refused)
 		return
 	}
-	written := n.errands.End(job)
+	written := n.compactions.End(job)
 	switch {
 	case h != nil:
 		n.stopWorker(c, job, h, c.Sender(), written)
 	case written == nil:
 		answer(c, accepted{})
 	default:
-		n.endErrands(c, c.Sender(), written)
+		n.endCompactions(c, c.Sender(), written)
 	}
 }
 
-// endErrands calls written, which returns when the ended errands write no more, and then
+// endCompactions calls written, which returns when the ended compactions write no more, and then
 // answers asker.
-func (n *nodeWorkers) endErrands(c actor.Context, asker *actor.PID, written func()) {
+func (n *nodeWorkers) endCompactions(c actor.Context, asker *actor.PID, written func()) {
 	root := c.ActorSystem().Root
-	n.tasks.run(c, "end errands", func(context.Context) step {
+	n.tasks.run(c, "end compactions", func(context.Context) step {
 		written()
 		if asker != nil {
 			root.Send(asker, accepted{})
@@ -179,7 +179,7 @@ func (n *nodeWorkers) endErrands(c actor.Context, asker *actor.PID, written func
 }
 
 // stopWorker stops a worker. It answers asker when the worker has stopped and nothing
-// writes objects of the job any more. written waits for the job's errands; nil if there
+// writes objects of the job any more. written waits for the job's compactions; nil if there
 // are none.
 func (n *nodeWorkers) stopWorker(c actor.Context, job string, h *workerHandle, asker *actor.PID, written func()) {
 	n.workers.markStopping(job)

@@ -15,21 +15,21 @@ type cancelJob struct{}
 // An ownership holds the record of a job and this node's right to change it. Its
 // methods with a context may run outside of the actor.
 type ownership struct {
-	*process
+	*deps
 	rec      store.Record
 	claimed  int64 // version of the record after the claim
 	fence    store.Fence
 	updating bool // a change of the record is in progress
 
-	adopter  store.Adopter // this owner's entry in the record, until the job is known to be harmless
-	harmless bool          // the node knows that the job is harmless
-	advanced bool          // rows were recorded by this owner
+	claim    store.Claim // this owner's entry in the record, until the job is known to be harmless
+	harmless bool        // the node knows that the job is harmless
+	advanced bool        // rows were recorded by this owner
 }
 
-func newOwnership(p *process, rec store.Record, fence store.Fence) *ownership {
-	o := &ownership{process: p, rec: rec, claimed: rec.Version, fence: fence}
-	if n := len(rec.Adopters); n > 0 {
-		o.adopter = rec.Adopters[n-1]
+func newOwnership(p *deps, rec store.Record, fence store.Fence) *ownership {
+	o := &ownership{deps: p, rec: rec, claimed: rec.Version, fence: fence}
+	if n := len(rec.Claims); n > 0 {
+		o.claim = rec.Claims[n-1]
 	}
 	return o
 }
@@ -78,14 +78,14 @@ func (o *ownership) cancelledRecord() store.Record {
 // riskChange returns a function that writes to the record whether the job may crash this
 // process. A job that waits cannot crash it.
 func (o *ownership) riskChange(waits bool) func(*store.Record) {
-	by, advanced := o.adopter, o.advanced
+	by, advanced := o.claim, o.advanced
 	by.Alone = by.Alone && !o.harmless
 	return func(r *store.Record) {
 		switch {
 		case waits:
 			r.Acquit()
 		case !r.Watched() && by.Epoch > 0 && !advanced: // the entry was removed while the job waited
-			r.Adopters = append(slices.Clip(r.Adopters), by)
+			r.Claims = append(slices.Clip(r.Claims), by)
 		}
 	}
 }
@@ -94,14 +94,14 @@ func (o *ownership) riskChange(waits bool) func(*store.Record) {
 // the process. It returns a function that writes this to the record; nil if the record
 // need not change.
 func (o *ownership) outlived() func(*store.Record) {
-	if !o.adopter.Alone {
+	if !o.claim.Alone {
 		return nil
 	}
-	o.adopter.Alone = false
+	o.claim.Alone = false
 	return func(r *store.Record) {
 		if r.Watched() {
-			r.Adopters = slices.Clone(r.Adopters)
-			r.Adopters[len(r.Adopters)-1].Alone = false
+			r.Claims = slices.Clone(r.Claims)
+			r.Claims[len(r.Claims)-1].Alone = false
 		}
 	}
 }

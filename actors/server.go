@@ -15,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill/actors/dispatch"
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/panics"
 )
 
 // Messages a server receives, beside steps.
@@ -23,7 +23,7 @@ type (
 	leaveNode struct{} // node: give back waiting rows, then send engineLeft
 	openQueue struct { // worker: I have rows of this job for you
 		job *jobContext
-		out *dispatch.Outbox
+		out *dispatch.Completions
 	}
 )
 
@@ -55,7 +55,7 @@ type server struct {
 	node         *actor.PID
 	disp         *dispatch.Dispatcher
 	health       dispatch.Health
-	natures      dispatch.Natures
+	capabilities dispatch.Capabilities
 	metrics      *engineMetrics
 	tasks        taskGroup
 	log          *slog.Logger
@@ -74,7 +74,7 @@ type server struct {
 // Receive restarts the actor after a panic. The actor can get its state again from
 // the inference server, and without this actor the node would lose the engine.
 func (s *server) Receive(c actor.Context) {
-	err := contain.Run(func() error {
+	err := panics.Catch(func() error {
 		s.receive(c)
 		return nil
 	})
@@ -139,7 +139,7 @@ func (s *server) onPanicked(c actor.Context, err error) {
 	s.tasks.cancel()
 	s.tasks = newTaskGroup(context.Background(), s.tasks.all, s.entry)
 	s.health = dispatch.Health{}
-	s.natures.Interrupted()
+	s.capabilities.Interrupted()
 	s.resting = nil
 	s.takeDown()
 	s.announce(c, err)
@@ -167,7 +167,7 @@ func (s *server) probe(c actor.Context) {
 	s.tasks.run(c, "probe the server", func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.Servers.ProbeInterval)
 		defer cancel()
-		info, err := result(contain.Run, func() (engine.Info, error) { return s.engine.Probe(ctx) })
+		info, err := result(panics.Catch, func() (engine.Info, error) { return s.engine.Probe(ctx) })
 		return func(c actor.Context) { s.onProbed(c, began, info, err) }
 	})
 }
@@ -211,7 +211,7 @@ func (s *server) onProbed(c actor.Context, began time.Time, info engine.Info, er
 		s.loggedReason = ""
 		s.endRest()
 		s.disp.Renew(info.Slots)
-		s.natures.Renew()
+		s.capabilities.Renew()
 		s.bringUp(c)
 	case dispatch.Altered:
 		s.bringUp(c)
@@ -245,7 +245,7 @@ func (s *server) takeDown() {
 // announce sends the node the state of the engine. err is the reason why the engine is
 // down, if it is down.
 func (s *server) announce(c actor.Context, err error) {
-	c.Send(s.node, engineChanged{engineView{name: s.name, local: s.name, pid: c.Self(), up: s.health.Up(), info: s.natures.Settle(s.health.Info()), resting: s.resting, err: err}})
+	c.Send(s.node, engineChanged{engineView{name: s.name, local: s.name, pid: c.Self(), up: s.health.Up(), info: s.capabilities.Settle(s.health.Info()), resting: s.resting, err: err}})
 }
 
 // lookAtLoad reads the gauges of a server that is in use.
@@ -271,7 +271,7 @@ func (s *server) readGauges(c actor.Context) {
 	s.tasks.run(c, "read its gauges", func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.Servers.GaugeInterval)
 		defer cancel()
-		g, err := result(contain.Run, func() (engine.Gauges, error) { return s.engine.Gauges(ctx) })
+		g, err := result(panics.Catch, func() (engine.Gauges, error) { return s.engine.Gauges(ctx) })
 		return func(c actor.Context) {
 			s.health.HasRead()
 			switch {

@@ -120,18 +120,18 @@ func (s service) LocateRows(ctx context.Context, r *peerv1.LocateRowsRequest) (*
 	return askFor[*peerv1.LocateRowsResponse](ctx, s, r)
 }
 
-// RunErrand returns the state of an errand. It first starts an errand that this node does
+// RunCompaction returns the state of a compaction. It first starts a compaction that this node does
 // not know yet.
-func (s service) RunErrand(_ context.Context, r *peerv1.RunErrandRequest) (*peerv1.RunErrandResponse, error) {
-	m, err := readErrand(r)
+func (s service) RunCompaction(_ context.Context, r *peerv1.RunCompactionRequest) (*peerv1.RunCompactionResponse, error) {
+	m, err := readCompaction(r)
 	if err != nil {
 		return nil, err
 	}
-	state, err := s.of.serveErrand(m)
+	state, err := s.of.serveCompaction(m)
 	if err != nil {
 		return nil, err
 	}
-	return &peerv1.RunErrandResponse{Done: state.Done, Size: state.Size, Failed: valid(state.Failed)}, nil
+	return &peerv1.RunCompactionResponse{Done: state.Done, Size: state.Size, Failed: valid(state.Failed)}, nil
 }
 
 // ListActors lists the actors of this node.
@@ -151,24 +151,24 @@ func (s service) GetFigures(ctx context.Context, r *peerv1.GetFiguresRequest) (*
 	return &peerv1.GetFiguresResponse{Document: doc}, err
 }
 
-// serveErrand returns the state of an errand for an owner on another node. It first
-// starts an errand that is new.
-func (s *System) serveErrand(m *mergeParts) (state commit.ErrandState, err error) {
+// serveCompaction returns the state of a compaction for an owner on another node. It first
+// starts a compaction that is new.
+func (s *System) serveCompaction(m *mergeParts) (state commit.CompactionState, err error) {
 	switch {
 	case s.Draining():
 		return state, refuse(codeDraining, "this node takes no more work")
-	case len(m.Errand.Parts) == 0 && !s.errands.Has(m.Errand.Key):
-		return state, refuse(codeUnknownJob, "the errand is not known here")
+	case len(m.Compaction.Parts) == 0 && !s.compactions.Has(m.Compaction.Key):
+		return state, refuse(codeUnknownJob, "the compaction is not known here")
 	}
-	return s.errands.Ask(m.Job, m.Errand.Key, func(ctx context.Context) (int64, error) {
-		if m.Errand.Heavy() {
+	return s.compactions.Ask(m.Job, m.Compaction.Key, func(ctx context.Context) (int64, error) {
+		if m.Compaction.Heavy() {
 			if !s.slots.merge.Enter(ctx, m.Account, m.Priority) {
 				return 0, ctx.Err()
 			}
 			defer s.slots.merge.Leave(m.Account)
 			defer s.metrics.merging(nil, time.Now())
 		}
-		return m.Errand.Run(ctx, s.cfg.Blob, func(ctx context.Context, do func() error) error {
+		return m.Compaction.Run(ctx, s.cfg.Blob, func(ctx context.Context, do func() error) error {
 			return s.storage.WaitHere(ctx, func() error { return archive.NoWait(do()) }) // the owner waits for missing parts
 		})
 	}), nil

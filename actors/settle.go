@@ -7,7 +7,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill/actors/retention"
-	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/panics"
 )
 
 // A job that has ended settles: for a while, the node keeps the data that the job no
@@ -95,7 +95,7 @@ func (n *cleaner) idle() bool {
 // announces the end again.
 func (n *cleaner) announceNow(c actor.Context, job string) {
 	n.tasks.run(c, "announce a job's end", func(ctx context.Context) step {
-		if err := contain.Run(func() error { return n.announceJob(ctx, job) }); err != nil {
+		if err := panics.Catch(func() error { return n.announceJob(ctx, job) }); err != nil {
 			n.log.Warn("announcing the job's end failed, will be tried again", "job", job, "err", err)
 		}
 		return nil

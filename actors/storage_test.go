@@ -188,7 +188,7 @@ func (s *faultyStore) Ping(ctx context.Context) error {
 	return s.Store.Ping(ctx)
 }
 
-func (s *faultyStore) Claim(ctx context.Context, job, session string, by store.Adopter) (store.Record, error) {
+func (s *faultyStore) Claim(ctx context.Context, job, session string, by store.Claim) (store.Record, error) {
 	if err := s.fault(); err != nil {
 		return store.Record{}, err
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/rowmill/rowmill/actors/work"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/panics"
 	"github.com/rowmill/rowmill/internal/retry"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/tokenize/prompt"
@@ -35,7 +35,7 @@ func init() { cmap.SHARD_COUNT = 1 }
 
 // A System is the running pipeline of one node.
 type System struct {
-	*process
+	*deps
 	actors *actor.ActorSystem
 	node   *actor.PID
 	root   *node           // the node's actor: to be used only after it has stopped
@@ -64,9 +64,9 @@ func New(cfg Config) (*System, error) {
 		Clock: cfg.Clock, Logger: cfg.Logger, Registerer: cfg.Registerer, Met: registry.Met,
 	})
 	cfg.Store, cfg.Blob = watch.Store(), watch.Bucket()
-	s := &System{drained: make(chan struct{}), drainAsked: make(chan struct{}), process: &process{
+	s := &System{drained: make(chan struct{}), drainAsked: make(chan struct{}), deps: &deps{
 		cfg: cfg, metrics: m, log: cfg.Logger, budget: work.NewBudget(cfg.MemoryBudget, cfg.Ownership.Weights), slots: newSlots(cfg.Inputs.Readers),
-		published: newPublished(), storage: watch, errands: commit.NewErrands(all), counters: prompt.NewCounters(cfg.Tokenizers, m.onCountError, cfg.Logger),
+		published: newPublished(), storage: watch, compactions: commit.NewCompactions(all), counters: prompt.NewCounters(cfg.Tokenizers, m.onCountError, cfg.Logger),
 		transport: &transport{peers: cfg.Peers}, all: all,
 	}}
 	s.life, s.end = context.WithCancel(context.Background())
@@ -95,7 +95,7 @@ func (s *System) Start(ctx context.Context) error {
 	s.node, err = s.actors.Root.SpawnNamed(s.metrics.props(registry.Of{Kind: "node"}, func(entry *registry.Entry) actor.Actor {
 		tasks := newTaskGroup(context.Background(), s.all, entry)
 		tasks.panicked = s.onPanic // a panic here would stop the whole node
-		s.root = newNode(s.process, s, l, tasks, entry.Log(s.log))
+		s.root = newNode(s.deps, s, l, tasks, entry.Log(s.log))
 		return s.root
 	}), "node")
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *System) reopen() {
 			}
 			return err
 		}, func(error) bool { return true }, func(err error) {
-			if !storage.Passing(err) { // else storage has logged it once already
+			if !storage.IsTransient(err) { // else storage has logged it once already
 				s.log.Warn("opening a session failed, will be tried again", "err", err)
 			}
 		})
@@ -177,7 +177,7 @@ func (s *System) Cancelled(jobID string) {
 // its job. It returns rowmill.ErrNotFound if this node does not own the job, or the
 // input is not read yet.
 func (s *System) Where(ctx context.Context, job string, row int64) (assign.Place, error) {
-	body, err := s.actors.Root.RequestFuture(s.node, nodeRequest{body: whereIs{job, row}}, answerTimeout).Result()
+	body, err := s.actors.Root.RequestFuture(s.node, nodeRequest{body: getRow{job, row}}, answerTimeout).Result()
 	if err != nil {
 		return assign.Place{}, fmt.Errorf("ask the owner of %s: %w", job, errors.Join(err, ctx.Err()))
 	}
@@ -237,7 +237,7 @@ func (s *System) shutdown(ctx context.Context) error {
 	err = errors.Join(err, s.actors.Root.StopFuture(s.node).Wait())
 	l.cancel(context.Canceled)
 	s.downloads.Stop()
-	s.errands.Stop()
+	s.compactions.Stop()
 	s.all.Wait()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(closeTimeout, s.cfg.Ownership.LeaseTTL))
 	defer cancel()
@@ -263,7 +263,7 @@ func (s *System) onEvent(event any) {
 }
 
 // onPanic logs a panic of a task of the node actor.
-func (s *System) onPanic(caught *contain.Panic) {
+func (s *System) onPanic(caught *panics.Panic) {
 	s.log.Error("a task of the node actor panicked", "reason", fmt.Sprint(caught.Reason), "stack", string(caught.Stack))
 }
 

@@ -734,7 +734,7 @@ type muteStore struct {
 	claims atomic.Int64 // successful claims
 }
 
-func (s *muteStore) Claim(ctx context.Context, job, session string, by store.Adopter) (store.Record, error) {
+func (s *muteStore) Claim(ctx context.Context, job, session string, by store.Claim) (store.Record, error) {
 	rec, err := s.Store.Claim(ctx, job, session, by)
 	if err == nil && s.claims.Add(1) == 1 {
 		return store.Record{}, errors.New("connection reset")

@@ -96,9 +96,9 @@ func (t *transport) isDownloading(ctx context.Context, address, job string) (boo
 	return res.GetRunning(), err
 }
 
-func (t *transport) runErrand(ctx context.Context, address string, m mergeParts) (commit.ErrandState, error) {
-	res, err := ask(ctx, t, address, peerNode.RunErrand, errandOf(&m))
-	return commit.ErrandState{Done: res.GetDone(), Size: res.GetSize(), Failed: res.GetFailed()}, err
+func (t *transport) runCompaction(ctx context.Context, address string, m mergeParts) (commit.CompactionState, error) {
+	res, err := ask(ctx, t, address, peerNode.RunCompaction, compactionOf(&m))
+	return commit.CompactionState{Done: res.GetDone(), Size: res.GetSize(), Failed: res.GetFailed()}, err
 }
 
 func (t *transport) listActors(ctx context.Context, address string, f registry.Filter) (registry.Listing, error) {

@@ -113,8 +113,8 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 	if _, err := readAssignment(&peerv1.AssignRequest{Batches: []*peerv1.Batch{{Spans: spans}}}); code(err) != peer.CodeInvalid {
 		t.Errorf("an assignment with a malformed set: %v", err)
 	}
-	if _, err := readErrand(&peerv1.RunErrandRequest{Job: "j"}); code(err) != peer.CodeInvalid {
-		t.Errorf("no errand: %v", err)
+	if _, err := readCompaction(&peerv1.RunCompactionRequest{Job: "j"}); code(err) != peer.CodeInvalid {
+		t.Errorf("no compaction: %v", err)
 	}
 }
 

@@ -38,8 +38,8 @@ type (
 		Working bool // the node works for the job already; its heartbeat follows
 	}
 
-	// whereIs asks the owner of a job, on the owner's node, where a row is.
-	whereIs struct {
+	// getRow asks the owner of a job, on the owner's node, where a row is.
+	getRow struct {
 		job string
 		row int64
 	}
@@ -50,7 +50,7 @@ type (
 
 // nodeRequest is a request to the node; a sender gets an answer.
 type nodeRequest struct {
-	body   any  // *invite, *assign.Heartbeat, *assign.Assignment, whereIs, drain, or a dismissal, hint or row request of the contract
+	body   any  // *invite, *assign.Heartbeat, *assign.Assignment, getRow, drain, or a dismissal, hint or row request of the contract
 	remote bool // from another node, not from the System or a job of this node
 }
 
@@ -58,8 +58,8 @@ type nodeRequest struct {
 // worker that is silent for longer may have crashed.
 const heartbeatInterval = time.Second
 
-// Whereabouts counts the rows of a job on each node, as the job's owner knows them.
-type Whereabouts struct {
+// RowDistribution counts the rows of a job on each node, as the job's owner knows them.
+type RowDistribution struct {
 	Shards   int
 	Complete int        // shards with all rows committed
 	Nodes    []NodeRows // nodes that work for the job, by name
@@ -73,12 +73,12 @@ type NodeRows struct {
 	Rate     *float64 // rows committed per second over the last minute; nil until known
 }
 
-// mergeParts asks a node for the state of an errand; the node starts an unknown
-// errand. The answer is a commit.ErrandState. After the first answer, requests have only
-// the key of the errand.
+// mergeParts asks a node for the state of a compaction; the node starts an unknown
+// compaction. The answer is a commit.CompactionState. After the first answer, requests have only
+// the key of the compaction.
 type mergeParts struct {
-	Job      string
-	Account  string
-	Priority rowmill.Priority // of the job
-	Errand   *commit.Errand
+	Job        string
+	Account    string
+	Priority   rowmill.Priority // of the job
+	Compaction *commit.Compaction
 }

@@ -38,7 +38,7 @@ type workerEnded struct{ job, worker string }
 // and writes finished rows as parts. It outlives the owner: the next owner takes over
 // the worker with all its rows.
 type worker struct {
-	*process
+	*deps
 	name   string // no other worker ever has it
 	job    *jobContext
 	node   *actor.PID
@@ -48,14 +48,14 @@ type worker struct {
 	log    *slog.Logger
 	timers timers
 
-	outbox  *dispatch.Outbox
-	spare   []*dispatch.Task // empty slice for the next rows of the outbox
-	rows    *assign.Worker   // the worker's rows, and their progress
-	memory  *work.Memory
-	trail   *work.Trail // traces of rows and parts; nil if the job is not traced
-	loader  *work.Loader
-	sender  *work.Sender
-	flusher *work.Flusher
+	completions *dispatch.Completions
+	spare       []*dispatch.Task // empty slice for the next rows of the completions
+	rows        *assign.Worker   // the worker's rows, and their progress
+	memory      *work.Memory
+	trail       *work.Trail // traces of rows and parts; nil if the job is not traced
+	loader      *work.Loader
+	sender      *work.Sender
+	flusher     *work.Flusher
 
 	phase   workerPhase
 	writing gateWaits // parts that wait for their turn to be written
@@ -100,7 +100,7 @@ func (w *worker) Receive(c actor.Context) {
 
 func (w *worker) onStarted(c actor.Context) {
 	root, self := c.ActorSystem().Root, c.Self()
-	w.outbox = &dispatch.Outbox{Notify: func() { root.Send(self, step(w.onRowsFinished)) }}
+	w.completions = &dispatch.Completions{Notify: func() { root.Send(self, step(w.onRowsFinished)) }}
 	w.memory = w.budget.NewMemory(w.job.spec.Account, w.job.spec.Priority, func() { root.Send(self, step(w.onMemoryFreed)) })
 	var answer int64
 	if w.job.schema.Embedding {
@@ -127,7 +127,7 @@ func (w *worker) onEnginesChanged(c actor.Context, m enginesChanged) {
 		_, serves := e.serves(w.job.spec)
 		switch open := w.sender.Uses(e.name); {
 		case serves && !open && w.phase == workerRuns:
-			c.Request(e.pid, openQueue{job: w.job, out: w.outbox})
+			c.Request(e.pid, openQueue{job: w.job, out: w.completions})
 		case !serves && open:
 			w.sender.Close(e.name)
 		}
@@ -238,9 +238,9 @@ func (w *worker) onLoaded(c actor.Context, load work.Load, err error) {
 	w.pump(c)
 }
 
-// fatal reports whether the error of a row ends the job. If the job allows that rows are
+// failsJob reports whether the error of a row ends the job. If the job allows that rows are
 // cut (TruncateRows), and a cut row is still too long for its server, only the row fails.
-func (w *worker) fatal(t *dispatch.Task) bool {
+func (w *worker) failsJob(t *dispatch.Task) bool {
 	if !t.Out.Failed() {
 		return false
 	}
@@ -254,13 +254,13 @@ func (w *worker) fatal(t *dispatch.Task) bool {
 }
 
 func (w *worker) onRowsFinished(c actor.Context) {
-	tasks, now := w.outbox.Take(w.spare), time.Now()
+	tasks, now := w.completions.Take(w.spare), time.Now()
 	for _, t := range tasks {
 		w.sender.Back(t)
 		switch {
 		case t.Outcome != dispatch.Final:
 			w.sender.Retry(t, now)
-		case w.fatal(t):
+		case w.failsJob(t):
 			w.fail(c, &assign.Fault{Row: t.Row.Index, Code: t.Out.Err.Code, Message: t.Out.Err.Message})
 		default:
 			w.sender.Answered(t)

@@ -18,13 +18,6 @@ type AccountName = string
 type Actor struct {
 	Engine string `json:"engine"`
 
-	// Errand The errand that runs longest.
-	Errand        string  `json:"errand"`
-	ErrandSeconds float64 `json:"errand_seconds"`
-
-	// Errands Tasks that run outside the actor and that it waits for, such as a write.
-	Errands int64 `json:"errands"`
-
 	// ID Unique on its node.
 	ID    string `json:"id"`
 	JobID string `json:"job_id"`
@@ -51,6 +44,13 @@ type Actor struct {
 
 	// State An actor that panicked was stopped. The list has the last 32 of them per node.
 	State string `json:"state"`
+
+	// Task The task that runs longest.
+	Task        string  `json:"task"`
+	TaskSeconds float64 `json:"task_seconds"`
+
+	// Tasks Tasks that run outside the actor and that it waits for, such as a write.
+	Tasks int64 `json:"tasks"`
 }
 
 // Actor_LastError defines model for Actor.LastError.
@@ -661,7 +661,7 @@ type ListActorsParams struct {
 	// Node The id of a node, or a name that only one node has.
 	Node string `form:"node,omitempty" json:"node,omitempty"`
 
-	// MinAge Only actors whose oldest message or longest errand is older than this, in seconds.
+	// MinAge Only actors whose oldest message or longest task is older than this, in seconds.
 	MinAge int64 `form:"min_age,omitempty" json:"min_age,omitempty"`
 }
 

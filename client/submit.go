@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // Submission is a job to create. Set exactly one of URL and Rows. Empty fields are not
@@ -128,7 +128,7 @@ func writeBody(w io.Writer, head []byte, rows iter.Seq2[string, error]) error {
 		if n > 0 {
 			quoted = append(quoted, ',')
 		}
-		quoted = spelling.AppendString(quoted, []byte(row))
+		quoted = textfmt.AppendString(quoted, []byte(row))
 		if _, err := out.Write(quoted); err != nil {
 			return err
 		}

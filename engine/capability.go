@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 const (
@@ -56,7 +56,7 @@ func FindCapability(ctx context.Context, e Engine, name string, patience time.Du
 	if !refused {
 		return Capability{}, err
 	}
-	return Capability{Refusal: fmt.Sprintf("a text to embed: %s, and a message: %s", spelling.Shorten(embedRefusal, maxRefusal), spelling.Shorten(chatRefusal, maxRefusal))}, nil
+	return Capability{Refusal: fmt.Sprintf("a text to embed: %s, and a message: %s", textfmt.Shorten(embedRefusal, maxRefusal), textfmt.Shorten(chatRefusal, maxRefusal))}, nil
 }
 
 func generate(ctx context.Context, e Engine, p Params, row Row) (Reply, error) {

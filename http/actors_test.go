@@ -37,17 +37,17 @@ func TestStorage(t *testing.T) {
 func TestActors_List(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	job, errand, away := "job-1", "write a part", "ask 10.0.0.2:7947 for actors: no answer in time"
+	job, task, away := "job-1", "write a part", "ask 10.0.0.2:7947 for actors: no answer in time"
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	w.service.actors = []nodes.Actor{{
 		NodeID: "gpu1-k3x", Node: "gpu1", ID: "node/worker-1", Kind: "worker", Job: &job, State: "running", Since: at, Restarts: 2, Depth: 3, Oldest: 1.5,
-		Errands: 1, Errand: &errand, ErrandSeconds: 90, LastError: &nodes.LastError{Message: "503 SlowDown", At: at},
+		Tasks: 1, Task: &task, TaskSeconds: 90, LastError: &nodes.LastError{Message: "503 SlowDown", At: at},
 	}}
 	w.service.answered = []nodes.Answered{{ID: "gpu1-k3x", Name: "gpu1"}, {ID: "gpu2-a", Name: "gpu2", Error: &away}}
 	w.get("/v1/actors?kind=worker&job_id=job-1&node=gpu1&min_age=60").wantBody(`{"actors": [
 		{"node_id": "gpu1-k3x", "node": "gpu1", "id": "node/worker-1", "kind": "worker", "job_id": "job-1", "engine": null, "state": "running",
-		 "since": "2026-11-21T12:00:00Z", "restarts": 2, "mailbox_depth": 3, "oldest_message_seconds": 1.5, "errands": 1, "errand": "write a part",
-		 "errand_seconds": 90, "last_error": {"message": "503 SlowDown", "at": "2026-11-21T12:00:00Z"}}],
+		 "since": "2026-11-21T12:00:00Z", "restarts": 2, "mailbox_depth": 3, "oldest_message_seconds": 1.5, "tasks": 1, "task": "write a part",
+		 "task_seconds": 90, "last_error": {"message": "503 SlowDown", "at": "2026-11-21T12:00:00Z"}}],
 		"nodes": [{"id": "gpu1-k3x", "name": "gpu1", "error": null, "left_out": 0},
 		 {"id": "gpu2-a", "name": "gpu2", "error": "ask 10.0.0.2:7947 for actors: no answer in time", "left_out": 0}]}`)
 	if want := (nodes.ActorFilter{Kind: "worker", Job: "job-1", Node: "gpu1", MinAge: time.Minute}); w.service.asked != want {

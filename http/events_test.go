@@ -310,8 +310,8 @@ func (*quietStore) Active(_ context.Context, accounts []string, _ time.Time, _ i
 	return [][]string{{quietJob}}, nil
 }
 
-func (q *quietStore) Marks(_ context.Context, ids []string, _ string) ([]store.Mark, error) {
-	return []store.Mark{{Version: q.version.Load() + 1, Status: rowmill.StatusRunning}}, nil
+func (q *quietStore) Revisions(_ context.Context, ids []string, _ string) ([]store.Revision, error) {
+	return []store.Revision{{Version: q.version.Load() + 1, Status: rowmill.StatusRunning}}, nil
 }
 
 func (q *quietStore) Get(context.Context, string) (store.Record, error) {

@@ -22,7 +22,7 @@ func (w *world) claim(id string) store.Fence {
 	w.Helper()
 	session, err := w.store.OpenSession(w.Context(), "node", time.Hour)
 	must(w, err)
-	record, err := w.store.Claim(w.Context(), id, session, store.Adopter{Node: "gpu1", Process: "gpu1-a"})
+	record, err := w.store.Claim(w.Context(), id, session, store.Claim{Node: "gpu1", Process: "gpu1-a"})
 	must(w, err)
 	return store.Fence{JobID: id, Session: session, Epoch: record.Epoch}
 }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
@@ -136,7 +136,7 @@ func (s *Server) observe(metrics *requestMetrics) gin.HandlerFunc {
 			}
 			if log := span.Log(s.Logger); log.Enabled(c.Request.Context(), level) {
 				log.Log(c.Request.Context(), level, "request", exchange.KeyRequest, exchange.RequestID(c), "method", method,
-					"path", spelling.Shorten(c.Request.URL.Path, 256), "status", status, "took", took)
+					"path", textfmt.Shorten(c.Request.URL.Path, 256), "status", status, "took", took)
 			}
 		}()
 		c.Next()

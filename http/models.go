@@ -10,12 +10,12 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/http/anthropic"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/openai"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // Counting describes how the tokens of a model's prompts are counted.
@@ -63,7 +63,7 @@ type serverView struct {
 // modelList answers requests about models.
 type modelList struct {
 	*exchange.Exchange
-	all      *offer.Models
+	all      *served.Models
 	counting func(rowmill.Model) Counting
 }
 
@@ -91,7 +91,7 @@ func errorOfModels(c *gin.Context, e *request.Error) any {
 // list answers GET /v1/models. Models that are served now come first.
 func (m *modelList) list(c *gin.Context) (any, error) {
 	all := m.all.List()
-	slices.SortStableFunc(all, func(a, b offer.ListedModel) int {
+	slices.SortStableFunc(all, func(a, b served.ListedModel) int {
 		return cmp.Compare(min(1, len(b.Servers)), min(1, len(a.Servers)))
 	})
 	if c.GetHeader(anthropic.HeaderVersion) != "" {
@@ -108,7 +108,7 @@ func (m *modelList) list(c *gin.Context) (any, error) {
 func (m *modelList) show(c *gin.Context) (any, error) {
 	name := strings.TrimPrefix(c.Param("model"), "/")
 	id := name
-	var unknown *offer.UnknownError
+	var unknown *served.UnknownError
 	if model, err := m.all.Find(name); errors.As(err, &unknown) {
 		return nil, request.Errorf(nethttp.StatusNotFound, "not_found", "%s", err)
 	} else if err == nil {
@@ -123,10 +123,10 @@ func (m *modelList) show(c *gin.Context) (any, error) {
 		}
 		return m.view(o), nil
 	}
-	return nil, request.Errorf(nethttp.StatusNotFound, "not_found", "%q is not a model that can be used now", spelling.Shorten(name, 128))
+	return nil, request.Errorf(nethttp.StatusNotFound, "not_found", "%q is not a model that can be used now", textfmt.Shorten(name, 128))
 }
 
-func (m *modelList) view(o offer.ListedModel) modelView {
+func (m *modelList) view(o served.ListedModel) modelView {
 	v := modelView{
 		ID: o.Model.ID, Object: "model", OwnedBy: modelOwner, Sampling: o.Model.Sampling, Aliases: exchange.ListOf(o.Aliases), Problem: exchange.OrNull(o.Problem),
 		ContextLength: exchange.OrNull(o.Model.ContextLength), Dimension: exchange.OrNull(o.Model.Dimension), Kind: exchange.OrNull(o.Model.Kind), Servers: []serverView{}, Counted: countedRoughly,

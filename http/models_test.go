@@ -5,13 +5,13 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/engine/served"
 )
 
 func TestModels_List(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.service.servers = []offer.Server{
+	w.service.servers = []served.Server{
 		{Node: "gpu1", Name: "a:8000", Kind: "vllm", Counts: true, Models: []engine.ServedModel{
 			{Name: "own", Origin: "acme/Own-7B", Kind: rowmill.KindReasoning, ContextLength: 2048},
 			{Name: "openai/gpt-oss-20b", ContextLength: 8192},

@@ -70,13 +70,13 @@ func TestProgress_ShardsAndNodes(t *testing.T) {
 	w := setup(t)
 	path := "/v1/jobs/" + w.running(`{"inputs":["a"]}`, 1000).JobID + "/progress"
 	for _, test := range []struct {
-		where *jobs.Whereabouts
+		where *jobs.RowDistribution
 		want  string
 	}{
 		{nil, "<nil> <nil>"},
-		{&jobs.Whereabouts{Shards: client.ShardCounts{Total: 2, Complete: 0}}, "map[complete:0 total:2] []"},
+		{&jobs.RowDistribution{Shards: client.ShardCounts{Total: 2, Complete: 0}}, "map[complete:0 total:2] []"},
 		{
-			&jobs.Whereabouts{Shards: client.ShardCounts{Total: 2, Complete: 1}, Nodes: []client.NodeRows{{Node: "gpu1", RowsAssigned: 5, RowsDone: 7}, {Node: "gpu2", RowsDone: 1, RowsPerSecond: new(0.5)}}},
+			&jobs.RowDistribution{Shards: client.ShardCounts{Total: 2, Complete: 1}, Nodes: []client.NodeRows{{Node: "gpu1", RowsAssigned: 5, RowsDone: 7}, {Node: "gpu2", RowsDone: 1, RowsPerSecond: new(0.5)}}},
 			"map[complete:1 total:2] [map[node:gpu1 rows_assigned:5 rows_done:7 rows_per_second:<nil>] map[node:gpu2 rows_assigned:0 rows_done:1 rows_per_second:0.5]]",
 		},
 	} {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/http/access"
 	"github.com/rowmill/rowmill/http/anthropic"
 	"github.com/rowmill/rowmill/http/audit"
@@ -31,7 +31,7 @@ import (
 	"github.com/rowmill/rowmill/http/webhooks"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/input/function"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/results/archive"
 )
 
@@ -122,7 +122,7 @@ func (s *Server) routeJobs(allJobs *jobs.Jobs, groups routeGroups, auditor *audi
 	accountQuotas := &quotas.Quotas{Exchange: s.exchange, Store: s.Store, Configured: s.Quotas, Audit: auditor}
 	accountQuotas.Route(groups.own)
 
-	offered := offer.New(s.Catalog, s.Service.Servers)
+	offered := served.New(s.Catalog, s.Service.Servers)
 	(&modelList{Exchange: s.exchange, all: offered, counting: s.Service.Counting}).route(groups.shared)
 	submissions := &submit.Submissions{
 		Exchange: s.exchange, Quotas: accountQuotas, Store: s.Store, Service: s.Service, KeyTTL: s.IdempotencyTTL, Now: s.Now,
@@ -151,5 +151,5 @@ func (s *Server) routeBatches(allJobs *jobs.Jobs, submissions *submit.Submission
 
 func wrongMethod(c *gin.Context) error {
 	return request.Errorf(nethttp.StatusMethodNotAllowed, "method_not_allowed",
-		"the method %s is not possible at this address; use %s", spelling.Shorten(c.Request.Method, 32), c.Writer.Header().Get("Allow"))
+		"the method %s is not possible at this address; use %s", textfmt.Shorten(c.Request.Method, 32), c.Writer.Header().Get("Allow"))
 }

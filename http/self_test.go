@@ -3,7 +3,7 @@ package http
 import (
 	"testing"
 
-	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/engine/served"
 )
 
 func TestMe(t *testing.T) {
@@ -12,7 +12,7 @@ func TestMe(t *testing.T) {
 	w.get("/v1/me").wantBody(`{"account": "default", "role": "admin", "operator": true, "key_id": null, "key_name": "configuration",
 		"version": "1.2.3", "node": "", "simulated": false}`)
 	twoNodes(w)
-	w.service.servers = []offer.Server{{Name: "real"}, {Name: "made up", Simulated: true}}
+	w.service.servers = []served.Server{{Name: "real"}, {Name: "made up", Simulated: true}}
 	k := w.newKey(`{"account":"acme","role":"reader","name":"wall"}`)
 	w.get("/v1/me", k.header()...).wantBody(`{"account": "acme", "role": "reader", "operator": false, "key_id": "` + k.id + `", "key_name": "wall",
 		"version": "1.2.3", "node": "gpu1", "simulated": true}`)

@@ -26,7 +26,7 @@ import (
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/engine/catalog"
-	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/http/access"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/jobs"
@@ -66,7 +66,7 @@ type fakeService struct {
 	draining  bool
 	waiting   string
 	nodes     []client.Node
-	servers   []offer.Server
+	servers   []served.Server
 	counting  map[string]Counting
 	actors    []nodes.Actor
 	answered  []nodes.Answered
@@ -78,7 +78,7 @@ type fakeService struct {
 	points    func() []nodes.NodePoints
 	gpus      []nodes.NodeGPUs
 	missing   []string
-	where     *jobs.Whereabouts
+	where     *jobs.RowDistribution
 	backup    func() (nodes.Backup, error) // nil: ErrNoBackup
 }
 
@@ -107,14 +107,16 @@ func (f *fakeService) Cancelled(id string) {
 	f.cancelled = append(f.cancelled, id)
 }
 
-func (f *fakeService) Whereabouts(context.Context, *store.Record) *jobs.Whereabouts { return f.where }
+func (f *fakeService) RowDistribution(context.Context, *store.Record) *jobs.RowDistribution {
+	return f.where
+}
 
 func (f *fakeService) Checks(context.Context) []Check      { return f.checks }
 func (f *fakeService) Waiting(*rowmill.Job, string) string { return f.waiting }
 func (f *fakeService) Draining() bool                      { return f.draining }
 func (f *fakeService) Nodes(context.Context) []client.Node { return f.nodes }
 func (f *fakeService) Counting(m rowmill.Model) Counting   { return f.counting[m.ID] }
-func (f *fakeService) Servers() []offer.Server             { return f.servers }
+func (f *fakeService) Servers() []served.Server            { return f.servers }
 
 func (f *fakeService) Actors(_ context.Context, filter nodes.ActorFilter) ([]nodes.Actor, []nodes.Answered, error) {
 	f.mu.Lock()

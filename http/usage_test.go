@@ -32,7 +32,7 @@ func (w *world) usedWith(key, account, model string, totals store.Totals) {
 	must(w, err)
 	session, err := w.store.OpenSession(w.Context(), "node", time.Hour)
 	must(w, err)
-	claimed, err := w.store.Claim(w.Context(), record.Job.ID, session, store.Adopter{})
+	claimed, err := w.store.Claim(w.Context(), record.Job.ID, session, store.Claim{})
 	must(w, err)
 	f := store.Fence{JobID: record.Job.ID, Session: session, Epoch: claimed.Epoch}
 	must(w, w.store.CommitParts(w.Context(), f, []store.Part{{Key: "p", Rows: totals.Rows, Totals: totals}}))

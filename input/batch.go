@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // These codes name the faults of a line of a batch. All but the last are
@@ -196,7 +196,7 @@ func (b *Batch) request(line []byte, row *rowmill.Row) {
 		return
 	}
 	if !b.seen.add(customID) {
-		b.fault(faultDuplicate, "custom_id", "has the custom_id of an earlier line, %q", spelling.Shorten(customID, 64))
+		b.fault(faultDuplicate, "custom_id", "has the custom_id of an earlier line, %q", textfmt.Shorten(customID, 64))
 		return
 	}
 	*row = rowmill.Row{Text: text, ID: rowmill.ID{Kind: rowmill.IDString, Text: customID}}
@@ -235,7 +235,7 @@ func (b *Batch) body(body []byte) string {
 	case b.model == "":
 		b.model = name
 	case name != b.model:
-		b.fault(faultModel, "body.model", "is for the model %q, but the first request is for %q; a batch has one model", spelling.Shorten(name, 64), spelling.Shorten(b.model, 64))
+		b.fault(faultModel, "body.model", "is for the model %q, but the first request is for %q; a batch has one model", textfmt.Shorten(name, 64), textfmt.Shorten(b.model, 64))
 	}
 	if isRequested(stream) {
 		b.fault(faultRequest, "body.stream", "asks for a stream, but a batch has no streams; leave it out")

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // Config holds the settings of a Downloader.
@@ -214,7 +214,7 @@ func refusalReason(resp *http.Response, asked *url.URL) string {
 			return "" // the body repeats the query, which may have a signature
 		}
 	}
-	return spelling.Shorten(strings.Join(strings.Fields(reason), " "), maxRefusalReason)
+	return textfmt.Shorten(strings.Join(strings.Fields(reason), " "), maxRefusalReason)
 }
 
 // copyBuffer is how many bytes are copied at a time.

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // jsonRows reads a file of JSON Lines: each line is an object, or each line is
@@ -121,7 +121,7 @@ func (r *jsonRows) check() error {
 	switch valid := json.Valid(r.object); {
 	case !valid || r.object[0] != '{' && !isString:
 		return invalid("Line %d of the JSON Lines input is not a JSON object. Write one object, or one string, on each line.", r.lines.number)
-	case spelling.LoneSurrogate(r.object):
+	case textfmt.LoneSurrogate(r.object):
 		return invalid("Line %d of the JSON Lines input has half of a surrogate pair, such as \\ud800, which is no character. Remove it.", r.lines.number)
 	case isString != r.strings:
 		return invalid("Line %d of the JSON Lines input is not a JSON %s, but line 1 is. Write lines of one kind.", r.lines.number, map[bool]string{true: "string", false: "object"}[r.strings])
@@ -137,7 +137,7 @@ var errStrings = invalid("The JSON Lines input has strings, which have no column
 func (r *jsonRows) cell(column int) (string, error) {
 	path := r.paths[column]
 	if path == "" {
-		return "", invalid("The input is JSON Lines. Name the member to run in column_name; the first object has %s.", r.names())
+		return "", invalid("The input is JSON Lines. Set column_name to the member with the text of each row; the first object has %s.", r.names())
 	}
 	value, there := memberAt(r.object, path)
 	switch {

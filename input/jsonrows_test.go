@@ -78,7 +78,7 @@ func TestJSONLines_Errors(t *testing.T) {
 		opts    Options
 		want    string
 	}{
-		{good, Options{}, `Name the member to run in column_name; the first object has the members "a", "b".`},
+		{good, Options{}, `Set column_name to the member with the text of each row; the first object has the members "a", "b".`},
 		{good + `{"a"`, Options{Column: "a"}, "Line 2 of the JSON Lines input is not a JSON object."},
 		{good + `["a"]`, Options{Column: "a"}, "Line 2 of the JSON Lines input is not a JSON object."},
 		{good + "{\"a\":\"\xFF\"}", Options{Column: "a"}, "Line 2 of the JSON Lines input is not UTF-8."},

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 const (
@@ -38,7 +38,7 @@ func Messages(src io.Reader, w io.Writer, path string, limits Limits) (model str
 	m := &messages{
 		src: &budgetReader{src: src}, out: bufio.NewWriterSize(w, 64<<10), limits: limits.WithDefaults(),
 		seen: newIDSet(),
-		head: `,"method":"POST","url":` + string(spelling.AppendString(nil, []byte(path))) + `,"body":`,
+		head: `,"method":"POST","url":` + string(textfmt.AppendString(nil, []byte(path))) + `,"body":`,
 	}
 	m.body = json.NewDecoder(m.src)
 	if err := m.read(); err != nil {
@@ -203,7 +203,7 @@ func (m *messages) params(field string, params []byte) {
 	case m.model == "":
 		m.model = model
 	case model != m.model:
-		m.fault(field+".model", "is %q, but the first request has %q; a batch has one model here, so send one batch for each model", spelling.Shorten(model, 64), spelling.Shorten(m.model, 64))
+		m.fault(field+".model", "is %q, but the first request has %q; a batch has one model here, so send one batch for each model", textfmt.Shorten(model, 64), textfmt.Shorten(m.model, 64))
 	}
 	if isRequested(stream) {
 		m.fault(field+".stream", "asks for a stream, but a batch has no streams; leave it out")

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rowmill/rowmill/internal/columnar"
-	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/panics"
 )
 
-// Variant says which optional columns a client's file has. Every variant has
+// Variant says which optional columns a downloaded result file has. Every variant has
 // the ID column and the output.
 type Variant struct {
 	Inputs   bool // the column inputs
@@ -165,7 +165,7 @@ func openOne(ctx context.Context, g *errgroup.Group, number int, open func() err
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := contain.Run(open); err != nil {
+		if err := panics.Catch(open); err != nil {
 			return fmt.Errorf("part %d: %w", number, err)
 		}
 		return nil

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/internal/columnar"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // exportBytes is how many bytes of an export are buffered before they are
@@ -97,7 +97,7 @@ func (e *exporter) appendValue(b *columnar.Block, c, at, i int, json bool) {
 	switch e.columns[c].Kind {
 	case columnar.TableText:
 		if cell := e.exportedText(c, b.Text(at, i)); json {
-			e.buf = spelling.AppendString(e.buf, cell)
+			e.buf = textfmt.AppendString(e.buf, cell)
 		} else {
 			e.buf = appendCell(e.buf, cell)
 		}
@@ -151,7 +151,7 @@ func appendReal(b []byte, v float64, json bool) []byte {
 		text = "-Infinity"
 	}
 	if json {
-		return spelling.AppendString(b, []byte(text))
+		return textfmt.AppendString(b, []byte(text))
 	}
 	return append(b, text...)
 }
@@ -164,5 +164,5 @@ func appendFloat(b []byte, v float64, bits int, json bool) []byte {
 		}
 		return strconv.AppendFloat(b, v, 'g', -1, bits)
 	}
-	return spelling.AppendDecimal(b, v, bits)
+	return textfmt.AppendDecimal(b, v, bits)
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/rowmill/rowmill/internal/columnar"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // WriteJSON streams variant v of the full file as a JSON object of arrays:
@@ -36,7 +36,7 @@ func WriteJSON(ctx context.Context, w io.Writer, full Source, s Schema, v Varian
 		if m.column != s.JobID {
 			e.buf = append(e.buf, ',')
 		}
-		e.buf = append(spelling.AppendString(e.buf, []byte(m.name)), ':')
+		e.buf = append(textfmt.AppendString(e.buf, []byte(m.name)), ':')
 		if err := e.jsonColumn(c); err != nil {
 			return fmt.Errorf("write JSON: column %q: %w", m.column, err)
 		}

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // Reasoning splits an output into the reasoning and the content. ok is false if the
@@ -30,7 +30,7 @@ func (e *exporter) exportedText(c int, text []byte) []byte {
 	if !ok {
 		return text
 	}
-	e.row = spelling.AppendString(append(e.row[:0], `{"reasoning_content":`...), []byte(reasoning))
+	e.row = textfmt.AppendString(append(e.row[:0], `{"reasoning_content":`...), []byte(reasoning))
 	e.row = append(append(append(e.row, `,"content":`...), content...), '}')
 	return e.row
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // An Event is a step in a job's history that no other field of the job's record shows.
@@ -14,7 +14,7 @@ type Event struct {
 	At      int64  `json:"at"` // ms since 1970; for a claim, its epoch
 	What    string `json:"what"`
 	Node    string `json:"node,omitempty"`    // name of the node that claimed the job, for people
-	Process string `json:"process,omitempty"` // process that claimed the job, see Adopter
+	Process string `json:"process,omitempty"` // process that claimed the job, see Claim
 	For     string `json:"for,omitempty"`     // why the job waits, for people
 	Until   int64  `json:"until,omitempty"`   // ms since 1970: when the wait ended; 0 while it lasts
 	Lost    bool   `json:"lost,omitempty"`    // the previous owner had not released the job
@@ -57,7 +57,7 @@ func (rec *Record) Say(message string, waits bool, now time.Time) {
 	rec.Job.Message = message
 	reason := ""
 	if waits {
-		reason = spelling.Shorten(message, MaxFor)
+		reason = textfmt.Shorten(message, MaxFor)
 	}
 	i := len(rec.Events) - 1
 	for i >= 0 && rec.Events[i].What != EventWaits {

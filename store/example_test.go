@@ -65,7 +65,7 @@ func claim(records store.Store, node string) store.Fence {
 	if err != nil {
 		log.Fatal(err)
 	}
-	rec, err := records.Claim(ctx, "job-1", session, store.Adopter{})
+	rec, err := records.Claim(ctx, "job-1", session, store.Claim{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func (rec *Record) End(was rowmill.Status, now time.Time) {
 	if was.Terminal() || !rec.Job.Status.Terminal() {
 		return
 	}
-	rec.Ended, rec.Adopters = nil, nil
+	rec.Ended, rec.Claims = nil, nil
 	if now.Sub(rec.EndedAt()).Abs() > EndTolerance {
 		now = now.UTC().Round(0)
 		rec.Ended = &now

@@ -106,7 +106,7 @@ func (rec *Record) Change(change func(*Record) error, end bool) error {
 	if err := before.check(rec); err != nil {
 		return fmt.Errorf("change job %s: %w", before.id, err)
 	}
-	rec.dropEarlierAdopters(before)
+	rec.dropEarlierClaims(before)
 	if end && !rec.Job.Status.Terminal() {
 		return fmt.Errorf("finish job %s: the change leaves it %s", before.id, rec.Job.Status)
 	}

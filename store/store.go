@@ -121,9 +121,9 @@ type Fence struct {
 // Rows are committed only after that.
 func (r *Record) Counted() bool { return r.Shards > 0 }
 
-// A Mark identifies the revision of a record. The zero Mark means that there is no
-// record.
-type Mark struct {
+// A Revision identifies the revision of a record. The zero Revision means that there is
+// no record.
+type Revision struct {
 	Version int64
 	Session string
 	Epoch   int64
@@ -140,10 +140,10 @@ type Record struct {
 	Session       string       `json:"session,omitempty"` // the owner; empty when the job has never had one
 	Epoch         int64        `json:"epoch"`             // grows with every change of owner
 
-	// Adopters are the consecutive owners that made no progress on the job, oldest
-	// first. The list is emptied when a row is done or a shard is merged. The present
-	// owner is not in the list while the job only waits for something.
-	Adopters []Adopter `json:"adopters,omitempty"`
+	// Claims are the claims since the job last made progress, oldest first. The list is
+	// emptied when a row is done or a shard is merged. The claim of the present owner is
+	// not in the list while the job only waits for something.
+	Claims []Claim `json:"claims,omitempty"`
 
 	// Events are the steps of the job's history that no other member shows, oldest first,
 	// at most MaxEvents.
@@ -247,10 +247,10 @@ type Jobs interface {
 	// the record changes: do not modify it.
 	Head(ctx context.Context, jobID string) (*Head, error)
 
-	// Marks returns the revisions of records, in the order of the ids, in one round
-	// trip. Each Mark also counts the recorded writes of the named writer. A store that
+	// Revisions returns the revisions of records, in the order of the ids, in one round
+	// trip. Each Revision also counts the recorded writes of the named writer. A store that
 	// has lost all records returns an error.
-	Marks(ctx context.Context, jobIDs []string, writer string) ([]Mark, error)
+	Revisions(ctx context.Context, jobIDs []string, writer string) ([]Revision, error)
 
 	// List returns at most limit (> 0) jobs of an account, newest first, after cursor
 	// (empty: from the newest). next is empty on the last page. A malformed cursor is a
@@ -281,11 +281,11 @@ type Jobs interface {
 	// grows (see NextEpoch), and a pending job becomes submitted. Claim returns
 	// rowmill.ErrConflict when the job is parked, or has a live owner, even if that is
 	// session itself; rowmill.ErrTerminal when the job has ended; and rowmill.ErrLeaseLost when
-	// session has expired. Record.Adopt adds by to the record and notes the event. If the
+	// session has expired. Record.AddClaim adds by to the record and notes the event. If the
 	// specification is damaged, Claim ends the job as failed and returns ErrDamaged.
-	Claim(ctx context.Context, jobID, session string, by Adopter) (Record, error)
+	Claim(ctx context.Context, jobID, session string, by Claim) (Record, error)
 
-	// Release makes a job an orphan, removes its owner from the Adopters, and notes the
+	// Release makes a job an orphan, removes its owner from the Claims, and notes the
 	// event.
 	Release(ctx context.Context, f Fence) error
 
@@ -325,8 +325,8 @@ type Jobs interface {
 	// job. The error is rowmill.ErrConflict while the job is open.
 	Continued(ctx context.Context, jobID, by string) error
 
-	// Park releases a job and sets its message and Job.ParkedUntil. The time rest counts
-	// by the store's clock. Before it has passed, Orphans does not list the job.
+	// Park releases a job and sets its message and Job.ParkedUntil, which is rest
+	// later than now by the store's clock. Until then Orphans does not list the job.
 	Park(ctx context.Context, f Fence, rest time.Duration, message string) error
 
 	// Unpark ends the time for which a job is parked. A repeated call is harmless. The
@@ -344,7 +344,7 @@ type Orphan struct {
 	Account  string
 	Priority rowmill.Priority
 	Status   rowmill.Status
-	Tried    []Adopter // Record.Adopters
+	Tried    []Claim // Record.Claims
 }
 
 // Part is the record of a part object, which holds finished rows of a shard.
@@ -402,13 +402,13 @@ type Parts interface {
 	// CommitParts stores parts, and adds the totals of new parts to the progress fields
 	// of the job and, except for carried parts, to the ledger, all in one transaction.
 	// The rows are done from then on. A part with a known key is skipped.
-	// New rows that no other job has run empty the list of Adopters.
+	// New rows that no other job has run empty the list of Claims.
 	// rowmill.ErrTerminal when the job has ended.
 	CommitParts(ctx context.Context, f Fence, parts []Part) error
 
 	// ReplaceParts replaces all part records of complete.Shard with complete, which
 	// must hold the same rows (rowmill.ErrConflict otherwise), and empties the list of
-	// Adopters. A repeated call is harmless.
+	// Claims. A repeated call is harmless.
 	ReplaceParts(ctx context.Context, f Fence, complete Part) error
 
 	// ListParts returns a job's parts by shard, and within a shard in the order of

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/document"
+	"github.com/rowmill/rowmill/internal/jsonpreserve"
 )
 
 // RewriteValue writes v as the document with this name if the stored version equals
@@ -24,7 +24,7 @@ func RewriteValue(ctx context.Context, values Values, name string, v any, versio
 	if current != version {
 		return 0, fmt.Errorf("put value %s: its version is %d, not %d: %w", name, current, version, rowmill.ErrConflict)
 	}
-	doc, err := document.Rewrite(stored, v)
+	doc, err := jsonpreserve.Rewrite(stored, v)
 	if err != nil {
 		return 0, fmt.Errorf("encode value %s: %w", name, err)
 	}

@@ -27,7 +27,7 @@ func (o *Owner) Copies(of *shard.Copies) {
 		if of != nil {
 			rows = of.Rows(n)
 		}
-		o.book.setCopies(n, rows)
+		o.states.setCopies(n, rows)
 	}
 	o.dueAll = true
 }
@@ -36,17 +36,17 @@ func (o *Owner) Copies(of *shard.Copies) {
 // are committed. ok is false if there is no such shard.
 func (o *Owner) Copyable() (n int, rows *roaring.Bitmap, ok bool) {
 	c := &o.copies
-	if c.of == nil || o.book.copies.Count() == 0 {
+	if c.of == nil || o.states.copies.Count() == 0 {
 		return 0, nil, false
 	}
 	for c.settled < len(o.plan.shards) && o.answered(c.settled) {
 		c.settled++
 	}
-	for c.next < len(o.plan.shards) && o.book.copies.of(c.next) == nil {
+	for c.next < len(o.plan.shards) && o.states.copies.of(c.next) == nil {
 		c.next++
 	}
 	for n = c.next; n < min(c.next+copiesAhead, len(o.plan.shards)); n++ {
-		if rows := o.book.copies.of(n); rows != nil && c.of.Last(n) < c.settled {
+		if rows := o.states.copies.of(n); rows != nil && c.of.Last(n) < c.settled {
 			return n, rows.Clone(), true
 		}
 	}
@@ -55,7 +55,7 @@ func (o *Owner) Copyable() (n int, rows *roaring.Bitmap, ok bool) {
 
 // answered reports whether all rows of shard n are committed, except copies.
 func (o *Owner) answered(n int) bool {
-	rows, done, copied := uint64(o.plan.shards[n].Rows), o.book.committed.of(n), o.copies.of.Rows(n) //nolint:gosec // a number of rows
+	rows, done, copied := uint64(o.plan.shards[n].Rows), o.states.committed.of(n), o.copies.of.Rows(n) //nolint:gosec // a number of rows
 	if done == nil {
 		done = new(roaring.Bitmap)
 	}
@@ -68,7 +68,7 @@ func (o *Owner) answered(n int) bool {
 // Copied returns the proposal for a part with copies of a shard. It is a repeat if one of
 // these rows is no longer a copy, because a worker has the row.
 func (o *Owner) Copied(p Part) Proposal {
-	if o.book.copies.in(p.Shard, p.Rows.Bitmap).GetCardinality() != p.Rows.GetCardinality() {
+	if o.states.copies.in(p.Shard, p.Rows.Bitmap).GetCardinality() != p.Rows.GetCardinality() {
 		return Proposal{Part: p, Repeat: true}
 	}
 	return o.proposal("", p)

@@ -4,9 +4,9 @@
 // run twice.
 //
 //	plan    which free rows go to which worker
-//	book    the state of each row: free, copy, assigned, finished, written, committed
-//	Owner   the owner's side: the book of all rows, the workers and their parts
-//	Worker  the worker's side: the book of its own rows
+//	rowStates  the state of each row: free, copy, assigned, finished, written, committed
+//	Owner   the owner's side: the states of all rows, the workers and their parts
+//	Worker  the worker's side: the states of its own rows
 //	Ledger  the recorded parts
 //
 // A worker sends a Heartbeat with its rows, its needs and its written parts. The owner

@@ -23,7 +23,7 @@ func TestLedgerKnowsACompletePartWithoutMerging(t *testing.T) {
 	}
 }
 
-// The state rebuilt from the records equals the original ledger and book, in any order
+// The state rebuilt from the records equals the original ledger and states, in any order
 // of the parts. Both finish exactly when all rows are recorded.
 func TestReplayEqualsTheOriginal(t *testing.T) {
 	t.Parallel()
@@ -41,7 +41,7 @@ func TestReplayEqualsTheOriginal(t *testing.T) {
 			for range rapid.IntRange(1, 20).Draw(t, "rows of part") {
 				set.Add(uint32(rapid.IntRange(0, shards[shard].Rows-1).Draw(t, "row")))
 			}
-			if done := o.book.committed.of(shard); done != nil {
+			if done := o.states.committed.of(shard); done != nil {
 				set.AndNot(done)
 			}
 			if set.IsEmpty() {
@@ -71,7 +71,7 @@ func TestReplayEqualsTheOriginal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		book, err := newBook(shards, records)
+		states, err := newRowStates(shards, records)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,12 +79,12 @@ func TestReplayEqualsTheOriginal(t *testing.T) {
 			t.Fatalf("replayed %+v/%d, want %+v/%d", again.Totals, again.open, l.Totals, l.open)
 		}
 		for i := range shards {
-			if again.Mergeable(i) != l.Mergeable(i) || !book.committed.in(i, rows(0, 40)).Equals(o.book.committed.in(i, rows(0, 40))) {
+			if again.Mergeable(i) != l.Mergeable(i) || !states.committed.in(i, rows(0, 40)).Equals(o.states.committed.in(i, rows(0, 40))) {
 				t.Fatalf("shard %d differs after replay", i)
 			}
 		}
-		if o.book.committed.Count() != l.Totals.Rows || o.book.free.Count()+l.Totals.Rows != l.Rows {
-			t.Fatalf("%d rows committed and %d free of %d, totals say %d", o.book.committed.Count(), o.book.free.Count(), l.Rows, l.Totals.Rows)
+		if o.states.committed.Count() != l.Totals.Rows || o.states.free.Count()+l.Totals.Rows != l.Rows {
+			t.Fatalf("%d rows committed and %d free of %d, totals say %d", o.states.committed.Count(), o.states.free.Count(), l.Rows, l.Totals.Rows)
 		}
 	})
 }

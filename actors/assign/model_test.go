@@ -223,7 +223,7 @@ func (s *site) copy() {
 	}
 	for i, rel := range s.copies.Rows(n).ToArray() {
 		m := s.copies.Shard(originals[i])
-		if rows.Contains(rel) && !s.owner.book.committed.has(m, int(originals[i]-s.shards[m].First)) {
+		if rows.Contains(rel) && !s.owner.states.committed.has(m, int(originals[i]-s.shards[m].First)) {
 			s.t.Fatalf("row %d of shard %d is to be copied from row %d, which is not done", rel, n, originals[i])
 		}
 	}
@@ -394,7 +394,7 @@ func TestOwnerAndWorkersLoseNoRow(t *testing.T) {
 		s.newHand()
 		for i := 0; !s.allDone(); i++ {
 			if i > 2000 {
-				t.Fatalf("%d rows done, %d free", s.owner.book.committed.Count(), s.owner.book.free.Count())
+				t.Fatalf("%d rows done, %d free", s.owner.states.committed.Count(), s.owner.states.free.Count())
 			}
 			for _, h := range s.hands {
 				if !h.stopped {
@@ -412,7 +412,7 @@ func TestOwnerAndWorkersLoseNoRow(t *testing.T) {
 		for _, p := range s.records {
 			recorded += p.Rows
 		}
-		if all := s.owner.book.committed.Count(); recorded != all {
+		if all := s.owner.states.committed.Count(); recorded != all {
 			t.Fatalf("%d rows were recorded for %d", recorded, all)
 		}
 	})
@@ -420,26 +420,26 @@ func TestOwnerAndWorkersLoseNoRow(t *testing.T) {
 
 func (s *site) allDone() bool {
 	for n, info := range s.shards {
-		if s.owner.book.committed.countOf(n) != info.Rows {
+		if s.owner.states.committed.countOf(n) != info.Rows {
 			return false
 		}
 	}
 	return true
 }
 
-// check verifies that each row is in exactly one state of the owner's book, and that no
+// check verifies that each row is in exactly one state at the owner, and that no
 // worker has a row in two states.
 func (s *site) check() {
 	whole, shared := 0, int64(0)
 	for n, info := range s.shards[:s.read] {
-		if s.owner.book.committed.countOf(n) == info.Rows {
+		if s.owner.states.committed.countOf(n) == info.Rows {
 			whole++
 		}
-		if count, all := s.owner.book.count(n); count != info.Rows || int(all.GetCardinality()) != info.Rows {
-			s.t.Fatalf("the owner's book has %d of %d rows of shard %d in %d states", all.GetCardinality(), info.Rows, n, count)
+		if count, all := s.owner.states.count(n); count != info.Rows || int(all.GetCardinality()) != info.Rows {
+			s.t.Fatalf("the owner has %d of %d rows of shard %d in %d states", all.GetCardinality(), info.Rows, n, count)
 		}
 		for _, h := range s.hands {
-			if count, all := h.book.count(n); count != int(all.GetCardinality()) {
+			if count, all := h.states.count(n); count != int(all.GetCardinality()) {
 				s.t.Fatalf("worker %s has %d rows of shard %d in %d states", h.name, all.GetCardinality(), n, count)
 			}
 		}
@@ -450,7 +450,7 @@ func (s *site) check() {
 	for _, share := range s.owner.Shares(time.Unix(0, 0)) {
 		shared += share.Assigned
 	}
-	b := s.owner.book
+	b := s.owner.states
 	if most := b.held + b.written.Count(); shared < b.held || shared > most { // some written rows belong to workers that were removed
 		s.t.Fatalf("workers share %d rows, want %d to %d", shared, b.held, most)
 	}
@@ -458,7 +458,7 @@ func (s *site) check() {
 
 // count returns the number of rows of a shard over all states, with repetitions, and
 // their set.
-func (b *book) count(shard int) (count int, all *roaring.Bitmap) {
+func (b *rowStates) count(shard int) (count int, all *roaring.Bitmap) {
 	all = roaring.New()
 	states := []*Rows{&b.free, &b.copies, &b.finished, &b.written, &b.committed}
 	for _, rows := range b.assigned {

@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// An Owner is the owner's side of the protocol: the book of all rows, the workers, and
+// An Owner is the owner's side of the protocol: the states of all rows, the workers, and
 // the plan for free rows.
 type Owner struct {
 	Assigning bool // the owner may assign rows: it has heard every earlier worker, or waits for them no longer
@@ -19,7 +19,7 @@ type Owner struct {
 	Wary      bool // the job may crash its owners: each worker has at most waryRows rows at a time, until Trust
 
 	rows    int64 // of all shards
-	book    *book
+	states  *rowStates
 	plan    *plan
 	workers map[string]*Assignee
 	sorted  []*Assignee            // workers by name
@@ -49,12 +49,12 @@ type Proposal struct {
 
 // NewOwner returns the owner's state for a job with these shards and recorded parts.
 func NewOwner(shards []shard.Info, parts []store.Part) (*Owner, error) {
-	b, err := newBook(shards, parts)
+	b, err := newRowStates(shards, parts)
 	if err != nil {
 		return nil, err
 	}
 	o := &Owner{
-		rows: rowsIn(shards), book: b, plan: newPlan(shards, &b.free),
+		rows: rowsIn(shards), states: b, plan: newPlan(shards, &b.free),
 		workers: make(map[string]*Assignee), at: make(map[string][]*Assignee), retired: make(map[string]bool), known: make(map[string]bool),
 		nodes: make(map[string]*pace), paces: make(map[string]*pace), suspects: make(suspects),
 	}
@@ -69,12 +69,12 @@ func NewOwner(shards []shard.Info, parts []store.Part) (*Owner, error) {
 	return o, nil
 }
 
-// Group assigns the first rows of the job by their groups from now on (see deal). groups
+// Group assigns the first rows of the job by their groups from now on (see partition). groups
 // has the group of each of these rows (see order.Groups). Rows that workers already have
 // stay with them.
 func (o *Owner) Group(groups []byte) {
 	if len(groups) > 0 {
-		o.plan.deal = newDeal(o.plan.shards, o.plan.free, groups)
+		o.plan.partition = newPartition(o.plan.shards, o.plan.free, groups)
 	}
 }
 
@@ -82,9 +82,9 @@ func (o *Owner) Group(groups []byte) {
 // the copies in each new shard; nil means none.
 func (o *Owner) Append(shards []shard.Info, copies []*roaring.Bitmap) {
 	for i, info := range shards {
-		o.book.free.Add(len(o.plan.shards)+i, span(0, info.Rows))
+		o.states.free.Add(len(o.plan.shards)+i, span(0, info.Rows))
 		if i < len(copies) {
-			o.book.setCopies(len(o.plan.shards)+i, copies[i])
+			o.states.setCopies(len(o.plan.shards)+i, copies[i])
 		}
 	}
 	o.plan.grow(shards)
@@ -151,7 +151,7 @@ func (o *Owner) behind(h *Heartbeat) bool {
 		own.Add(p.Shard, p.Rows.Bitmap)
 	}
 	return slices.ContainsFunc(h.Holds, func(s ShardRows) bool {
-		done := o.book.committed.in(s.Shard, s.Rows.Bitmap)
+		done := o.states.committed.in(s.Shard, s.Rows.Bitmap)
 		if mine := own.of(s.Shard); mine != nil {
 			done.AndNot(mine)
 		}
@@ -199,7 +199,7 @@ func (o *Owner) Waits() (waits string) {
 }
 
 // Done reports whether all rows are committed.
-func (o *Owner) Done() bool { return o.book.committed.Count() == o.rows }
+func (o *Owner) Done() bool { return o.states.committed.Count() == o.rows }
 
 // hearParts notes the parts in a heartbeat, and returns proposals for the new ones.
 func (o *Owner) hearParts(a *Assignee, parts []Part) (fresh []Proposal) {
@@ -223,7 +223,7 @@ func (o *Owner) hearParts(a *Assignee, parts []Part) (fresh []Proposal) {
 // propose returns the record to commit for a reported part, or a repeat if another part
 // has some of its rows.
 func (o *Owner) propose(a *Assignee, p Part) Proposal {
-	if o.book.anyWritten(p.Shard, p.Rows.Bitmap) {
+	if o.states.anyWritten(p.Shard, p.Rows.Bitmap) {
 		o.release(a.Worker, p.Shard, p.Rows.Bitmap)
 		return Proposal{Worker: a.Worker, Part: p, Repeat: true}
 	}
@@ -232,7 +232,7 @@ func (o *Owner) propose(a *Assignee, p Part) Proposal {
 
 // proposal returns the record of a part; no other part has its rows.
 func (o *Owner) proposal(worker string, p Part) Proposal {
-	o.book.write(p.Shard, p.Rows.Bitmap)
+	o.states.write(p.Shard, p.Rows.Bitmap)
 	rec := store.Part{Key: p.Key, Shard: p.Shard, Rows: int64(p.Rows.GetCardinality()), Totals: p.Totals, Size: p.Size}
 	if rec.Complete = rec.Rows == int64(o.plan.shards[p.Shard].Rows); !rec.Complete {
 		rec.Accepted, _ = p.Rows.ToBytes() // writing to memory cannot fail
@@ -254,16 +254,16 @@ func (o *Owner) join(h *Heartbeat) *Assignee {
 	holds := rowsOf(h.Holds)
 	for n, rows := range holds.shards {
 		o.plan.touch(n)
-		free, done := o.book.free.in(n, rows), o.book.committed.in(n, rows)
-		free.Or(o.book.copies.in(n, rows))
+		free, done := o.states.free.in(n, rows), o.states.committed.in(n, rows)
+		free.Or(o.states.copies.in(n, rows))
 		if free.GetCardinality()+done.GetCardinality() != rows.GetCardinality() {
 			return nil
 		}
 	}
 	for n, rows := range holds.shards {
-		have := o.book.free.in(n, rows)
-		have.Or(o.book.copies.in(n, rows))
-		o.book.assign(h.Worker, n, have)
+		have := o.states.free.in(n, rows)
+		have.Or(o.states.copies.in(n, rows))
+		o.states.assign(h.Worker, n, have)
 	}
 	a := &Assignee{Worker: h.Worker, Address: h.Address, parts: make(map[string]*reported)}
 	o.workers[h.Worker] = a
@@ -275,7 +275,7 @@ func (o *Owner) join(h *Heartbeat) *Assignee {
 
 // release frees rows of a worker for other workers.
 func (o *Owner) release(worker string, shard int, rows *roaring.Bitmap) {
-	o.book.release(worker, shard, rows)
+	o.states.release(worker, shard, rows)
 	o.plan.touch(shard)
 	o.dueAll = true
 }
@@ -337,10 +337,10 @@ func (o *Owner) Remove(a *Assignee) (again int64) {
 	o.count(a, counts{})
 	o.retired[a.Worker] = true
 	o.dueAll = true
-	for n := range o.book.of(a.Worker).shards {
+	for n := range o.states.of(a.Worker).shards {
 		o.plan.touch(n)
 	}
-	return o.book.releaseAll(a.Worker)
+	return o.states.releaseAll(a.Worker)
 }
 
 // Excuse treats every worker as heard at the given time or later, because the owner
@@ -372,7 +372,7 @@ func (o *Owner) At(address string) *Assignee {
 func (o *Owner) Exhausted() bool { return o.plan.exhausted() }
 
 // Free returns the number of free rows in the known shards.
-func (o *Owner) Free() int64 { return o.book.free.Count() }
+func (o *Owner) Free() int64 { return o.states.free.Count() }
 
 // Workers returns all workers, sorted by name.
 func (o *Owner) Workers() []*Assignee { return slices.Clone(o.sorted) }
@@ -396,7 +396,7 @@ func (o *Owner) Where(row int64) (p Place) {
 	})
 	p.State = Elsewhere
 	if found {
-		p.State, p.Worker = o.book.where(n, int(row-o.plan.shards[n].First))
+		p.State, p.Worker = o.states.where(n, int(row-o.plan.shards[n].First))
 	}
 	return p
 }

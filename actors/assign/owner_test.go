@@ -44,7 +44,7 @@ func TestOwnerDropsAPartThatRepeatsRows(t *testing.T) {
 	if a == nil || len(parts) != 1 || !parts[0].Repeat {
 		t.Fatalf("heard %+v, want a part that repeats", parts)
 	}
-	if got := o.book.free.of(0); got == nil || !got.Equals(rows(6, 10)) {
+	if got := o.states.free.of(0); got == nil || !got.Equals(rows(6, 10)) {
 		t.Errorf("free are %v, want the rows that are not done", got)
 	}
 	if m := o.Assignment(a); len(m.Acked) != 1 {
@@ -71,8 +71,8 @@ func TestOwnerCommitsPartsOfLostWorkers(t *testing.T) {
 	t.Parallel()
 	o := owner(t, 10)
 	a, parts := hears(t, o, "w", [2]int{0, 10}, part("half", 0, 5))
-	if again := o.Remove(a); again != 5 || o.book.free.Count() != 5 {
-		t.Errorf("%d rows run again and %d are free, want those that are in no part", again, o.book.free.Count())
+	if again := o.Remove(a); again != 5 || o.states.free.Count() != 5 {
+		t.Errorf("%d rows run again and %d are free, want those that are in no part", again, o.states.free.Count())
 	}
 	if o.Committed("w", parts[0].Part, time.Unix(0, 0)) != nil {
 		t.Error("a worker that is gone was found")

@@ -14,13 +14,13 @@ import (
 // with free rows has a worker, the next worker gets rows of the shard with the most free
 // rows. The worker itself decides which of its rows it sends first.
 type plan struct {
-	shards []shard.Info
-	free   *Rows
-	begun  []bool         // by shard: a worker has got rows of it
-	open   map[int]bool   // shards that have begun and may have free rows
-	next   int            // all shards before this one have begun or have no free rows
-	cursor map[string]int // by worker: the shard that it gets rows of
-	deal   *deal          // assigns rows by prefix, before the plan assigns other rows; nil for none
+	shards    []shard.Info
+	free      *Rows
+	begun     []bool         // by shard: a worker has got rows of it
+	open      map[int]bool   // shards that have begun and may have free rows
+	next      int            // all shards before this one have begun or have no free rows
+	cursor    map[string]int // by worker: the shard that it gets rows of
+	partition *partition     // assigns rows by prefix, before the plan assigns other rows; nil for none
 }
 
 // targetSpan is the target size of a span in bytes of text: large enough that messages
@@ -60,10 +60,10 @@ func (p *plan) share(workers int) int {
 // span returns the next rows for a worker, at most this many; ok is false if no row is
 // free. The caller assigns them.
 func (p *plan) span(worker string, most int) (Span, bool) {
-	if p.deal != nil {
-		if n, free, ok := p.deal.rows(worker); ok {
+	if p.partition != nil {
+		if n, free, ok := p.partition.rows(worker); ok {
 			s := p.spanOf(n, free, most)
-			s.Block, s.Share = p.deal.last(n), 1+p.deal.cursor[worker].number
+			s.Block, s.Share = p.partition.last(n), 1+p.partition.cursor[worker].number
 			return s, true
 		}
 	}
@@ -161,8 +161,8 @@ func (p *plan) touch(shard int) { p.begun[shard], p.open[shard] = true, true }
 // forget makes the current shard of a worker available to other workers.
 func (p *plan) forget(worker string) {
 	delete(p.cursor, worker)
-	if p.deal != nil {
-		delete(p.deal.cursor, worker)
+	if p.partition != nil {
+		delete(p.partition.cursor, worker)
 	}
 }
 

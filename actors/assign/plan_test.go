@@ -60,7 +60,7 @@ func TestPlanAssignsEveryOpenRowOnce(t *testing.T) {
 			}
 			o.Group(groups)
 		}
-		b, p := o.book, o.plan
+		b, p := o.states, o.plan
 		if b.free.Count() != open {
 			t.Fatalf("%d rows free, want %d", b.free.Count(), open)
 		}
@@ -137,7 +137,7 @@ func TestPlanKeepsWorkersApart(t *testing.T) {
 	var order []int
 	for _, worker := range []string{"a", "b", "a", "b", "a", "b"} {
 		s, _ := o.plan.span(worker, o.plan.share(1))
-		o.book.assign(worker, s.Shard, s.Rows())
+		o.states.assign(worker, s.Shard, s.Rows())
 		order = append(order, s.Shard)
 	}
 	if got := fmt.Sprint(order); got != "[0 1 0 1 2 2]" {
@@ -160,11 +160,11 @@ func TestOwnerRefusesAWorkerWithAssignedRows(t *testing.T) {
 		a, _ := o.Hear(h, start)
 		return a
 	}
-	if join("a", map[int]*roaring.Bitmap{0: rows(5, 30), 1: rows(0, 100)}) == nil || o.book.free.Count() != 70 {
-		t.Fatalf("%d rows left, want 70", o.book.free.Count())
+	if join("a", map[int]*roaring.Bitmap{0: rows(5, 30), 1: rows(0, 100)}) == nil || o.states.free.Count() != 70 {
+		t.Fatalf("%d rows left, want 70", o.states.free.Count())
 	}
-	if join("b", map[int]*roaring.Bitmap{0: rows(29, 31)}) != nil || o.book.free.Count() != 70 {
-		t.Errorf("a row was taken twice, %d left", o.book.free.Count())
+	if join("b", map[int]*roaring.Bitmap{0: rows(29, 31)}) != nil || o.states.free.Count() != 70 {
+		t.Errorf("a row was taken twice, %d left", o.states.free.Count())
 	}
 	s, _ := o.plan.span("c", o.plan.share(1))
 	if s.Shard != 0 || s.From != 30 || s.To != 100 {
@@ -186,7 +186,7 @@ func TestPlanFindsReturnedShards(t *testing.T) {
 		if !ok || s.Shard != want {
 			t.Fatalf("%s gets rows of shard %d (%v), want %d", worker, s.Shard, ok, want)
 		}
-		o.book.assign(worker, s.Shard, s.Rows())
+		o.states.assign(worker, s.Shard, s.Rows())
 	}
 	take("a", 0)
 	take("b", 1)

@@ -159,7 +159,7 @@ type Span struct {
 	To     int // excluded
 	Except RowSet
 	Of     shard.Info // the shard
-	// Rows that are assigned by prefix come from a block of shards (see deal). Block is
+	// Rows that are assigned by prefix come from a block of shards (see partition). Block is
 	// the last shard of this block, and Share the number of the share in the block. Both
 	// are 0 for other rows.
 	Block int

@@ -40,7 +40,7 @@ func (o *Owner) assign(a *Assignee) bool {
 		if !ok {
 			break
 		}
-		o.book.assign(a.Worker, s.Shard, s.Rows())
+		o.states.assign(a.Worker, s.Shard, s.Rows())
 		s.Suspects = o.suspects.in(func(shard, row int) bool { return shard == s.Shard && s.From <= row && row < s.To && s.Has(row) })
 		spans = append(spans, s)
 		most -= s.Count()
@@ -74,15 +74,15 @@ const leastPart = 4
 // many shards, and these rows would be missing for workers without rows.
 func (o *Owner) most(a *Assignee) int {
 	if o.Wary {
-		return int(max(0, waryRows-o.book.of(a.Worker).Count()))
+		return int(max(0, waryRows-o.states.of(a.Worker).Count()))
 	}
 	workers := max(o.Working(), o.Nodes)
 	most := o.plan.share(workers)
 	if a.last.Hungry || workers < 2 {
 		return most
 	}
-	open := o.book.free.Count() + o.book.held
-	most = int(min(int64(most), open/int64(workers)-o.book.of(a.Worker).Count()))
+	open := o.states.free.Count() + o.states.held
+	most = int(min(int64(most), open/int64(workers)-o.states.of(a.Worker).Count()))
 	if most < max(leastBatch, a.last.Ready/leastPart) {
 		return 0
 	}

@@ -23,9 +23,9 @@ func (o *Owner) Shares(now time.Time) []Share {
 			done := o.nodes[a.Address]
 			shares = append(shares, Share{Address: a.Address, Done: done.all, Rate: done.rate(now)})
 		}
-		shares[i].Assigned += o.book.of(a.Worker).Count()
+		shares[i].Assigned += o.states.of(a.Worker).Count()
 		for _, p := range a.parts {
-			if !p.acked { // no longer in the worker's book, and not committed yet
+			if !p.acked { // no longer with the worker, and not committed yet
 				shares[i].Assigned += int64(p.Rows.GetCardinality())
 			}
 		}
@@ -39,20 +39,20 @@ func (o *Owner) Complete() (complete, all int) { return o.complete, len(o.plan.s
 
 // commit notes recorded rows, and counts them for the node of their worker.
 func (o *Owner) commit(worker string, p Part, now time.Time) {
-	before, whole := o.book.committed.Count(), o.whole(p.Shard)
-	o.book.commit(p.Shard, p.Rows.Bitmap)
+	before, whole := o.states.committed.Count(), o.whole(p.Shard)
+	o.states.commit(p.Shard, p.Rows.Bitmap)
 	o.suspects.remove(func(shard, row int) bool { return shard == p.Shard && p.Rows.ContainsInt(row) })
 	if !whole && o.whole(p.Shard) {
 		o.complete++
 	}
 	if done := o.paces[worker]; done != nil {
-		done.add(o.book.committed.Count()-before, now)
+		done.add(o.states.committed.Count()-before, now)
 	}
 }
 
 // whole reports whether all rows of a shard are committed.
 func (o *Owner) whole(shard int) bool {
-	return o.book.committed.countOf(shard) == o.plan.shards[shard].Rows
+	return o.states.committed.countOf(shard) == o.plan.shards[shard].Rows
 }
 
 // pace returns the counter for a worker's rows, shared by all workers of its node.

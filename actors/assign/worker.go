@@ -7,7 +7,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 )
 
-// A Worker is the worker's side of the protocol: the book of its rows, and the parts
+// A Worker is the worker's side of the protocol: the states of its rows, and the parts
 // that are not acknowledged yet.
 type Worker struct {
 	name     string
@@ -15,13 +15,13 @@ type Worker struct {
 	epoch    int64
 	session  string // of the owner
 	fresh    bool   // the worker has no assignment of this epoch yet
-	book     book
+	states   rowStates
 	received int64            // number of the last batch of spans that arrived
 	revoked  int64            // number of the last revocation
-	back     Rows             // rows in heartbeats that the owner has not taken back yet; the book's free rows follow in the next batch
+	back     Rows             // rows in heartbeats that the owner has not taken back yet; its free rows follow in the next batch
 	batch    int64            // number of the batch in back
 	parts    map[string]Part  // by key
-	answered map[int][]uint32 // by shard: rows with answers that the book does not count as finished yet
+	answered map[int][]uint32 // by shard: rows with answers that are not in states as finished yet
 	suspects suspects         // among the rows given back
 }
 
@@ -29,7 +29,7 @@ type Worker struct {
 func NewWorker(name string, epoch int64, session string) *Worker {
 	return &Worker{
 		name: name, epoch: epoch, session: session, fresh: true,
-		book: book{assigned: make(map[string]*Rows)}, parts: make(map[string]Part),
+		states: rowStates{assigned: make(map[string]*Rows)}, parts: make(map[string]Part),
 		answered: make(map[int][]uint32), suspects: make(suspects),
 	}
 }
@@ -43,7 +43,7 @@ func (w *Worker) Adopt(epoch int64, session string) bool {
 		return false
 	}
 	w.epoch, w.session, w.fresh, w.received, w.revoked = epoch, session, true, 0, 0
-	w.back, w.book.free = Rows{}, Rows{}
+	w.back, w.states.free = Rows{}, Rows{}
 	clear(w.suspects)
 	return true
 }
@@ -56,8 +56,8 @@ func (w *Worker) Report(h *Heartbeat) {
 	if w.fresh {
 		h.Holds = w.holds()
 	}
-	if w.back.Count() == 0 && w.book.free.Count() > 0 {
-		w.back, w.book.free = w.book.free, Rows{}
+	if w.back.Count() == 0 && w.states.free.Count() > 0 {
+		w.back, w.states.free = w.states.free, Rows{}
 		w.batch++
 	}
 	h.Back, h.Batch = w.back.list(), w.batch
@@ -71,7 +71,7 @@ func (w *Worker) Report(h *Heartbeat) {
 func (w *Worker) holds() []ShardRows {
 	w.enter()
 	var all Rows
-	for _, rows := range []*Rows{w.book.of(w.name), &w.book.finished, &w.book.written} {
+	for _, rows := range []*Rows{w.states.of(w.name), &w.states.finished, &w.states.written} {
 		for n, set := range rows.shards {
 			all.Add(n, set)
 		}
@@ -89,7 +89,7 @@ func (w *Worker) Obey(m *Assignment) (spans []Span, acked []string, back int, ok
 	w.fresh = false
 	for _, key := range m.Acked { // first: rows of a dropped part may come back in the same message
 		if p, waits := w.parts[key]; waits {
-			w.book.forget(p.Shard, p.Rows.Bitmap)
+			w.states.forget(p.Shard, p.Rows.Bitmap)
 			delete(w.parts, key)
 			acked = append(acked, key)
 		}
@@ -100,7 +100,7 @@ func (w *Worker) Obey(m *Assignment) (spans []Span, acked []string, back int, ok
 		}
 		w.received = b.Number
 		for _, s := range b.Spans {
-			w.book.assign(w.name, s.Shard, s.Rows())
+			w.states.assign(w.name, s.Shard, s.Rows())
 		}
 		spans = append(spans, b.Spans...)
 	}
@@ -116,16 +116,16 @@ func (w *Worker) Obey(m *Assignment) (spans []Span, acked []string, back int, ok
 }
 
 // Finished notes that a row has an answer. It runs for every row, and changing a set of
-// rows is fast only for many rows at once, so enter adds them to the book later.
+// rows is fast only for many rows at once, so enter adds them to states later.
 func (w *Worker) Finished(shard, row int) {
 	w.answered[shard] = append(w.answered[shard], uint32(row))
 }
 
-// enter notes in the book that the answered rows are finished.
+// enter notes in states that the answered rows are finished.
 func (w *Worker) enter() {
 	for n, rows := range w.answered {
 		slices.Sort(rows)
-		w.book.finish(w.name, n, roaring.BitmapOf(rows...))
+		w.states.finish(w.name, n, roaring.BitmapOf(rows...))
 	}
 	clear(w.answered)
 }
@@ -134,23 +134,23 @@ func (w *Worker) enter() {
 func (w *Worker) Wrote(p Part) {
 	w.enter()
 	w.parts[p.Key] = p
-	w.book.write(p.Shard, p.Rows.Bitmap)
+	w.states.write(p.Shard, p.Rows.Bitmap)
 }
 
 // Suspect notes that a row to be given back may have crashed a server.
 func (w *Worker) Suspect(s Suspect) { w.suspects.add(s) }
 
 // GiveBack marks rows to be given back to the owner.
-func (w *Worker) GiveBack(shard int, rows *roaring.Bitmap) { w.book.release(w.name, shard, rows) }
+func (w *Worker) GiveBack(shard int, rows *roaring.Bitmap) { w.states.release(w.name, shard, rows) }
 
 // Unfinished returns the number of the worker's rows in a shard that have no answer.
 func (w *Worker) Unfinished(shard int) int {
-	return w.book.of(w.name).countOf(shard) - len(w.answered[shard])
+	return w.states.of(w.name).countOf(shard) - len(w.answered[shard])
 }
 
 // Idle reports whether the worker has no rows and no parts, and the owner knows this.
 func (w *Worker) Idle() bool {
 	w.enter()
-	return w.book.of(w.name).Count() == 0 && w.book.finished.Count() == 0 && w.book.written.Count() == 0 &&
-		len(w.parts) == 0 && w.back.Count() == 0 && w.book.free.Count() == 0
+	return w.states.of(w.name).Count() == 0 && w.states.finished.Count() == 0 && w.states.written.Count() == 0 &&
+		len(w.parts) == 0 && w.back.Count() == 0 && w.states.free.Count() == 0
 }

@@ -9,7 +9,7 @@ func batch(number int64, from, to int) *Assignment {
 }
 
 func where(w *Worker, shard, row int) State {
-	state, _ := w.book.where(shard, row)
+	state, _ := w.states.where(shard, row)
 	return state
 }
 

@@ -17,7 +17,7 @@ const maxOpen = 1024
 // A Wait runs do again after a temporary error.
 type Wait func(ctx context.Context, do func() error) error
 
-// Files has the data for making the objects of a job, and makes the errands for them. The
+// Files has the data for making the objects of a job, and makes the compactions for them. The
 // key of each object contains the owner's epoch and a random part. So writing an object
 // again is harmless.
 type Files struct {
@@ -27,26 +27,26 @@ type Files struct {
 	Shards []shard.Info
 }
 
-// Merge returns the errand that makes the complete part of a shard.
-func (f *Files) Merge(n int, parts []store.Part) *Errand {
-	return &Errand{
+// Merge returns the compaction that makes the complete part of a shard.
+func (f *Files) Merge(n int, parts []store.Part) *Compaction {
+	return &Compaction{
 		Make: MakeMerge, Key: layout.Part(f.Schema.JobID, n, f.Epoch), Schema: f.Schema,
 		First: f.Shards[n].First, Rows: int64(f.Shards[n].Rows), Parts: parts,
 	}
 }
 
-// Join returns the errand that joins the complete parts of consecutive shards.
-func (f *Files) Join(p Piece, parts []store.Part) *Errand {
-	return &Errand{
+// Join returns the compaction that joins the complete parts of consecutive shards.
+func (f *Files) Join(p Piece, parts []store.Part) *Compaction {
+	return &Compaction{
 		Make: MakeJoin, Key: layout.Part(f.Schema.JobID, p.From, f.Epoch), Schema: f.Schema,
 		First: f.Shards[p.From].First, Rows: f.rows(p), Parts: parts,
 	}
 }
 
-// Artifact returns the errand that makes an artifact, MakeFull or MakeRows, from parts
+// Artifact returns the compaction that makes an artifact, MakeFull or MakeRows, from parts
 // that have all rows in order.
-func (f *Files) Artifact(name string, parts []store.Part) *Errand {
-	return &Errand{Make: name, Key: layout.Artifact(f.Schema.JobID, name, f.Epoch), Schema: f.Schema, Rows: f.rows(Piece{0, len(f.Shards)}), Parts: parts}
+func (f *Files) Artifact(name string, parts []store.Part) *Compaction {
+	return &Compaction{Make: name, Key: layout.Artifact(f.Schema.JobID, name, f.Epoch), Schema: f.Schema, Rows: f.rows(Piece{0, len(f.Shards)}), Parts: parts}
 }
 
 // rows returns the number of rows of a piece.

@@ -43,7 +43,7 @@ func (f *Files) part(t *testing.T, n, from, to int) store.Part {
 	return p
 }
 
-// merge runs the errand that merges parts of a shard.
+// merge runs the compaction that merges parts of a shard.
 func (f *Files) merge(t *testing.T, n int, parts ...store.Part) (store.Part, error) {
 	t.Helper()
 	e := f.Merge(n, parts)

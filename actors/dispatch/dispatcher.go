@@ -37,7 +37,7 @@ type Hooks struct {
 	Opened  func(r engine.Route, pause time.Duration, err error) // the breaker of a route opened, because requests failed
 	Filled  func()                                               // the window is full and could grow
 	Suspect func(error)                                          // a connection broke
-	// Panicked gets the *contain.Panic of a row. The row has failed.
+	// Panicked gets the *panics.Panic of a row. The row has failed.
 	Panicked func(error)
 }
 

@@ -155,7 +155,7 @@ func TestDispatcherLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := testDispatcher()
 		queues := make([]*Queue, 6)
-		out := &Outbox{Notify: func() {}}
+		out := &Completions{Notify: func() {}}
 		d.Watch(Hooks{Opened: func(engine.Route, time.Duration, error) {}})
 		d.resumeByHand()
 		for i := range queues {
@@ -387,7 +387,7 @@ func TestARouteRestsAlone(t *testing.T) {
 	var rests []engine.Route
 	d.Watch(Hooks{Opened: func(r engine.Route, _ time.Duration, _ error) { rests = append(rests, r) }})
 	d.resumeByHand()
-	out := &Outbox{Notify: func() {}}
+	out := &Completions{Notify: func() {}}
 	broken := &Queue{route: "broken", account: "a", priority: 1, group: 1, out: out}
 	twin := &Queue{route: "broken", account: "b", group: 1, out: out}
 	sound := &Queue{route: "sound", account: "a", priority: 1, group: 1, out: out}

@@ -8,8 +8,8 @@
 //	worker ─ Rows.Take ─► Queue ┐
 //	                            ├─► Dispatcher ─► engine.Call ─► Classifier ┐
 //	another job ────────► Queue ┘   window, breaker, latency               │
-//	worker ◄──────────── Outbox ◄───────────────────────────────────────────┘
+//	worker ◄──────────── Completions ◄───────────────────────────────────────────┘
 //
 // A Dispatcher runs requests on its own goroutines and puts the tasks into the worker's
-// outbox, which notifies the worker once for any number of tasks.
+// completions, which notifies the worker once for any number of tasks.
 package dispatch

@@ -112,7 +112,7 @@ type bench struct {
 	t     testing.TB
 	disp  *Dispatcher
 	job   Job
-	out   *Outbox
+	out   *Completions
 	queue *Queue
 	news  chan struct{}
 }
@@ -152,7 +152,7 @@ func (b *bench) open(s *scripted, account string, change ...func(*Job)) {
 	if b.job.Counter, err = counters.Counter(rowmill.Model{ID: "m", Template: "none"}, ""); err != nil {
 		t.Fatal(err)
 	}
-	b.out = &Outbox{Notify: func() { b.news <- struct{}{} }}
+	b.out = &Completions{Notify: func() { b.news <- struct{}{} }}
 	if b.queue, err = b.disp.Open(b.job, s, b.out); err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ type Queue struct {
 	answers     atomic.Int64                               // number of answers
 	repaired    atomic.Bool                                // the JSON of some answers was taken out of other text
 	limit       atomic.Int64                               // maximum tokens of a prompt, learned from a refusal; 0 before
-	out         *Outbox
+	out         *Completions
 	waiting     []*Task // owned by the dispatcher
 
 	suspects atomic.Int64 // number of rows that wait for their trial
@@ -52,7 +52,7 @@ func (q *Queue) low() bool { return 2*len(q.waiting) <= q.full }
 
 // Open opens a queue for the rows of a job. The tasks of these rows come back through
 // out. The error says what the server does not support.
-func (d *Dispatcher) Open(job Job, server engine.Engine, out *Outbox) (*Queue, error) {
+func (d *Dispatcher) Open(job Job, server engine.Engine, out *Completions) (*Queue, error) {
 	spec := job.Spec
 	embeds := spec.Model.Kind == rowmill.KindEmbedding
 	var path string
@@ -85,7 +85,7 @@ func (q *Queue) promptLimit() int {
 // Put adds rows to the queue.
 func (q *Queue) Put(tasks []*Task) { q.disp.put(q, tasks) }
 
-// Withdraw takes back the waiting rows. Rows at the server come back through the outbox.
+// Withdraw takes back the waiting rows. Rows at the server come back through the completions.
 func (q *Queue) Withdraw() []*Task { return q.disp.withdraw(q) }
 
 // Waiting returns the number of the job's rows that the server has not started.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/internal/contain"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/panics"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/internal/tracing"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
@@ -45,7 +45,7 @@ func (q *Queue) run(r *request) (seen requestResult, back []*Task) {
 	if q.job.Trace != nil {
 		span = q.traced(r.tasks)
 	}
-	err := contain.Run(func() error {
+	err := panics.Catch(func() error {
 		if q.job.Spec.Model.Kind == rowmill.KindEmbedding {
 			seen = q.embed(ctx, r.tasks, usual, began, span.Traceparent())
 		} else {
@@ -297,7 +297,7 @@ const maxTryMessage = 240
 
 // attempt returns the record of an attempt at this server.
 func (q *Queue) attempt(code, message string) rowmill.Attempt {
-	return rowmill.Attempt{Node: q.disp.cfg.Node, Engine: q.disp.cfg.Engine, Code: code, Message: spelling.Shorten(message, maxTryMessage)}
+	return rowmill.Attempt{Node: q.disp.cfg.Node, Engine: q.disp.cfg.Engine, Code: code, Message: textfmt.Shorten(message, maxTryMessage)}
 }
 
 // accepted decides the outcome of a task with an answer, and counts the answer's tokens.

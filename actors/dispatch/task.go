@@ -144,9 +144,9 @@ func (t *Task) Free() int64 {
 	return bytes
 }
 
-// An Outbox passes finished tasks from the goroutines that ran them to their worker,
+// Completions passes finished tasks from the goroutines that ran them to their worker,
 // several at a time if the worker is not needed at once.
-type Outbox struct {
+type Completions struct {
 	Notify func() // called when tasks wait that the worker does not know of; must not block
 
 	mu        sync.Mutex
@@ -164,7 +164,7 @@ const (
 )
 
 // put adds tasks. soon says that the worker is needed at once.
-func (o *Outbox) put(soon bool, tasks ...*Task) {
+func (o *Completions) put(soon bool, tasks ...*Task) {
 	if len(tasks) == 0 {
 		return
 	}
@@ -188,7 +188,7 @@ func (o *Outbox) put(soon bool, tasks ...*Task) {
 }
 
 // remind announces tasks that have waited for gatherTime.
-func (o *Outbox) remind() {
+func (o *Completions) remind() {
 	o.mu.Lock()
 	announce := !o.announced && len(o.tasks) > 0
 	o.announced = o.announced || announce
@@ -199,7 +199,7 @@ func (o *Outbox) remind() {
 }
 
 // Take returns the gathered tasks. New tasks gather in spare.
-func (o *Outbox) Take(spare []*Task) []*Task {
+func (o *Completions) Take(spare []*Task) []*Task {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	tasks := o.tasks

@@ -58,7 +58,7 @@ func TestTasksGiveBackTheirMemory(t *testing.T) {
 func TestOutboxNotifiesOnceForManyTasks(t *testing.T) {
 	t.Parallel()
 	told := 0
-	out := &Outbox{Notify: func() { told++ }}
+	out := &Completions{Notify: func() { told++ }}
 	out.put(true)
 	first := tasks(3, 10)
 	out.put(true, first[0])
@@ -81,7 +81,7 @@ func TestOutboxGathers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []time.Duration
 		began := time.Now()
-		out := &Outbox{Notify: func() { told = append(told, time.Since(began)) }}
+		out := &Completions{Notify: func() { told = append(told, time.Since(began)) }}
 		expect := func(when string, want ...time.Duration) {
 			t.Helper()
 			synctest.Wait()

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/panics"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
@@ -97,7 +97,7 @@ func (t *inputCounter) begin(ctx context.Context) *inputCounter {
 		defer close(t.done)
 		for batch := range t.order {
 			<-batch.counted
-			if err := contain.Run(func() error { t.addUp(batch); return nil }); err != nil {
+			if err := panics.Catch(func() error { t.addUp(batch); return nil }); err != nil {
 				t.end(nil, fmt.Errorf("count tokens: %w", err))
 			}
 			close(batch.added)
@@ -203,7 +203,7 @@ func (t *inputCounter) turn(ctx context.Context, batch *countedBatch) error {
 		}
 		defer leave()
 	}
-	return contain.Run(func() error { t.count(batch); return nil })
+	return panics.Catch(func() error { t.count(batch); return nil })
 }
 
 func (t *inputCounter) count(batch *countedBatch) {

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/panics"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
@@ -102,7 +102,7 @@ func TestInputCounter_ARowThatMakesItPanic(t *testing.T) {
 	for range 10_000 {
 		_ = c.add("word")
 	}
-	var caught *contain.Panic
+	var caught *panics.Panic
 	if _, err := c.close(); !errors.As(err, &caught) {
 		t.Errorf("error = %v, want a panic", err)
 	}

@@ -79,7 +79,7 @@ func (r *rig) takeOver(t *testing.T, job string) (*store.Record, store.Fence) {
 	t.Helper()
 	noError(t, r.store.CloseSession(t.Context(), r.session))
 	r.session = must(r.store.OpenSession(t.Context(), "node", time.Hour))(t)
-	rec := must(r.store.Claim(t.Context(), job, r.session, store.Adopter{}))(t)
+	rec := must(r.store.Claim(t.Context(), job, r.session, store.Claim{}))(t)
 	return &rec, store.Fence{JobID: job, Session: r.session, Epoch: rec.Epoch}
 }
 

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rowmill/rowmill/internal/contain"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/panics"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // Downloads has the running downloads of a node. A download continues if the node loses
@@ -83,9 +83,9 @@ func (s *Downloads) Message(job string) string {
 	case came == 0:
 		return downloading
 	case size == 0:
-		return fmt.Sprintf("Downloading the input: %s so far.", spelling.Size(came))
+		return fmt.Sprintf("Downloading the input: %s so far.", textfmt.Size(came))
 	}
-	return fmt.Sprintf("Downloading the input: %s of %s.", spelling.Size(came), spelling.Size(size))
+	return fmt.Sprintf("Downloading the input: %s of %s.", textfmt.Size(came), textfmt.Size(size))
 }
 
 // None reports whether no input is being downloaded.
@@ -127,7 +127,7 @@ func (s *Downloads) run(owner context.Context, job string, d *download, fetch fu
 	s.cfg.All.Add(2)
 	go func() {
 		defer s.cfg.All.Done()
-		err := contain.Run(fetch)
+		err := panics.Catch(fetch)
 		lost := owner.Err() != nil
 		s.remove(job, d, err)
 		s.cfg.Ended(job, lost, err)

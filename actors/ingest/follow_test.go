@@ -93,8 +93,8 @@ func sent(file string) *halting {
 	return &halting{first: file, may: may}
 }
 
-// undealt is a number of rows large enough to decide that they run in input order.
-const undealt = 4100
+// unassigned is a number of rows large enough to decide that they run in input order.
+const unassigned = 4100
 
 func csvOf(rows []string) string { return strings.Join(rows, "\n") + "\n" }
 
@@ -194,7 +194,7 @@ func TestRun_CutsTheStoredInputAgain(t *testing.T) {
 		return nil
 	}}
 	var told []shard.Info
-	rows := numbered(undealt + 350)
+	rows := numbered(unassigned + 350)
 	m, texts, err := r.alongside(t, sent("text\n"+csvOf(rows)), func(b Begun) { told = append(told, b.Shards...) })
 	if err != nil || !slices.Equal(texts, rows) || !slices.Equal(told, m.Shards) || !failed {
 		t.Errorf("%d rows, told of %+v, and cut %+v: %v", len(texts), told, m.Shards, err)
@@ -206,10 +206,10 @@ func TestRun_WithoutAPlaceItCutsTheStoredInput(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	r.Stream = func() (func(), bool) { return nil, false }
-	rows := numbered(undealt + 150)
+	rows := numbered(unassigned + 150)
 	told := 0
 	_, texts, err := r.alongside(t, sent("text\n"+csvOf(rows)), func(b Begun) { told += len(b.Shards) })
-	if err != nil || !slices.Equal(texts, rows) || told != undealt/100+2 {
+	if err != nil || !slices.Equal(texts, rows) || told != unassigned/100+2 {
 		t.Errorf("%d rows, told of %d shards: %v", len(texts), told, err)
 	}
 }
@@ -237,7 +237,7 @@ func TestRun_StoresAnInputThatIsNotCut(t *testing.T) {
 func storesAnInputThatIsNotCut(t *testing.T, slow bool) {
 	r := setup(t)
 	kept := r.keeping()
-	rows := numbered(undealt + 350)
+	rows := numbered(unassigned + 350)
 	_, texts, err := r.alongside(t, sent("text\n"+csvOf(rows)), func(Begun) {
 		for slow && kept.Load() == 0 {
 			time.Sleep(time.Millisecond)

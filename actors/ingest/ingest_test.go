@@ -89,7 +89,7 @@ func (r *rig) job(t tester, spec rowmill.Spec) (*store.Record, store.Fence) {
 	if _, _, err := r.store.Create(context.Background(), store.Record{Job: job, Spec: spec}, nil); err != nil {
 		t.Fatal(err)
 	}
-	rec := must(r.store.Claim(context.Background(), job.ID, r.session, store.Adopter{}))(t)
+	rec := must(r.store.Claim(context.Background(), job.ID, r.session, store.Claim{}))(t)
 	return &rec, store.Fence{JobID: job.ID, Session: r.session, Epoch: rec.Epoch}
 }
 

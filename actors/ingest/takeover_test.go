@@ -287,7 +287,7 @@ func TestTakeOver_OfALostJob(t *testing.T) {
 	rec, fence := r.continues(t, rowmill.NewJobID(), false)
 	r.Parts = r.store
 	_, err := r.run(t, rec, fence)
-	if err == nil || storage.Lasting(err) {
+	if err == nil || storage.IsPermanent(err) {
 		t.Errorf("got %v", err)
 	}
 }

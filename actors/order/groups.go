@@ -71,7 +71,7 @@ func (g *Groups) decide(total int) {
 	g.decided = true
 	n := float64(len(g.sample))
 	mean := float64(g.bytes) / n
-	held, block := math.Min(float64(total), heldBytes/mean), math.Min(float64(total), shard.DealtBytes/mean)
+	held, block := math.Min(float64(total), heldBytes/mean), math.Min(float64(total), shard.PartitionBytes/mean)
 	best := worthwhile
 	for i := range g.level {
 		length := float64(int64(shortest) << i)

@@ -164,7 +164,7 @@ func testStartAgain(s *suite) {
 		})
 	}
 	s.knows(one, again, three)
-	// An old connection may first turn out to be broken; there is no other answer.
+	// The first request may use a connection that is already broken.
 	err := s.asks(one, is.Peer)
 	if errors.Is(err, peer.ErrUnreachable) {
 		err = s.asks(one, is.Peer)

@@ -40,8 +40,8 @@ type Entry struct {
 	trouble atomic.Pointer[Trouble]
 	again   atomic.Int64 // number of restarts by the actor itself
 
-	mu      sync.Mutex
-	errands map[*Errand]struct{}
+	mu    sync.Mutex
+	tasks map[*Task]struct{}
 }
 
 // MarkStarted notes that the actor has started, with its id.
@@ -123,69 +123,69 @@ func (e *Entry) actor() Actor {
 		Of: e.of, ID: e.id, State: Running, Since: e.since, Restarts: e.restarts + int(e.again.Load()),
 		Depth: e.depth(), Oldest: e.oldest(), Trouble: e.trouble.Load(),
 	}
-	e.eachErrand(func(name string, took time.Duration) {
-		a.Errands++
-		if a.Errand == "" || took > a.ErrandTime {
-			a.Errand, a.ErrandTime = name, took
+	e.eachTask(func(name string, took time.Duration) {
+		a.Tasks++
+		if a.Task == "" || took > a.TaskTime {
+			a.Task, a.TaskTime = name, took
 		}
 	})
 	return a
 }
 
-// An Errand is work for an actor that runs outside of the actor.
-type Errand struct {
+// A Task is work for an actor that runs outside of the actor.
+type Task struct {
 	entry *Entry
 	name  string
 	began int64
 }
 
-// Begin notes the start of an errand. Use few and constant names, because they are
+// Begin notes the start of a task. Use few and constant names, because they are
 // labels of metrics.
-func (e *Entry) Begin(name string) *Errand {
-	errand := &Errand{e, name, e.registry.now()}
+func (e *Entry) Begin(name string) *Task {
+	task := &Task{e, name, e.registry.now()}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.errands[errand] = struct{}{}
-	return errand
+	e.tasks[task] = struct{}{}
+	return task
 }
 
-// End notes that an errand has ended.
-func (errand *Errand) End() {
-	errand.entry.mu.Lock()
-	defer errand.entry.mu.Unlock()
-	delete(errand.entry.errands, errand)
+// End notes that a task has ended.
+func (task *Task) End() {
+	task.entry.mu.Lock()
+	defer task.entry.mu.Unlock()
+	delete(task.entry.tasks, task)
 }
 
-func (e *Entry) eachErrand(do func(name string, took time.Duration)) {
+func (e *Entry) eachTask(do func(name string, took time.Duration)) {
 	now := e.registry.now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for errand := range e.errands {
-		do(errand.name, max(0, time.Duration(now-errand.began)))
+	for task := range e.tasks {
+		do(task.name, max(0, time.Duration(now-task.began)))
 	}
 }
 
-// key is the key of a context's value: the errand that runs with the context.
+// key is the key of a context's value: the task that runs with the context.
 type key struct{}
 
-// On returns a context for the work of an errand: Met and Doing recognize the errand.
-func (errand *Errand) On(ctx context.Context) context.Context {
-	return context.WithValue(ctx, key{}, errand)
+// On returns a context for the work of a task: Met and Doing recognize the task.
+func (task *Task) On(ctx context.Context) context.Context {
+	return context.WithValue(ctx, key{}, task)
 }
 
-// Met notes an error as the last trouble of an actor, if an errand of the actor runs with
+// Met notes an error as the last trouble of an actor, if a task of the actor runs with
 // this context.
 func Met(ctx context.Context, err error) {
-	if errand, ok := ctx.Value(key{}).(*Errand); ok {
-		errand.entry.note(err.Error())
+	if task, ok := ctx.Value(key{}).(*Task); ok {
+		task.entry.note(err.Error())
 	}
 }
 
-// Doing returns the name of the errand that runs with this context; empty if there is
+// Doing returns the name of the task that runs with this context; empty if there is
 // none.
 func Doing(ctx context.Context) string {
-	if errand, ok := ctx.Value(key{}).(*Errand); ok {
-		return errand.name
+	if task, ok := ctx.Value(key{}).(*Task); ok {
+		return task.name
 	}
 	return ""
 }

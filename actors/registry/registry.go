@@ -1,5 +1,5 @@
 // Package registry has the state of a node's actors: the messages that wait and for how
-// long, the running errands, and the last trouble. Mailboxes, task groups and loggers
+// long, the running tasks, and the last trouble. Mailboxes, task groups and loggers
 // report to it, and operators read it. It knows no actor types, and of a job only the
 // id.
 package registry
@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rowmill/rowmill/internal/memo"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/cache"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // Limits for data about actors that have ended.
@@ -51,15 +51,15 @@ type Actor struct {
 	// Oldest is the time that the oldest message has waited, or a little less. The message
 	// that is being handled counts too.
 	Oldest time.Duration `json:"oldest_message"`
-	// Errands is the number of running errands, and Errand the name of the longest one.
-	Errands    int           `json:"errands"`
-	Errand     string        `json:"errand,omitempty"`
-	ErrandTime time.Duration `json:"errand_time"`
-	Trouble    *Trouble      `json:"trouble,omitempty"`
+	// Tasks is the number of running tasks, and Task the name of the longest one.
+	Tasks    int           `json:"tasks"`
+	Task     string        `json:"task,omitempty"`
+	TaskTime time.Duration `json:"task_time"`
+	Trouble  *Trouble      `json:"trouble,omitempty"`
 }
 
-// age returns how long an actor has been busy with one message or errand.
-func (a Actor) age() time.Duration { return max(a.Oldest, a.ErrandTime) }
+// age returns how long an actor has been busy with one message or task.
+func (a Actor) age() time.Duration { return max(a.Oldest, a.TaskTime) }
 
 // A Trouble is the last warning or error of an actor.
 type Trouble struct {
@@ -92,12 +92,12 @@ type Registry struct {
 	mu     sync.Mutex
 	live   map[*Entry]struct{}
 	lost   []Actor // the last actors that panicked
-	starts memo.Recent[Of, int]
+	starts cache.LRU[Of, int]
 }
 
 // New returns an empty registry. clock gives the times that people read.
 func New(clock func() time.Time) *Registry {
-	return &Registry{clock: clock, began: time.Now(), live: make(map[*Entry]struct{}), starts: memo.Recent[Of, int]{Most: mostStarts}}
+	return &Registry{clock: clock, began: time.Now(), live: make(map[*Entry]struct{}), starts: cache.LRU[Of, int]{Most: mostStarts}}
 }
 
 // now returns the monotonic time since the start. It is never 0: a time of 0 means none.
@@ -105,7 +105,7 @@ func (r *Registry) now() int64 { return int64(time.Since(r.began)) + 1 }
 
 // Entry returns the entry for an actor that will be started.
 func (r *Registry) Entry(of Of) *Entry {
-	return &Entry{registry: r, of: of, errands: make(map[*Errand]struct{})}
+	return &Entry{registry: r, of: of, tasks: make(map[*Task]struct{})}
 }
 
 func (r *Registry) enter(e *Entry) {
@@ -131,7 +131,7 @@ func (r *Registry) Panicked(id, reason string) {
 		e.note(reason)
 		a := e.actor()
 		a.State = Panicked
-		a.Depth, a.Oldest, a.Errands, a.Errand, a.ErrandTime = 0, 0, 0, "", 0
+		a.Depth, a.Oldest, a.Tasks, a.Task, a.TaskTime = 0, 0, 0, "", 0
 		e.MarkStopped()
 		r.mu.Lock()
 		if r.lost = append(r.lost, a); len(r.lost) > mostLost {
@@ -151,7 +151,7 @@ func (r *Registry) entries() []*Entry {
 	return all
 }
 
-// List lists actors; the actor with the oldest message or errand comes first.
+// List lists actors; the actor with the oldest message or task comes first.
 func (r *Registry) List(f Filter) Listing {
 	var l Listing
 	for _, e := range r.entries() {
@@ -177,9 +177,9 @@ func (r *Registry) List(f Filter) Listing {
 
 // A Figure has the totals of all actors of a kind.
 type Figure struct {
-	Depth   int64
-	Oldest  time.Duration
-	Errands map[string]time.Duration // by name: the longest
+	Depth  int64
+	Oldest time.Duration
+	Tasks  map[string]time.Duration // by name: the longest
 }
 
 // Figures returns a Figure for each kind with running actors.
@@ -189,15 +189,15 @@ func (r *Registry) Figures() map[string]Figure {
 		f := all[e.of.Kind]
 		f.Depth += e.depth()
 		f.Oldest = max(f.Oldest, e.oldest())
-		e.eachErrand(func(name string, took time.Duration) {
-			if f.Errands == nil {
-				f.Errands = make(map[string]time.Duration)
+		e.eachTask(func(name string, took time.Duration) {
+			if f.Tasks == nil {
+				f.Tasks = make(map[string]time.Duration)
 			}
-			f.Errands[name] = max(f.Errands[name], took)
+			f.Tasks[name] = max(f.Tasks[name], took)
 		})
 		all[e.of.Kind] = f
 	}
 	return all
 }
 
-func shorten(text string) string { return spelling.Shorten(text, maxTrouble) }
+func shorten(text string) string { return textfmt.Shorten(text, maxTrouble) }

@@ -87,7 +87,7 @@ func TestManyMessages(t *testing.T) {
 	}
 }
 
-func TestErrandsAndTroubles(t *testing.T) {
+func TestTasksAndTroubles(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := New(time.Now)
@@ -96,16 +96,16 @@ func TestErrandsAndTroubles(t *testing.T) {
 		write := e.Begin("write a part")
 		time.Sleep(time.Minute)
 		load := e.Begin("load rows")
-		if a := one(t, r); a.Errands != 2 || a.Errand != "write a part" || a.ErrandTime != time.Minute || a.age() != time.Minute {
+		if a := one(t, r); a.Tasks != 2 || a.Task != "write a part" || a.TaskTime != time.Minute || a.age() != time.Minute {
 			t.Errorf("%+v", a)
 		}
-		if f := r.Figures()["worker"]; len(f.Errands) != 2 || f.Errands["write a part"] != time.Minute || f.Errands["load rows"] != 0 {
+		if f := r.Figures()["worker"]; len(f.Tasks) != 2 || f.Tasks["write a part"] != time.Minute || f.Tasks["load rows"] != 0 {
 			t.Errorf("%+v", f)
 		}
 		write.End()
 		Met(load.On(t.Context()), errors.New("503 SlowDown"))
 		Met(t.Context(), errors.New("nobody's"))
-		if a := one(t, r); a.Errand != "load rows" || a.Trouble == nil || a.Trouble.Text != "503 SlowDown" || !a.Trouble.At.Equal(time.Now()) {
+		if a := one(t, r); a.Task != "load rows" || a.Trouble == nil || a.Trouble.Text != "503 SlowDown" || !a.Trouble.At.Equal(time.Now()) {
 			t.Errorf("%+v", a)
 		}
 		e.note(strings.Repeat("x", 1000))
@@ -203,11 +203,11 @@ func BenchmarkMessage(b *testing.B) {
 	}
 }
 
-func BenchmarkErrand(b *testing.B) {
+func BenchmarkTask(b *testing.B) {
 	e := New(time.Now).Entry(Of{Kind: "job"})
 	for b.Loop() {
-		errand := e.Begin("write a part")
-		_ = errand.On(b.Context())
-		errand.End()
+		task := e.Begin("write a part")
+		_ = task.On(b.Context())
+		task.End()
 	}
 }

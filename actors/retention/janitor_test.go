@@ -169,7 +169,7 @@ func (r *rig) open(account string) (id string, fence store.Fence) {
 	if _, _, err := r.store.Create(r.Context(), store.Record{Job: job, Spec: spec}, nil); err != nil {
 		r.Fatal(err)
 	}
-	rec := must(r.store.Claim(r.Context(), job.ID, r.session, store.Adopter{}))(r.T)
+	rec := must(r.store.Claim(r.Context(), job.ID, r.session, store.Claim{}))(r.T)
 	fence = store.Fence{JobID: job.ID, Session: r.session, Epoch: rec.Epoch}
 	rows := int64(3)
 	must(r.store.Update(r.Context(), fence, func(rec *store.Record) error {

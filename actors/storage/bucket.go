@@ -93,7 +93,7 @@ func (b *watchedBucket) DeletePrefix(ctx context.Context, prefix string) error {
 // probe checks the bucket with a read, and with a write if writes have failed.
 func (b *watchedBucket) probe(ctx context.Context, node string) {
 	key := layout.Probe(node)
-	if _, err := b.Stat(ctx, key); err != nil && Passing(err) || !b.status.mustWrite() {
+	if _, err := b.Stat(ctx, key); err != nil && IsTransient(err) || !b.status.mustWrite() {
 		return
 	}
 	_, err := blob.Write(ctx, b, key, layout.Bytes, func(w io.Writer) error {

@@ -31,11 +31,11 @@ func (o Outage) Message() string {
 	return fmt.Sprintf("Waiting for %s, which %s since %s. The job goes on by itself.", o.Of, what, o.Since.Format(time.RFC3339))
 }
 
-// Passing reports whether an error is temporary: it ends when the storage is reached
+// IsTransient reports whether an error is temporary: it ends when the storage is reached
 // again, has room, or is configured as before. The caller should repeat the call until
 // then, with no time limit.
-func Passing(err error) bool {
-	if Lasting(err) || errors.Is(err, store.ErrNewer) { // ErrNewer is about a single record
+func IsTransient(err error) bool {
+	if IsPermanent(err) || errors.Is(err, store.ErrNewer) { // ErrNewer is about a single record
 		return false
 	}
 	if errors.Is(err, rowmill.ErrUnavailable) || errors.Is(err, store.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) {
@@ -45,18 +45,18 @@ func Passing(err error) bool {
 	return blob.IsTransient(err) || errors.As(err, &network)
 }
 
-// Lasting reports whether retries cannot change an error. For an unknown error neither
-// Passing nor Lasting is true.
-func Lasting(err error) bool {
+// IsPermanent reports whether retries cannot change an error. For an unknown error neither
+// IsTransient nor IsPermanent is true.
+func IsPermanent(err error) bool {
 	if rowmill.MustStop(err) || errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, rowmill.ErrConflict) || errors.Is(err, store.ErrDamaged) {
 		return true
 	}
 	var failure *rowmill.Failure
 	var invalid *rowmill.InvalidError
 	var limit *store.LimitError
-	var says interface{ Lasting() bool }
+	var says interface{ IsPermanent() bool }
 	if errors.As(err, &says) {
-		return says.Lasting()
+		return says.IsPermanent()
 	}
 	return errors.As(err, &failure) || errors.As(err, &invalid) || errors.As(err, &limit)
 }

@@ -45,9 +45,9 @@ func (s *status) note(err error, kind string) error {
 		return err
 	}
 	switch {
-	case err != nil && Passing(err):
+	case err != nil && IsTransient(err):
 		s.change(func() { s.fails[kind] = err })
-	case err == nil, Lasting(err): // the storage has answered
+	case err == nil, IsPermanent(err): // the storage has answered
 		s.change(func() {
 			s.success = time.Now()
 			delete(s.fails, reads)

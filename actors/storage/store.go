@@ -53,7 +53,7 @@ func (s *watchedStore) Orphans(ctx context.Context, limit int) ([]store.Orphan, 
 	return orphans, s.status.note(err, reads)
 }
 
-func (s *watchedStore) Claim(ctx context.Context, jobID, session string, by store.Adopter) (store.Record, error) {
+func (s *watchedStore) Claim(ctx context.Context, jobID, session string, by store.Claim) (store.Record, error) {
 	rec, err := s.Store.Claim(ctx, jobID, session, by)
 	return rec, s.status.note(err, writes)
 }

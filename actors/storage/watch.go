@@ -126,17 +126,17 @@ func (w *Watch) wait(ctx context.Context, do func() error, leaves bool) error {
 	var odd time.Time // since when there are unknown errors
 	var left bool
 	err := retry.Storage.Do(ctx, do, func(err error) bool {
-		if !Passing(err) {
+		if !IsTransient(err) {
 			if odd.IsZero() {
 				odd = time.Now()
 			}
-			return !Lasting(err) && time.Since(odd) < w.config.Patience
+			return !IsPermanent(err) && time.Since(odd) < w.config.Patience
 		}
 		odd = time.Time{}
 		left = leaves && w.elsewhere.Load() && w.of(err) == w.objects
 		return !left
 	}, func(err error) {
-		if Passing(err) {
+		if IsTransient(err) {
 			w.of(err).addWaiter(waiter, err)
 			w.config.Met(ctx, err)
 		}

@@ -147,7 +147,7 @@ func TestWait(t *testing.T) {
 				err := r.Wait(t.Context(), func() error { calls++; return r.write(t)() })
 				took := time.Since(began)
 				switch {
-				case storage.Passing(fmt.Errorf("while testing: %w", test.err)) != test.passes:
+				case storage.IsTransient(fmt.Errorf("while testing: %w", test.err)) != test.passes:
 					t.Errorf("passing: %v", !test.passes)
 				case test.passes && (err != nil || took < 3*time.Hour || took > 3*time.Hour+5*time.Second):
 					t.Errorf("%v after %v, want it to wait until it passes", err, took)

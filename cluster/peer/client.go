@@ -80,7 +80,7 @@ func NewClient(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// carrierTransport is a transport without connections.
+// carrierTransport hides the methods of a transport that close its connections.
 type carrierTransport struct{ http.RoundTripper }
 
 // CloseIdleConnections does nothing.

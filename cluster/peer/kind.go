@@ -12,8 +12,8 @@ import (
 // contain arbitrary text of a request.
 const unknown = "unknown"
 
-// kinds returns the names of requests in metrics and logs, by procedure: /…/RunErrand
-// is run_errand.
+// kinds returns the names of requests in metrics and logs, by procedure: /…/RunCompaction
+// is run_compaction.
 func kinds() map[string]string {
 	all := make(map[string]string)
 	methods := peerv1.File_rowmill_peer_v1_node_proto.Services().ByName("NodeService").Methods()

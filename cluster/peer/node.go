@@ -60,9 +60,9 @@ func (n node) IsDownloading(ctx context.Context, r *peerv1.IsDownloadingRequest)
 	return n.service.IsDownloading(n.to(ctx), r)
 }
 
-// RunErrand calls the method.
-func (n node) RunErrand(ctx context.Context, r *peerv1.RunErrandRequest) (*peerv1.RunErrandResponse, error) {
-	return n.service.RunErrand(n.to(ctx), r)
+// RunCompaction calls the method.
+func (n node) RunCompaction(ctx context.Context, r *peerv1.RunCompactionRequest) (*peerv1.RunCompactionResponse, error) {
+	return n.service.RunCompaction(n.to(ctx), r)
 }
 
 // LocateRows calls the method.

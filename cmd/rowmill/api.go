@@ -13,8 +13,8 @@ import (
 	"github.com/rowmill/rowmill/console"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/http/caller"
-	"github.com/rowmill/rowmill/http/identity"
 	"github.com/rowmill/rowmill/http/keys"
+	"github.com/rowmill/rowmill/http/oidc"
 	"github.com/rowmill/rowmill/http/webhook/sender"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/store"
@@ -113,7 +113,7 @@ func (a *api) config(objects nethttp.Handler) http.Config {
 		},
 	}
 	if o := a.Settings.OIDC; o.Issuer != "" {
-		config.Issuer = identity.New(identity.Config{
+		config.Issuer = oidc.New(oidc.Config{
 			Issuer: o.Issuer, Audience: o.Audience,
 			Account: o.Account, AccountClaim: o.AccountClaim, Accounts: o.Accounts,
 			Role: o.Role, RoleClaim: o.RoleClaim, Roles: o.Roles, Ranks: caller.Roles(),

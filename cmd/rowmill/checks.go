@@ -16,7 +16,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 	"github.com/rowmill/rowmill/http"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // Checks reports on storage, certificates, nodes, inference servers and GPUs. Three
@@ -93,7 +93,7 @@ func describeGPU(g gpu.GPU) string {
 }
 
 // short returns the text of an error, shortened to 300 characters.
-func short(err error) string { return spelling.Shorten(err.Error(), 300) }
+func short(err error) string { return textfmt.Shorten(err.Error(), 300) }
 
 // remoteTimeout limits each request to a server that nodes share. Clients of /readyz
 // wait longer.

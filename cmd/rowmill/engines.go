@@ -19,8 +19,8 @@ import (
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/catalog"
 	"github.com/rowmill/rowmill/engine/discover"
-	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/engine/openai"
+	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/engine/sim"
 	"github.com/rowmill/rowmill/http/exchange"
 )
@@ -279,8 +279,8 @@ func describeServer(info engine.Info) string {
 
 // models lists the models of a server by the ids that jobs use: first the models of the
 // catalog, under all their names, then other models under the server's names.
-func (e *engines) models(served []engine.ServedModel) (models []client.Engine_Models) {
-	all := offer.New(e.Catalog, func() []offer.Server { return []offer.Server{{Models: served}} })
+func (e *engines) models(list []engine.ServedModel) (models []client.Engine_Models) {
+	all := served.New(e.Catalog, func() []served.Server { return []served.Server{{Models: list}} })
 	for _, offered := range all.List() {
 		for _, server := range offered.Servers {
 			models = append(models, client.Engine_Models{ID: offered.Model.ID, Name: server.Models[0].Name, Kind: exchange.OrNull(string(offered.Model.Kind))})

@@ -131,14 +131,14 @@ func (s *service) GPUs(ctx context.Context) ([]apinodes.NodeGPUs, error) {
 	return all, err
 }
 
-// Whereabouts asks the owner of a job where its rows are, unless there is a recent answer.
-func (s *service) Whereabouts(ctx context.Context, record *store.Record) *jobs.Whereabouts {
-	where, err := s.recent.where.Get(ctx, record.Job.ID, func(ctx context.Context) (*jobs.Whereabouts, error) {
-		found, err := s.System.Whereabouts(ctx, record)
+// RowDistribution asks the owner of a job where its rows are, unless there is a recent answer.
+func (s *service) RowDistribution(ctx context.Context, record *store.Record) *jobs.RowDistribution {
+	where, err := s.recent.where.Get(ctx, record.Job.ID, func(ctx context.Context) (*jobs.RowDistribution, error) {
+		found, err := s.System.RowDistribution(ctx, record)
 		if err != nil {
 			return nil, err
 		}
-		all := &jobs.Whereabouts{Shards: client.ShardCounts{Total: int64(found.Shards), Complete: int64(found.Complete)}}
+		all := &jobs.RowDistribution{Shards: client.ShardCounts{Total: int64(found.Shards), Complete: int64(found.Complete)}}
 		for _, n := range found.Nodes {
 			all.Nodes = append(all.Nodes, client.NodeRows{Node: n.Node, RowsAssigned: n.Assigned, RowsDone: n.Done, RowsPerSecond: n.Rate})
 		}

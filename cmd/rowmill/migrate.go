@@ -24,7 +24,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/store/backup"
 	"github.com/rowmill/rowmill/store/bolt"
 	"github.com/rowmill/rowmill/store/deployment"
@@ -148,7 +148,7 @@ func (g *migration) run(ctx context.Context) (err error) {
 	}
 	g.progress.Pause()
 	_, err = fmt.Fprintf(g.term.Out, "moved to %s and %s: %s; %s objects, %s; compared, no difference. The new place is %s\n",
-		target.place.RecordsName, target.place.BucketName, moved, terminal.Count(moved.Objects), spelling.Size(moved.Bytes), settled)
+		target.place.RecordsName, target.place.BucketName, moved, terminal.Count(moved.Objects), textfmt.Size(moved.Bytes), settled)
 	if err == nil && !archived {
 		g.term.Say("nothing was changed at --from: start no node there any more, both would run the same jobs")
 	}

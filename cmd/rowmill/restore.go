@@ -16,7 +16,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/backups"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/store/backup"
 )
 
@@ -101,7 +101,7 @@ events to the same webhooks.
 // tell prints one line about an archive. It begins with the text what.
 func tell(w io.Writer, what string, h backup.Header) error {
 	_, err := fmt.Fprintf(w, "%s: records and %s objects of %s, %s, deployment %s, made by rowmill %s\n",
-		what, terminal.Count(h.Files-1), h.At.Format(time.RFC3339), spelling.Size(h.Bytes), terminal.Printable(h.Deployment), terminal.Printable(h.Version))
+		what, terminal.Count(h.Files-1), h.At.Format(time.RFC3339), textfmt.Size(h.Bytes), terminal.Printable(h.Deployment), terminal.Printable(h.Version))
 	return err
 }
 

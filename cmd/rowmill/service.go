@@ -16,13 +16,13 @@ import (
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/engine/openai"
+	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/jobs"
 	apinodes "github.com/rowmill/rowmill/http/nodes"
-	"github.com/rowmill/rowmill/internal/memo"
+	"github.com/rowmill/rowmill/internal/cache"
 )
 
 // service connects the pipeline to the API. Most methods come from actors.System, which
@@ -46,14 +46,14 @@ const (
 
 // recent holds recent answers of other nodes.
 type recent struct {
-	figures memo.Memo[string, []actors.Reply[json.RawMessage]] // by question
-	where   memo.Memo[string, *jobs.Whereabouts]               // by job
+	figures cache.TTL[string, []actors.Reply[json.RawMessage]] // by question
+	where   cache.TTL[string, *jobs.RowDistribution]           // by job
 }
 
 func newRecent() *recent {
 	return &recent{
-		figures: memo.Memo[string, []actors.Reply[json.RawMessage]]{Age: figuresFresh, Most: 3},
-		where:   memo.Memo[string, *jobs.Whereabouts]{Age: figuresFresh, Most: maxWhere},
+		figures: cache.TTL[string, []actors.Reply[json.RawMessage]]{Age: figuresFresh, Most: 3},
+		where:   cache.TTL[string, *jobs.RowDistribution]{Age: figuresFresh, Most: maxWhere},
 	}
 }
 
@@ -81,13 +81,13 @@ func (s *service) Nodes(context.Context) []client.Node {
 }
 
 // Servers returns the inference servers that take rows now.
-func (s *service) Servers() (servers []offer.Server) {
+func (s *service) Servers() (servers []served.Server) {
 	for _, n := range s.System.Nodes() {
 		if n.Draining {
 			continue
 		}
 		for _, e := range n.Servers {
-			servers = append(servers, offer.Server{Node: n.Name, Name: e.Name, Kind: e.Kind, Counts: openai.Counts(e.Kind), Simulated: e.Simulated, Models: e.Models})
+			servers = append(servers, served.Server{Node: n.Name, Name: e.Name, Kind: e.Kind, Counts: openai.Counts(e.Kind), Simulated: e.Simulated, Models: e.Models})
 		}
 	}
 	return servers
@@ -151,7 +151,7 @@ func (s *service) Actors(ctx context.Context, f apinodes.ActorFilter) ([]apinode
 		}
 	}
 	slices.SortStableFunc(all, func(a, b apinodes.Actor) int {
-		return cmp.Compare(max(b.Oldest, b.ErrandSeconds), max(a.Oldest, a.ErrandSeconds))
+		return cmp.Compare(max(b.Oldest, b.TaskSeconds), max(a.Oldest, a.TaskSeconds))
 	})
 	return all, answered, nil
 }
@@ -160,7 +160,7 @@ func actorOf(id, name string, a registry.Actor) apinodes.Actor {
 	actor := apinodes.Actor{
 		NodeID: id, Node: name, ID: a.ID, Kind: a.Kind, Job: exchange.OrNull(a.Job), Engine: exchange.OrNull(a.Engine), State: a.State, Since: a.Since,
 		Restarts: a.Restarts, Depth: a.Depth, Oldest: seconds(a.Oldest),
-		Errands: a.Errands, Errand: exchange.OrNull(a.Errand), ErrandSeconds: seconds(a.ErrandTime),
+		Tasks: a.Tasks, Task: exchange.OrNull(a.Task), TaskSeconds: seconds(a.TaskTime),
 	}
 	if a.Trouble != nil {
 		actor.LastError = &apinodes.LastError{Message: a.Trouble.Text, At: a.Trouble.At}

@@ -19,8 +19,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 	"github.com/rowmill/rowmill/store/deployment"
-	"github.com/rowmill/rowmill/store/recall"
 	"github.com/rowmill/rowmill/store/redis"
+	"github.com/rowmill/rowmill/store/replay"
 )
 
 // storage is the records and the objects of a node.
@@ -108,7 +108,7 @@ func (s *storage) openRedis(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	remembered := recall.New(recall.Config{Store: records, Log: s.Logger, For: s.Settings.Jobs.SettleTime, FailedAt: records.FailedAt})
+	remembered := replay.New(replay.Config{Store: records, Log: s.Logger, For: s.Settings.Jobs.SettleTime, FailedAt: records.FailedAt})
 	s.Store, s.redis = remembered, records
 	s.onStop("store", func(context.Context) error { return remembered.Close() })
 	warnings, err := records.Durability(ctx)

@@ -20,7 +20,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	embedded "github.com/rowmill/rowmill/store/bolt"
 	"github.com/rowmill/rowmill/store/deployment"
 	"github.com/rowmill/rowmill/store/kv/bolt"
@@ -177,7 +177,7 @@ func (s storageCommands) print(r deployment.Checked) error {
 		row("objects", r.ObjectsAt, identity(r.Bucket))
 		row("clock", "this machine's is ahead of the store's by", (time.Duration(r.SkewSeconds) * time.Second).String())
 		row("known jobs with objects", terminal.Count(int64(r.Known)), "")
-		row("jobs that no record knows", terminal.Count(int64(len(r.Unknown))), spelling.Size(size(r.Unknown)))
+		row("jobs that no record knows", terminal.Count(int64(len(r.Unknown))), textfmt.Size(size(r.Unknown)))
 		row("result files that are missing", terminal.Count(int64(len(r.Missing))), "")
 		row("damaged records and objects", terminal.Count(int64(len(r.Damaged))), "")
 		for _, n := range first(r.Unknown) {
@@ -205,7 +205,7 @@ func size(notes []deployment.Note) (bytes int64) {
 }
 
 func describe(n deployment.Note) string {
-	text := fmt.Sprintf("%d objects, %s, last written %s", n.Objects, spelling.Size(n.Bytes), n.Newest.Format(time.RFC3339))
+	text := fmt.Sprintf("%d objects, %s, last written %s", n.Objects, textfmt.Size(n.Bytes), n.Newest.Format(time.RFC3339))
 	if !n.Found.IsZero() {
 		text += ", set aside " + n.Found.Format(time.RFC3339)
 	}
@@ -250,7 +250,7 @@ func (s storageCommands) list(notes []deployment.Note) error {
 	return terminal.Table(s.term.Out, func(row terminal.Row) {
 		row("JOB", "OBJECTS", "SIZE", "LAST WRITTEN", "SET ASIDE")
 		for _, n := range notes {
-			row(n.JobID, terminal.Count(int64(n.Objects)), spelling.Size(n.Bytes), n.Newest.Format(time.RFC3339), n.Found.Format(time.RFC3339))
+			row(n.JobID, terminal.Count(int64(n.Objects)), textfmt.Size(n.Bytes), n.Newest.Format(time.RFC3339), n.Found.Format(time.RFC3339))
 		}
 	})
 }
@@ -289,7 +289,7 @@ again stay. The command asks before it removes anything, unless --yes is given.`
 		if err := s.list(chosen); err != nil || dry || len(chosen) == 0 {
 			return err
 		}
-		if !yes && !s.askForYes("remove %d jobs with %s for good?", len(chosen), spelling.Size(size(chosen))) {
+		if !yes && !s.askForYes("remove %d jobs with %s for good?", len(chosen), textfmt.Size(size(chosen))) {
 			return exit.With(exit.Failure, errors.New("nothing was removed"))
 		}
 		return s.remove(ctx, m, chosen)

@@ -72,10 +72,10 @@ type download struct {
 
 // An ownership counts the owners of a job.
 type ownership struct {
-	owners int             // number of owners
-	killed int             // number of owners that the job killed
-	parked int             // how often the job was parked
-	tried  []store.Adopter // the owners so far, before the job's final status
+	owners int           // number of owners
+	killed int           // number of owners that the job killed
+	parked int           // how often the job was parked
+	tried  []store.Claim // the owners so far, before the job's final status
 }
 
 // A removal is the removal of a job's data by its client.
@@ -193,7 +193,7 @@ func (a *account) partsOf(rec store.Record) []store.Part {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	parts, _ := v.base.ListParts(background, id)
-	if now, err := v.base.Marks(background, []string{id}, ""); err == nil && now[0].Version == rec.Version { // the record did not change meanwhile
+	if now, err := v.base.Revisions(background, []string{id}, ""); err == nil && now[0].Version == rec.Version { // the record did not change meanwhile
 		a.mu.Lock()
 		a.listed[id] = listing{rec.Version, parts}
 		a.mu.Unlock()
@@ -259,7 +259,7 @@ func (j *jobCase) glimpse(id string) {
 	early := ""
 	unfair := rec.Job.ParkedUntil != nil && was.session != "" && !j.park()
 	if !rec.Job.Status.Terminal() {
-		j.tried = rec.Adopters
+		j.tried = rec.Claims
 	} else {
 		j.finals = append(j.finals, rec)
 		if j.seen == 0 {

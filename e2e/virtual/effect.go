@@ -169,7 +169,7 @@ func (p *proc) run(ctx context.Context, e effect) error {
 }
 
 // askerKey is the context key of the asker. The asker is a text that distinguishes
-// effects of clients or errands that are otherwise equal at the same time.
+// effects of clients or tasks that are otherwise equal at the same time.
 type askerKey struct{}
 
 func withAsker(ctx context.Context, asker string) context.Context {

@@ -311,7 +311,7 @@ func (p *port) says(next connect.UnaryFunc) connect.UnaryFunc {
 // called maps methods to the names of requests in schedules, where both differ. Another
 // name changes the effect of every seed.
 var called = map[string]string{
-	"assign": "orders", "isdownloading": "download", "runerrand": "merge", "locaterows": "where",
+	"assign": "orders", "isdownloading": "download", "runcompaction": "merge", "locaterows": "where",
 	"listactors": "actors", "getfacts": "facts", "getfigures": "figures",
 }
 

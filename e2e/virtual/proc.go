@@ -14,13 +14,13 @@ import (
 	apiclient "github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/engine/served"
 	api "github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/http/jobs"
 	"github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/deployment"
-	"github.com/rowmill/rowmill/store/recall"
+	"github.com/rowmill/rowmill/store/replay"
 )
 
 // A proc is a process of a node from its start to its end, with the parts that cmd/rowmill
@@ -35,7 +35,7 @@ type proc struct {
 	port   *port
 	ready  chan struct{} // closed when start has returned; it guards the fields below
 
-	records *recall.Store
+	records *replay.Store
 	system  *actors.System
 	handler http.Handler
 	started bool
@@ -78,7 +78,7 @@ func (p *proc) start() error {
 	defer close(p.ready)
 	w, n := p.world, p.world.Nodes[p.node]
 	p.join()
-	p.records = recall.New(recall.Config{
+	p.records = replay.New(replay.Config{
 		Store: &records{proc: p, vault: w.vault}, Log: w.log.With("node", p.id), For: max(w.settleTime(), time.Second),
 	})
 	objects := newBucket(w.shelf, p.run)
@@ -156,7 +156,7 @@ type service struct{ *actors.System }
 
 func (service) Checks(context.Context) []api.Check               { return nil }
 func (service) Nodes(context.Context) []apiclient.Node           { return nil }
-func (service) Servers() []offer.Server                          { return nil }
+func (service) Servers() []served.Server                         { return nil }
 func (service) Counting(rowmill.Model) api.Counting              { return api.Counting{} }
 func (s service) DrainNode(ctx context.Context, id string) error { return s.System.DrainNode(ctx, id) }
 
@@ -182,8 +182,8 @@ func (service) Points(context.Context) ([]nodes.NodePoints, error) { return nil,
 // GPUs is not used here.
 func (service) GPUs(context.Context) ([]nodes.NodeGPUs, error) { return nil, nil }
 
-// Whereabouts is not used here.
-func (service) Whereabouts(context.Context, *store.Record) *jobs.Whereabouts { return nil }
+// RowDistribution is not used here.
+func (service) RowDistribution(context.Context, *store.Record) *jobs.RowDistribution { return nil }
 
 // Actors is not used here.
 func (service) Actors(context.Context, nodes.ActorFilter) ([]nodes.Actor, []nodes.Answered, error) {

@@ -209,9 +209,9 @@ func (r *records) Head(ctx context.Context, jobID string) (*store.Head, error) {
 	return ask(ctx, r, false, "head", jobID, func(ctx context.Context, s *recordstore.Store) (*store.Head, error) { return s.Head(ctx, jobID) })
 }
 
-func (r *records) Marks(ctx context.Context, jobIDs []string, writer string) ([]store.Mark, error) {
-	return ask(ctx, r, false, "marks", "", func(ctx context.Context, s *recordstore.Store) ([]store.Mark, error) {
-		return s.Marks(ctx, jobIDs, writer)
+func (r *records) Revisions(ctx context.Context, jobIDs []string, writer string) ([]store.Revision, error) {
+	return ask(ctx, r, false, "revisions", "", func(ctx context.Context, s *recordstore.Store) ([]store.Revision, error) {
+		return s.Revisions(ctx, jobIDs, writer)
 	})
 }
 
@@ -233,7 +233,7 @@ func (r *records) Orphans(ctx context.Context, limit int) ([]store.Orphan, error
 	return ask(ctx, r, false, "orphans", "", func(ctx context.Context, s *recordstore.Store) ([]store.Orphan, error) { return s.Orphans(ctx, limit) })
 }
 
-func (r *records) Claim(ctx context.Context, jobID, session string, by store.Adopter) (store.Record, error) {
+func (r *records) Claim(ctx context.Context, jobID, session string, by store.Claim) (store.Record, error) {
 	return ask(ctx, r, true, "claim", jobID, func(ctx context.Context, s *recordstore.Store) (store.Record, error) {
 		rec, err := r.claimed(s, jobID, func() (store.Record, error) { return s.Claim(ctx, jobID, session, by) })
 		if err == nil {

@@ -41,7 +41,7 @@ func dull(e entry) bool {
 		return false
 	}
 	switch e.kind {
-	case "store.orphans", "store.renew-session", "store.get", "store.list-parts", "store.get-value", "store.holders", "store.held", "store.due", "store.marks", "store.time",
+	case "store.orphans", "store.renew-session", "store.get", "store.list-parts", "store.get-value", "store.holders", "store.held", "store.due", "store.revisions", "store.time",
 		"blob.open", "blob.stat", "blob.list", "blob.folders", "store.ping":
 		return true
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // CodeInvalidSampling is the code of errors about sampling parameters.
@@ -108,7 +108,7 @@ func unknownParam(name string) rowmill.FieldError {
 // samplingFault makes an error with the full field name. It shortens long names,
 // because the caller chose them.
 func samplingFault(name, format string, args ...any) rowmill.FieldError {
-	return rowmill.FieldError{Field: "sampling_params." + spelling.Shorten(name, 64), Message: fmt.Sprintf(format, args...)}
+	return rowmill.FieldError{Field: "sampling_params." + textfmt.Shorten(name, 64), Message: fmt.Sprintf(format, args...)}
 }
 
 // Nearest returns the name with the smallest edit distance to word, ignoring case. It
@@ -120,7 +120,7 @@ func Nearest(word string, names []string) string {
 	}
 	best, found := len(word)/3+1, ""
 	for _, name := range names {
-		if d := spelling.Distance(word, strings.ToLower(name)); d < best {
+		if d := textfmt.Distance(word, strings.ToLower(name)); d < best {
 			best, found = d, name
 		}
 	}

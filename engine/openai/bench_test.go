@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 func benchScan(b *testing.B, body []byte) {
@@ -55,7 +55,7 @@ func BenchmarkEscape(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	var dst []byte
 	for b.Loop() {
-		dst = spelling.AppendString(dst[:0], text)
+		dst = textfmt.AppendString(dst[:0], text)
 	}
 }
 

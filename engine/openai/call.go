@@ -15,7 +15,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // seedMask keeps seeds within 0 to 2^31-1, which every server takes.
@@ -90,10 +90,10 @@ func (n *notices) all() []string {
 
 func (c *call) prepareChat(p engine.Params) error {
 	kind := c.target.kind
-	b := spelling.AppendString([]byte(`{"model":`), []byte(c.target.name))
+	b := textfmt.AppendString([]byte(`{"model":`), []byte(c.target.name))
 	b = append(b, `,"messages":[`...)
 	if p.System != "" {
-		b = spelling.AppendString(append(b, `{"role":"system","content":`...), c.system)
+		b = textfmt.AppendString(append(b, `{"role":"system","content":`...), c.system)
 		b = append(b, `},`...)
 	}
 	c.prefix = append(b, `{"role":"user","content":"`...)
@@ -198,7 +198,7 @@ func (e *Engine) allowance(tokens int64) time.Duration {
 // appendRow appends the body of a row's request.
 func (c *call) appendRow(dst []byte, row engine.Row, t *trailer) []byte {
 	dst = append(dst, c.prefix...)
-	dst = spelling.AppendEscaped(dst, row.Text)
+	dst = textfmt.AppendEscaped(dst, row.Text)
 	dst = append(dst, t.middle...)
 	seed, seeded := c.seed, c.seeded
 	if row.Seed != nil {
@@ -272,7 +272,7 @@ func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	c.notices.add(notices...)
 	if !sameModel(c.target.name, r.model) && c.misnamed.CompareAndSwap(false, true) {
 		c.notices.add(fmt.Sprintf("The server was asked for the model %s, and names the model %s in an answer: check which model it runs.",
-			c.target.name, spelling.Shorten(validText(r.model), maxModel)))
+			c.target.name, textfmt.Shorten(toValidUTF8(r.model), maxModel)))
 	}
 	c.learn(t, row)
 	return reply, nil

@@ -12,7 +12,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // A countWay is one way to let a server count a prompt: a kind of request.
@@ -55,7 +55,7 @@ func (c *call) prepareCount(p engine.Params) error {
 	e, kind := c.engine, c.target.kind
 	asRow := func(path string) *countWay { return &countWay{head: e.head(path)} }
 	asText := func(field, more string) *countWay {
-		prefix := append(spelling.AppendString([]byte(`{"model":`), []byte(c.target.name)), `,"`+field+`":"`...)
+		prefix := append(textfmt.AppendString([]byte(`{"model":`), []byte(c.target.name)), `,"`+field+`":"`...)
 		return &countWay{head: e.head("/tokenize"), prefix: prefix, suffix: []byte(`"` + more + `}`)}
 	}
 	embeds := p.Model.Kind == rowmill.KindEmbedding
@@ -163,7 +163,7 @@ func (c *call) countBy(ctx context.Context, way *countWay, row engine.Row) (int,
 		if way.prefix == nil {
 			return c.appendRow(dst, row, c.trailer.Load())
 		}
-		return append(spelling.AppendEscaped(append(dst, way.prefix...), row.Text), way.suffix...)
+		return append(textfmt.AppendEscaped(append(dst, way.prefix...), row.Text), way.suffix...)
 	})
 	if err != nil {
 		return 0, err

@@ -9,7 +9,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // prepareEmbed builds the request for an embedding model. Such a model has no sampling
@@ -29,7 +29,7 @@ func (c *call) prepareEmbed(p engine.Params) error {
 		return err
 	}
 	c.warnings = slices.Concat(c.target.warnings(p), c.warnings, more)
-	c.prefix = append(spelling.AppendString([]byte(`{"model":`), []byte(c.target.name)), `,"input":[`...)
+	c.prefix = append(textfmt.AppendString([]byte(`{"model":`), []byte(c.target.name)), `,"input":[`...)
 	// base64 needs 5.3 bytes per number instead of 20, and no parsing of digits
 	c.middle, err = appendFields([]byte(`]`), append(extras, param{"encoding_format", "base64"}))
 	c.middle = append(c.middle, '}')
@@ -43,7 +43,7 @@ func (c *call) appendRows(dst []byte, rows []engine.Row) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = spelling.AppendString(dst, row.Text)
+		dst = textfmt.AppendString(dst, row.Text)
 	}
 	return append(dst, c.middle...)
 }

@@ -48,8 +48,8 @@ func scanned(src source, limit int) (found, error) {
 
 func (r *reply) found() found {
 	return found{
-		Choices: r.choices, Content: validText(r.content), Reasoning: validText(r.reasoning),
-		Finish: validText(r.finish), Input: r.input, Cached: r.cached, Output: r.output,
+		Choices: r.choices, Content: toValidUTF8(r.content), Reasoning: toValidUTF8(r.reasoning),
+		Finish: toValidUTF8(r.finish), Input: r.input, Cached: r.cached, Output: r.output,
 		Sum: r.logprobs.sum, Count: r.logprobs.count, Fault: r.fault.found,
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // commonParams are the sampling parameters that every kind of server supports under the
@@ -227,7 +227,7 @@ func appendFields(dst []byte, fields []param) ([]byte, error) {
 			return nil, fmt.Errorf("field %s cannot be written as JSON: %w", f.name, err)
 		}
 		dst = append(dst, ',')
-		dst = spelling.AppendString(dst, []byte(f.name))
+		dst = textfmt.AppendString(dst, []byte(f.name))
 		dst = append(dst, ':')
 		dst = append(dst, value...)
 	}

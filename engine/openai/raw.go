@@ -14,7 +14,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // pathMessages is the path of Anthropic's Messages API, which needs a version header.
@@ -30,7 +30,7 @@ func (c *call) prepareRaw(p engine.Params) {
 		more = "anthropic-version: 2023-06-01\r\n"
 	}
 	c.rawHead = c.engine.head(p.Path, more)
-	c.prefix = spelling.AppendString([]byte(`{"model":`), []byte(c.target.name))
+	c.prefix = textfmt.AppendString([]byte(`{"model":`), []byte(c.target.name))
 	c.allowance = c.engine.allowance(int64(max(p.ContextLen, p.Model.ContextLength)))
 }
 

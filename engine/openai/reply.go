@@ -428,7 +428,7 @@ func (r *reply) answer(whole, formed bool) (out engine.Reply, notices []string, 
 	if !r.usage {
 		notices = append(notices, noticeUsage)
 	}
-	out.Content, out.Reasoning = validText(content), validText(reasoning)
+	out.Content, out.Reasoning = toValidUTF8(content), toValidUTF8(reasoning)
 	out.LogprobSum, out.LogprobCount = r.logprobs.result(len(content), len(reasoning))
 	return out, notices, nil
 }

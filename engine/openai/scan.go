@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 const (
@@ -225,7 +225,7 @@ func (s *scanner) readKey() []byte {
 	}
 	// nearly every key is within the window and has no escapes
 	rest := s.win[s.pos+1:]
-	if n := spelling.Plain(rest); n+1 < len(rest) && rest[n] == '"' && rest[n+1] == ':' {
+	if n := textfmt.Plain(rest); n+1 < len(rest) && rest[n] == '"' && rest[n+1] == ':' {
 		s.pos += n + 3
 		return rest[:n:n]
 	}

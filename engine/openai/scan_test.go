@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // bytesSource is a source with a body in memory.
@@ -233,18 +233,18 @@ func FuzzEscape(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		quoted := spelling.AppendString(nil, []byte(s))
+		quoted := textfmt.AppendString(nil, []byte(s))
 		var back string
 		if err := json.Unmarshal(quoted, &back); err != nil {
 			t.Fatalf("%q became %s: %v", s, quoted, err)
 		}
-		if want := string(spelling.AppendValid(nil, []byte(s))); back != want {
+		if want := string(textfmt.AppendValid(nil, []byte(s))); back != want {
 			t.Fatalf("%q came back as %q", s, back)
 		}
 		if utf8.ValidString(s) && back != s {
 			t.Fatalf("%q changed to %q", s, back)
 		}
-		// The scanner must read the output of spelling.AppendString.
+		// The scanner must read the output of textfmt.AppendString.
 		var sc scanner
 		sc.reset(&bytesSource{rest: quoted})
 		if got := string(sc.text(nil, len(back), false)); got != back || sc.err != nil {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // errTooLong reports an answer longer than Config.MaxAnswerBytes.
@@ -14,7 +14,7 @@ var errTooLong = errors.New("answer exceeds the limit on its length")
 
 // text reads a string, appends its value to dst and returns dst. A value of more than
 // limit bytes is an error, unless cut is set: then the rest is read and dropped.
-// Invalid UTF-8 is kept unchanged (see validText).
+// Invalid UTF-8 is kept unchanged (see toValidUTF8).
 func (s *scanner) text(dst []byte, limit int, cut bool) []byte {
 	if s.peek() != '"' {
 		s.fail("expected a string")
@@ -25,7 +25,7 @@ func (s *scanner) text(dst []byte, limit int, cut bool) []byte {
 	var high rune // first half of a surrogate pair, waiting for the second
 	for {
 		run := s.win[s.pos:]
-		run = run[:spelling.Plain(run)]
+		run = run[:textfmt.Plain(run)]
 		s.pos += len(run)
 		if high != 0 && (len(run) > 0 || s.pos < len(s.win) && s.win[s.pos] != '\\') {
 			dst, high = utf8.AppendRune(dst, utf8.RuneError), 0
@@ -77,7 +77,7 @@ func joinRune(dst []byte, high, r rune) ([]byte, rune) {
 func (s *scanner) skipText() {
 	s.pos++ // the quote
 	for {
-		s.pos += spelling.Plain(s.win[s.pos:])
+		s.pos += textfmt.Plain(s.win[s.pos:])
 		if s.pos == len(s.win) {
 			if !s.fill() {
 				return
@@ -135,11 +135,11 @@ func (s *scanner) hex4() rune {
 	return rune(r)
 }
 
-// validText returns b as valid UTF-8: each invalid byte becomes U+FFFD, as in
+// toValidUTF8 returns b as valid UTF-8: each invalid byte becomes U+FFFD, as in
 // encoding/json.
-func validText(b []byte) string {
+func toValidUTF8(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)
 	}
-	return string(spelling.AppendValid(make([]byte, 0, len(b)+len(b)/8), b))
+	return string(textfmt.AppendValid(make([]byte, 0, len(b)+len(b)/8), b))
 }

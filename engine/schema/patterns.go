@@ -12,7 +12,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/rowmill/rowmill/engine/schema/ecma"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 const (
@@ -66,7 +66,7 @@ type costlyMatch struct {
 }
 
 func (c *costlyMatch) problem() string {
-	named := fmt.Sprintf("the pattern %q at %s needs", spelling.Shorten(c.pattern.String(), 128), c.pattern.place)
+	named := fmt.Sprintf("the pattern %q at %s needs", textfmt.Shorten(c.pattern.String(), 128), c.pattern.place)
 	if errors.Is(c.err, ecma.ErrPlaces) {
 		return fmt.Sprintf("%s to remember more than %d places of this answer", named, ecma.MaxPlaces)
 	}
@@ -90,7 +90,7 @@ func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	}
 	made, err := ecma.Compile(text, maxPatternSteps)
 	if err != nil {
-		return nil, p.refuse("is not a valid JSON Schema: the pattern %q at %s is refused: %w", spelling.Shorten(text, 128), place, err)
+		return nil, p.refuse("is not a valid JSON Schema: the pattern %q at %s is refused: %w", textfmt.Shorten(text, 128), place, err)
 	}
 	if p.steps += made.Size(); p.steps > maxPatternSteps {
 		return nil, p.refuse("has patterns of more than %d steps together, where x{0,1000} has 1000; repeat less (found at %s)", maxPatternSteps, place)
@@ -113,7 +113,7 @@ func placesOfPatterns(document any) map[string]string {
 	places := map[string]string{}
 	add := func(text string, path []string) {
 		if _, known := places[text]; !known {
-			places[text] = spelling.Shorten("#/"+strings.Join(path, "/"), 256)
+			places[text] = textfmt.Shorten("#/"+strings.Join(path, "/"), 256)
 		}
 	}
 	walkSchemas(document, nil, func(schema map[string]any, path []string) {

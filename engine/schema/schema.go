@@ -16,7 +16,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 const (
@@ -152,7 +152,7 @@ func (s *Schema) Violation(ctx context.Context, answer string) (problem string) 
 	defer func() {
 		reason := recover()
 		if costly, is := reason.(*costlyMatch); is {
-			problem = spelling.Shorten(costly.problem(), maxProblem)
+			problem = textfmt.Shorten(costly.problem(), maxProblem)
 			return
 		}
 		switch reason {
@@ -179,12 +179,12 @@ func (s *Schema) violation(ctx context.Context, answer string) string {
 		return "it is not JSON"
 	}
 	if place, number := firstOutOfRange(value); number != "" {
-		return spelling.Shorten(fmt.Sprintf("the number at %q is out of range: %s", place, number), maxProblem)
+		return textfmt.Shorten(fmt.Sprintf("the number at %q is out of range: %s", place, number), maxProblem)
 	}
 	s.steps.ctx, s.steps.taken, s.patterns.left = ctx, 0, s.patterns.limit
 	if err := s.compiled.Validate(value); err != nil {
 		_, problems, _ := strings.Cut(err.Error(), "\n") // the first line names the schema
-		return spelling.Shorten(strings.ReplaceAll(strings.TrimPrefix(problems, "- "), "\n- ", "; "), maxProblem)
+		return textfmt.Shorten(strings.ReplaceAll(strings.TrimPrefix(problems, "- "), "\n- ", "; "), maxProblem)
 	}
 	return ""
 }
@@ -195,12 +195,12 @@ type noRemote struct{}
 
 // Load returns an error for every document.
 func (noRemote) Load(url string) (any, error) {
-	return nil, fmt.Errorf("the reference to %s leaves the schema; copy the schema that it refers to into $defs", spelling.Shorten(url, 256))
+	return nil, fmt.Errorf("the reference to %s leaves the schema; copy the schema that it refers to into $defs", textfmt.Shorten(url, 256))
 }
 
 // plainReason returns the compiler's error in one line of limited length, without the
 // internal address.
 func plainReason(err error) string {
 	reason := strings.ReplaceAll(err.Error(), address, "")
-	return spelling.Shorten(strings.Join(strings.Fields(reason), " "), 1024)
+	return textfmt.Shorten(strings.Join(strings.Fields(reason), " "), 1024)
 }

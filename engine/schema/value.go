@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // The library compares numbers as fractions of big integers. These get as many digits
@@ -40,7 +40,7 @@ func firstOutOfRange(value any) (place, number string) {
 	switch value := value.(type) {
 	case json.Number:
 		if !inRange(value) {
-			return "", spelling.Shorten(string(value), 32)
+			return "", textfmt.Shorten(string(value), 32)
 		}
 	case []any:
 		for i, element := range value {
@@ -51,7 +51,7 @@ func firstOutOfRange(value any) (place, number string) {
 	case map[string]any:
 		for name, member := range value {
 			if place, number = firstOutOfRange(member); number != "" {
-				return "/" + pointer.Replace(spelling.Shorten(name, 64)) + place, number
+				return "/" + pointer.Replace(textfmt.Shorten(name, 64)) + place, number
 			}
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // walkSchemas calls visit for the schema and for every object inside it that may be a
@@ -36,7 +36,7 @@ func walkSchemas(value any, path []string, visit func(schema map[string]any, pat
 }
 
 // pointerStep escapes and shortens a name for a JSON pointer.
-func pointerStep(name string) string { return pointer.Replace(spelling.Shorten(name, 64)) }
+func pointerStep(name string) string { return pointer.Replace(textfmt.Shorten(name, 64)) }
 
 // dropFormats removes every format from a schema, so that formats refuse no answer. The
 // library would check formats of draft 7 and earlier, but not of later drafts. A format

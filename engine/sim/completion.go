@@ -3,13 +3,13 @@ package sim
 import (
 	"fmt"
 
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // appendHead begins a completion or a chunk, up to the value of choices.
 func (g *generation) appendHead(dst []byte, object string) []byte {
 	dst = fmt.Appendf(dst, `{"id":"chatcmpl-sim-%x","object":"%s","created":%d,"model":`, g.serial, object, g.began.Unix())
-	dst = spelling.AppendString(dst, []byte(g.req.name))
+	dst = textfmt.AppendString(dst, []byte(g.req.name))
 	return append(dst, `,"system_fingerprint":"rowmill-sim","simulated":true,"choices":[`...)
 }
 
@@ -33,14 +33,14 @@ func (g *generation) appendChoice(dst []byte, n int) []byte {
 	dst = fmt.Appendf(dst, `{"index":%d,"message":{"role":"assistant"`, n)
 	if a.reasons {
 		dst = append(dst, `,"reasoning_content":`...)
-		dst = spelling.AppendString(dst, a.reasoning(0, a.shown))
+		dst = textfmt.AppendString(dst, a.reasoning(0, a.shown))
 	}
 	dst = append(dst, `,"content":`...)
 	switch content := a.content(0, a.shown); {
 	case req.called != nil:
 		dst = req.called.appendCall(append(dst, "null"...), g.serial, n, content)
 	case content != nil || !a.reasons:
-		dst = spelling.AppendString(dst, content)
+		dst = textfmt.AppendString(dst, content)
 	default:
 		dst = append(dst, "null"...)
 	}
@@ -53,11 +53,11 @@ func (g *generation) appendChoice(dst []byte, n int) []byte {
 // appendFinish writes why the answer ended.
 func (a *answer) appendFinish(dst []byte) []byte {
 	dst = append(dst, `"finish_reason":`...)
-	dst = spelling.AppendString(dst, []byte(a.finish))
+	dst = textfmt.AppendString(dst, []byte(a.finish))
 	dst = append(dst, `,"stop_reason":`...)
 	switch {
 	case a.stopText != nil:
-		return spelling.AppendString(dst, a.stopText)
+		return textfmt.AppendString(dst, a.stopText)
 	case a.stopID != 0:
 		return fmt.Append(dst, a.stopID)
 	}

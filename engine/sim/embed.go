@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // embedRequest is a parsed request for embeddings.
@@ -120,7 +120,7 @@ func (s *Server) noteEmbeddings(c *call, r *embedRequest, status int, cancelled 
 // append writes the body of the answer.
 func (r *embedRequest) append(dst []byte, empty bool) []byte {
 	dst = append(dst, `{"object":"list","model":`...)
-	dst = spelling.AppendString(dst, []byte(*r.Model))
+	dst = textfmt.AppendString(dst, []byte(*r.Model))
 	dst = append(dst, `,"simulated":true,"data":[`...)
 	vector := make([]float32, r.model.dimension)
 	var raw []byte

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // failure is the error of a refused request.
@@ -62,8 +62,8 @@ func startFailure(err error) *failure {
 func (f *failure) append(dst []byte) []byte {
 	param := []byte("null")
 	if f.param != "" {
-		param = spelling.AppendString(nil, []byte(f.param))
+		param = textfmt.AppendString(nil, []byte(f.param))
 	}
 	return fmt.Appendf(dst, `{"error":{"message":%s,"type":"%s","param":%s,"code":%d},"simulated":true}`,
-		spelling.AppendString(nil, []byte(f.text)), f.kind, param, f.status)
+		textfmt.AppendString(nil, []byte(f.text)), f.kind, param, f.status)
 }

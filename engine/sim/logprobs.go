@@ -3,7 +3,7 @@ package sim
 import (
 	"strconv"
 
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // appendLogprobs writes the log probabilities of the pieces from..to, null where the
@@ -57,7 +57,7 @@ func (g *generation) appendLogprob(dst []byte, bits uint64, i int) []byte {
 
 // appendEntry writes a token with its log probability, without the closing brace.
 func (v *vocabulary) appendEntry(dst, token []byte, level int) []byte {
-	dst = spelling.AppendString(append(dst, `{"token":`...), token)
+	dst = textfmt.AppendString(append(dst, `{"token":`...), token)
 	dst = append(append(dst, `,"logprob":`...), v.logprobs[level]...)
 	dst = append(dst, `,"bytes":[`...)
 	for i, b := range token {

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // stream is a chat completion as server-sent events.
@@ -118,7 +118,7 @@ func (st *stream) delta(from, to int) {
 	st.open()
 	st.out = append(st.out, `{"index":0,"delta":{`...)
 	st.out = append(st.out, name...)
-	st.out = spelling.AppendString(st.out, text)
+	st.out = textfmt.AppendString(st.out, text)
 	st.out = append(st.out, `},"logprobs":`...)
 	st.out = st.g.appendLogprobs(st.out, &st.random, from, to)
 	st.out = append(st.out, `,"finish_reason":null}]}`+"\n\n"...)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // A tool is a function that an answer calls. The simulator makes up arguments that conform
@@ -51,5 +51,5 @@ func chosenTool(tools, choice []byte) (*tool, error) {
 // appendCall writes the member tool_calls.
 func (t *tool) appendCall(dst []byte, serial uint64, n int, arguments []byte) []byte {
 	return fmt.Appendf(dst, `,"tool_calls":[{"id":"call_simulated_%d_%d","type":"function","function":{"name":%s,"arguments":%s}}]`,
-		serial, n, spelling.AppendString(nil, []byte(t.Name)), spelling.AppendString(nil, arguments))
+		serial, n, textfmt.AppendString(nil, []byte(t.Name)), textfmt.AppendString(nil, arguments))
 }

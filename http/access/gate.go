@@ -15,7 +15,7 @@ import (
 
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
-	"github.com/rowmill/rowmill/http/identity"
+	"github.com/rowmill/rowmill/http/oidc"
 	"github.com/rowmill/rowmill/http/request"
 )
 
@@ -124,7 +124,7 @@ func (g *Gate) APIKey(c *gin.Context) (string, error) {
 	}
 	scheme, key, found := strings.Cut(headers[0], " ")
 	known := slices.ContainsFunc(schemes, func(s string) bool { return strings.EqualFold(s, scheme) }) ||
-		strings.EqualFold(schemeToken, scheme) && g.keys.issuer != nil && identity.LooksLikeToken(key)
+		strings.EqualFold(schemeToken, scheme) && g.keys.issuer != nil && oidc.LooksLikeToken(key)
 	if !found || !known || key == "" || strings.TrimSpace(key) != key {
 		return "", unauthorized(schemes[0], "malformed_key", "the Authorization header must be the word "+schemes[0]+", one space and your API key")
 	}

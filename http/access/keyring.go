@@ -20,7 +20,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/caller"
-	"github.com/rowmill/rowmill/http/identity"
+	"github.com/rowmill/rowmill/http/oidc"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/store"
 )
@@ -48,8 +48,8 @@ const (
 // Issuer verifies tokens.
 type Issuer interface {
 	// Verify returns the bearer of a token. If the token is refused, the error is an
-	// *identity.Refusal. Any other error means that the token cannot be verified now.
-	Verify(ctx context.Context, token string) (identity.Bearer, error)
+	// *oidc.Refusal. Any other error means that the token cannot be verified now.
+	Verify(ctx context.Context, token string) (oidc.Bearer, error)
 	// Name is the issuer's name in its tokens.
 	Name() string
 }
@@ -99,7 +99,7 @@ func (k *Keyring) find(ctx context.Context, key string) (caller.Principal, error
 			return k.configured(admin), nil
 		}
 	}
-	if k.issuer != nil && identity.LooksLikeToken(key) {
+	if k.issuer != nil && oidc.LooksLikeToken(key) {
 		return k.bearer(ctx, key)
 	}
 	id, secret, found := splitKey(key)
@@ -134,7 +134,7 @@ func (k *Keyring) check(ctx context.Context, key, scheme string) (caller.Princip
 // *request.Error.
 func (k *Keyring) bearer(ctx context.Context, token string) (caller.Principal, error) {
 	b, err := k.issuer.Verify(ctx, token)
-	var refused *identity.Refusal
+	var refused *oidc.Refusal
 	switch {
 	case errors.As(err, &refused) && refused.ValidToken:
 		return caller.Principal{}, request.Errorf(http.StatusForbidden, "no_account", "%s", refused.Reason)

@@ -3,7 +3,7 @@ package anthropic
 import (
 	"time"
 
-	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/http/exchange"
 )
 
@@ -18,14 +18,14 @@ type ModelView struct {
 }
 
 // NewModelView returns a model in the form of an answer.
-func NewModelView(o offer.ListedModel) ModelView {
+func NewModelView(o served.ListedModel) ModelView {
 	return ModelView{
 		ID: o.Model.ID, Type: "model", Name: o.Model.ID, Created: time.Unix(0, 0).UTC(), Lifecycle: "active", MaxInput: exchange.OrNull(o.Model.ContextLength),
 	}
 }
 
 // NewModelList returns the answer with all models, in one page.
-func NewModelList(all []offer.ListedModel) any {
+func NewModelList(all []served.ListedModel) any {
 	views := make([]ModelView, len(all))
 	for i, o := range all {
 		views[i] = NewModelView(o)

@@ -17,7 +17,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
-	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/jobs"
@@ -25,7 +25,7 @@ import (
 	"github.com/rowmill/rowmill/http/submission"
 	"github.com/rowmill/rowmill/http/submit"
 	"github.com/rowmill/rowmill/input"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 )
@@ -45,7 +45,7 @@ type Config struct {
 	Store       store.Store
 	Bucket      blob.Bucket
 	Archive     *archive.Archive
-	Models      *offer.Models
+	Models      *served.Models
 	Limits      Limits
 	Now         func() time.Time
 }
@@ -82,8 +82,8 @@ func (b *Batches) Record(model rowmill.Model, raw rowmill.Raw, window time.Durat
 func (b *Batches) ModelNamed(name string) (rowmill.Model, error) {
 	model, err := b.Models.Find(name)
 	var (
-		unknown  *offer.UnknownError
-		unusable *offer.UnusableError
+		unknown  *served.UnknownError
+		unusable *served.UnusableError
 	)
 	refuse := func(format string, args ...any) (rowmill.Model, error) {
 		e := request.Errorf(http.StatusBadRequest, "model_not_found", format, args...)
@@ -92,7 +92,7 @@ func (b *Batches) ModelNamed(name string) (rowmill.Model, error) {
 	}
 	switch {
 	case errors.As(err, &unknown):
-		return refuse("%q is no model of this service%s", spelling.Shorten(name, 128), unknown.Hint())
+		return refuse("%q is no model of this service%s", textfmt.Shorten(name, 128), unknown.Hint())
 	case errors.As(err, &unusable) && unusable.Soon:
 		return model, request.NotNow("model_not_ready", "model: %s", err)
 	case err != nil:
@@ -135,7 +135,7 @@ func (b *Batches) Submit(c *gin.Context, record store.Record, sum string, spool 
 
 // Find returns the batch with the id shown, in the form that clients see, or a 404.
 func (b *Batches) Find(c *gin.Context, shown string) (store.Record, error) {
-	none := Missing("batch", spelling.Shorten(shown, 64))
+	none := Missing("batch", textfmt.Shorten(shown, 64))
 	id, ok := b.JobID(shown)
 	if !ok {
 		return store.Record{}, none

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
@@ -145,5 +145,5 @@ func AppendID(b []byte, id rowmill.ID) []byte {
 	if id.Kind == rowmill.IDNull {
 		return append(b, "null"...)
 	}
-	return spelling.AppendString(b, []byte(id.Text))
+	return textfmt.AppendString(b, []byte(id.Text))
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // DefaultAccount owns the configured administrator keys and the key that the first start
@@ -100,7 +100,7 @@ func CheckAccountName(name string) error {
 	if n := utf8.RuneCountInString(name); n >= 1 && n <= maxAccountName && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl) {
 		return nil
 	}
-	return rowmill.Invalid("account", "is %q; the name of an account has 1 to %d characters of plain text", spelling.Shorten(name, 64), maxAccountName)
+	return rowmill.Invalid("account", "is %q; the name of an account has 1 to %d characters of plain text", textfmt.Shorten(name, 64), maxAccountName)
 }
 
 // Administer reads the body of an administrator's request and returns the account from
@@ -118,7 +118,7 @@ func Administer(x *exchange.Exchange, c *gin.Context, limit int64, read func(*re
 	var other string
 	if body.Read("account", "a string", &other) {
 		if named != "" && named != other {
-			body.Add("account", "is %q in the body and %q in the query; name one", spelling.Shorten(other, 64), spelling.Shorten(named, 64))
+			body.Add("account", "is %q in the body and %q in the query; name one", textfmt.Shorten(other, 64), textfmt.Shorten(named, 64))
 		}
 		if named = other; named == "" {
 			return "", CheckAccountName(named)

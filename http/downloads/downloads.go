@@ -19,7 +19,7 @@ import (
 	"github.com/rowmill/rowmill/http/jobs"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/sdk"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
@@ -71,7 +71,7 @@ func queryFormat(c *gin.Context, p *request.Problems) string {
 	switch format {
 	case "json", "csv", "parquet":
 	default:
-		p.Add(name, "is %q; it must be json, csv or parquet", spelling.Shorten(format, 32))
+		p.Add(name, "is %q; it must be json, csv or parquet", textfmt.Shorten(format, 32))
 	}
 	return format
 }
@@ -163,7 +163,7 @@ func (d *Downloads) sendParquet(c *gin.Context, record store.Record, v results.V
 func (d *Downloads) urls(c *gin.Context) (any, error) {
 	var p request.Problems
 	if format, given := c.GetQuery("format"); given && format != "parquet" {
-		p.Add("format", "is %q; only parquet has a URL; download other formats from /results", spelling.Shorten(format, 32))
+		p.Add("format", "is %q; only parquet has a URL; download other formats from /results", textfmt.Shorten(format, 32))
 	}
 	v, partial := queryVariant(c, &p), exchange.QueryBool(c, &p, "partial")
 	seconds := exchange.QueryInt(c, &p, "expires_in_seconds", defaultExpiry, 1, maxExpiry)

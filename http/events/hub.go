@@ -6,7 +6,7 @@
 //
 //	Join ── poll topics without a listener ──► Initial: all current states, or the
 //	                                           changes since a position
-//	each second: Active, Marks ── compare ───► pending of each listener ──► Take
+//	each second: Active, Revisions ── compare ───► pending of each listener ──► Take
 //
 // pending is a set of ids and not a queue: a slow listener gets the latest state of each
 // job once. So the memory of pending is limited by the number of changed jobs.
@@ -28,7 +28,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/memo"
+	"github.com/rowmill/rowmill/internal/cache"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -65,7 +65,7 @@ var Nodes Topic
 // Source is the part of a store that a hub uses.
 type Source interface {
 	Active(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error)
-	Marks(ctx context.Context, jobIDs []string, writer string) ([]store.Mark, error)
+	Revisions(ctx context.Context, jobIDs []string, writer string) ([]store.Revision, error)
 	Get(ctx context.Context, jobID string) (store.Record, error)
 }
 
@@ -94,7 +94,7 @@ type Hub struct {
 	topics    map[Topic]*topic
 	listeners map[*Listener]struct{}
 	stop      context.CancelFunc          // ends the polling; nil without listeners
-	readings  *memo.Memo[string, reading] // jobs that were read since the last poll
+	readings  *cache.TTL[string, reading] // jobs that were read since the last poll
 }
 
 // A topic has the last known states of the items that a Topic selects.
@@ -116,7 +116,7 @@ type item struct {
 // A state identifies a version of an item. If a poll finds another state, listeners get an
 // event.
 type state struct {
-	mark  store.Mark
+	mark  store.Revision
 	shown string // shown, but not part of a record: the list of nodes, or the reason why a job waits
 }
 
@@ -365,9 +365,9 @@ func (h *Hub) poll(ctx context.Context, which func() []Topic) error {
 	if slices.Contains(topics, Nodes) {
 		nodes = h.cfg.Nodes(ctx)
 	}
-	marks := map[string]store.Mark{}
+	marks := map[string]store.Revision{}
 	if len(ids) > 0 {
-		list, err := h.cfg.Store.Marks(ctx, ids, "")
+		list, err := h.cfg.Store.Revisions(ctx, ids, "")
 		if err != nil {
 			return err
 		}
@@ -439,7 +439,7 @@ func (h *Hub) find(ctx context.Context, topics []Topic, now time.Time) (seen []p
 
 // compare updates a topic with the result of a poll that started at the time began. The
 // caller holds h.mu.
-func (h *Hub) compare(t *topic, s pollTarget, marks map[string]store.Mark, nodes string, began time.Time) {
+func (h *Hub) compare(t *topic, s pollTarget, marks map[string]store.Revision, nodes string, began time.Time) {
 	first := t.polled.IsZero()
 	// After a pause the store may have more new jobs than one poll reads.
 	if first || len(s.ids) >= maxWaiting && began.Sub(t.polled) > 2*pollEvery {
@@ -453,7 +453,7 @@ func (h *Hub) compare(t *topic, s pollTarget, marks map[string]store.Mark, nodes
 	}
 	for _, id := range s.ids {
 		mark := marks[id]
-		if mark == (store.Mark{}) { // the store lost the job
+		if mark == (store.Revision{}) { // the store lost the job
 			delete(t.items, id)
 			continue
 		}

@@ -20,15 +20,15 @@ import (
 // records is a store of jobs by id. The part of an id before the slash is the account.
 type records struct {
 	mu    sync.Mutex
-	marks map[string]store.Mark
+	marks map[string]store.Revision
 	born  map[string]time.Time
-	polls int // number of calls of Active and Marks
+	polls int // number of calls of Active and Revisions
 	gets  atomic.Int32
 	err   error
 }
 
 func newRecords() *records {
-	return &records{marks: map[string]store.Mark{}, born: map[string]time.Time{}}
+	return &records{marks: map[string]store.Revision{}, born: map[string]time.Time{}}
 }
 
 // put creates jobs, or gives them a new version.
@@ -39,7 +39,7 @@ func (r *records) put(status rowmill.Status, ids ...string) {
 		if r.born[id].IsZero() {
 			r.born[id] = time.Now()
 		}
-		r.marks[id] = store.Mark{Version: r.marks[id].Version + 1, Status: status}
+		r.marks[id] = store.Revision{Version: r.marks[id].Version + 1, Status: status}
 	}
 }
 
@@ -71,11 +71,11 @@ func (r *records) Active(_ context.Context, accounts []string, since time.Time, 
 	return found, r.err
 }
 
-func (r *records) Marks(_ context.Context, ids []string, _ string) ([]store.Mark, error) {
+func (r *records) Revisions(_ context.Context, ids []string, _ string) ([]store.Revision, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.polls++
-	marks := make([]store.Mark, len(ids))
+	marks := make([]store.Revision, len(ids))
 	for i, id := range ids {
 		marks[i] = r.marks[id]
 	}
@@ -224,7 +224,7 @@ func TestHub_PollsOncePerSecondOnlyWithListeners(t *testing.T) {
 			before := r.count()
 			pass(10)
 			if made := r.count() - before; made != 20 {
-				t.Errorf("%d calls in 10 s for %d listeners, want Active and Marks each second", made, n)
+				t.Errorf("%d calls in 10 s for %d listeners, want Active and Revisions each second", made, n)
 			}
 		}
 		if _, err := h.Join(t.Context(), []Topic{{Account: "b"}}, ""); !errors.Is(err, ErrFull) {

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/memo"
+	"github.com/rowmill/rowmill/internal/cache"
 )
 
 // A reading is the cached result of reading a job from the store.
@@ -14,8 +14,8 @@ type reading struct {
 }
 
 // newReadings returns an empty cache for the time until the next poll.
-func (h *Hub) newReadings() *memo.Memo[string, reading] {
-	return &memo.Memo[string, reading]{Age: keepFor, Most: maxShared, Now: h.cfg.Now}
+func (h *Hub) newReadings() *cache.TTL[string, reading] {
+	return &cache.TTL[string, reading]{Age: keepFor, Most: maxShared, Now: h.cfg.Now}
 }
 
 // Job returns a job and its account. Between two polls it reads each job from the store at

@@ -11,7 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // SmallObject is the size limit of a body with one small object, in bytes.
@@ -22,7 +22,7 @@ const SmallObject = 64 << 10
 func (x *Exchange) CheckHeaders(c *gin.Context) error {
 	if coding := c.GetHeader("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return request.Errorf(http.StatusUnsupportedMediaType, "unsupported_encoding",
-			"a body with Content-Encoding %s is not accepted; send plain JSON", spelling.Shorten(coding, 64))
+			"a body with Content-Encoding %s is not accepted; send plain JSON", textfmt.Shorten(coding, 64))
 	}
 	if c.Request.ContentLength > x.MaxBody {
 		return &http.MaxBytesError{Limit: x.MaxBody}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -165,7 +165,7 @@ type Decimal float64
 
 // MarshalJSON returns the shortest text that parses to the same number.
 func (d Decimal) MarshalJSON() ([]byte, error) {
-	return spelling.AppendDecimal(nil, float64(d), 64), nil
+	return textfmt.AppendDecimal(nil, float64(d), 64), nil
 }
 
 // decimal32 is like Decimal, for the numbers of an embedding.
@@ -173,7 +173,7 @@ type decimal32 float32
 
 // MarshalJSON returns the shortest text that parses to the same number.
 func (d decimal32) MarshalJSON() ([]byte, error) {
-	return spelling.AppendDecimal(nil, float64(d), 32), nil
+	return textfmt.AppendDecimal(nil, float64(d), 32), nil
 }
 
 // Decimals converts an embedding for an answer; other outputs stay unchanged.

@@ -10,7 +10,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // QueryInt reads a parameter that must be an integer from low to high. If the query does
@@ -22,7 +22,7 @@ func QueryInt(c *gin.Context, p *request.Problems, name string, absent, low, hig
 	}
 	n, err := strconv.ParseInt(given, 10, 64)
 	if err != nil || n < low || n > high {
-		p.Add(name, "is %q; it must be an integer from %d to %d", spelling.Shorten(given, 32), low, high)
+		p.Add(name, "is %q; it must be an integer from %d to %d", textfmt.Shorten(given, 32), low, high)
 	}
 	return n
 }
@@ -32,7 +32,7 @@ func QueryInt(c *gin.Context, p *request.Problems, name string, absent, low, hig
 func QueryOneOf(c *gin.Context, p *request.Problems, name string, values []string) string {
 	given, there := c.GetQuery(name)
 	if there && !slices.Contains(values, given) {
-		p.Add(name, "is %q; it must be one of %s", spelling.Shorten(given, 32), strings.Join(values, ", "))
+		p.Add(name, "is %q; it must be one of %s", textfmt.Shorten(given, 32), strings.Join(values, ", "))
 	}
 	return given
 }
@@ -46,7 +46,7 @@ func QueryBool(c *gin.Context, p *request.Problems, name string) bool {
 	}
 	value, err := strconv.ParseBool(given)
 	if err != nil {
-		p.Add(name, "is %q; it must be true or false", spelling.Shorten(given, 32))
+		p.Add(name, "is %q; it must be true or false", textfmt.Shorten(given, 32))
 	}
 	return value
 }
@@ -99,7 +99,7 @@ func SetTag(c *gin.Context, version int64, err error) {
 func CheckTag(c *gin.Context, version int64, of string) error {
 	if want := c.GetHeader("If-Match"); want != "" && want != "*" && want != entityTag(version) {
 		return request.Errorf(http.StatusPreconditionFailed, "changed_meanwhile",
-			"the %s are no longer the version %s of If-Match; read them again and repeat the change", of, spelling.Shorten(want, 64))
+			"the %s are no longer the version %s of If-Match; read them again and repeat the change", of, textfmt.Shorten(want, 64))
 	}
 	return nil
 }
@@ -107,5 +107,5 @@ func CheckTag(c *gin.Context, version int64, of string) error {
 // UnknownRoute returns the error for an address without a route.
 func UnknownRoute(c *gin.Context) error {
 	return request.Errorf(http.StatusNotFound, "unknown_route",
-		"there is nothing at %s %s; /openapi.json lists all routes", c.Request.Method, spelling.Shorten(c.Request.URL.Path, 256))
+		"there is nothing at %s %s; /openapi.json lists all routes", c.Request.Method, textfmt.Shorten(c.Request.URL.Path, 256))
 }

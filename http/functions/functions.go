@@ -19,7 +19,7 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/submission"
 	"github.com/rowmill/rowmill/http/submit"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/results/archive"
 )
 
@@ -45,11 +45,11 @@ func (f *Functions) Route(v1 gin.IRoutes) {
 }
 
 func noFunction(name string) *request.Error {
-	return request.Errorf(http.StatusNotFound, "unknown_function", "there is no published Function %q in the account; GET /v1/functions lists the published ones", spelling.Shorten(name, 64))
+	return request.Errorf(http.StatusNotFound, "unknown_function", "there is no published Function %q in the account; GET /v1/functions lists the published ones", textfmt.Shorten(name, 64))
 }
 
 func noRevision(name string, revision int) *request.Error {
-	return request.Errorf(http.StatusNotFound, "unknown_revision", "there is no revision %d of a Function %q in the account", revision, spelling.Shorten(name, 64))
+	return request.Errorf(http.StatusNotFound, "unknown_revision", "there is no revision %d of a Function %q in the account", revision, textfmt.Shorten(name, 64))
 }
 
 // functionError turns an error of function.Library into an answer. It returns missing if
@@ -73,7 +73,7 @@ func (f *Functions) list(c *gin.Context) error {
 func (f *Functions) revisions(c *gin.Context) error {
 	name := c.Param("function")
 	return f.stream(c, `{"revisions":`, func(ctx context.Context, account string, yield func(rowmill.Function) error) error {
-		missing := request.Errorf(http.StatusNotFound, "unknown_function", "the account has never had a Function %q", spelling.Shorten(name, 64))
+		missing := request.Errorf(http.StatusNotFound, "unknown_function", "the account has never had a Function %q", textfmt.Shorten(name, 64))
 		return functionError(f.Intake.Functions.Revisions(ctx, account, name, yield), missing)
 	})
 }
@@ -133,7 +133,7 @@ func (f *Functions) rollback(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	name := c.Param("function")
-	shown := spelling.Shorten(name, 64)
+	shown := textfmt.Shorten(name, 64)
 	var now rowmill.Function
 	err = f.Audit.Record(c, audit.Act{Name: audit.FunctionRollback, Account: account, Target: shown, Details: gin.H{"revision": revision}}, func(ctx context.Context) (err error) {
 		now, err = f.Intake.Functions.Rollback(ctx, account, name, revision, f.checkModel)
@@ -158,7 +158,7 @@ func (f *Functions) unpublish(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = f.Audit.Record(c, audit.Act{Name: audit.FunctionUnpublish, Account: account, Target: spelling.Shorten(name, 64), Details: gin.H{}}, func(ctx context.Context) error {
+	err = f.Audit.Record(c, audit.Act{Name: audit.FunctionUnpublish, Account: account, Target: textfmt.Shorten(name, 64), Details: gin.H{}}, func(ctx context.Context) error {
 		return functionError(f.Intake.Functions.Unpublish(ctx, account, name), noFunction(name))
 	})
 	return gin.H{"message": "The Function is no longer published. Its revisions stay, and jobs that run it continue."}, err

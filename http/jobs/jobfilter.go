@@ -13,7 +13,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 const (
@@ -46,7 +46,7 @@ func (t filterText) read(prefix string, p *request.Problems) (f jobFilter) {
 		for status := range strings.SplitSeq(t.status, ",") {
 			f.statuses = append(f.statuses, rowmill.Status(status))
 			if !slices.Contains(rowmill.Statuses(), rowmill.Status(status)) {
-				p.Add(prefix+"status", "has %q; it must be one or more of %s, with commas between", spelling.Shorten(status, 32), statusNames())
+				p.Add(prefix+"status", "has %q; it must be one or more of %s, with commas between", textfmt.Shorten(status, 32), statusNames())
 				break
 			}
 		}
@@ -60,7 +60,7 @@ func (t filterText) read(prefix string, p *request.Problems) (f jobFilter) {
 	if t.since != "" {
 		var err error
 		if f.since, err = time.Parse(time.RFC3339, t.since); err != nil {
-			p.Add(prefix+"since", "is %q; it must be a time such as 2030-01-31T00:00:00Z", spelling.Shorten(t.since, 64))
+			p.Add(prefix+"since", "is %q; it must be a time such as 2030-01-31T00:00:00Z", textfmt.Shorten(t.since, 64))
 		}
 	}
 	return f

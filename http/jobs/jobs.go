@@ -24,8 +24,8 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/sdk"
 	"github.com/rowmill/rowmill/http/webhook"
-	"github.com/rowmill/rowmill/internal/memo"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/cache"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -35,9 +35,9 @@ const listPage = 200
 // Jobs answers requests about jobs that exist.
 type Jobs struct {
 	Config
-	answers memo.Memo[sharedKey, any]         // see Shared
-	counts  memo.Memo[string, jobCounts]      // by account
-	encoded memo.Recent[*rowmill.Job, []byte] // JSON of ended jobs for lists
+	answers cache.TTL[sharedKey, any]       // see Shared
+	counts  cache.TTL[string, jobCounts]    // by account
+	encoded cache.LRU[*rowmill.Job, []byte] // JSON of ended jobs for lists
 	track   track
 }
 
@@ -60,18 +60,18 @@ type Service interface {
 	// does not wait or if its record contains the reason. Waiting uses only the job's id
 	// and status, and may be called each second.
 	Waiting(job *rowmill.Job, account string) string
-	// Whereabouts returns the nodes and shards of a running job, or nil if they are
+	// RowDistribution returns the nodes and shards of a running job, or nil if they are
 	// unknown. It does not change the record.
-	Whereabouts(ctx context.Context, record *store.Record) *Whereabouts
+	RowDistribution(ctx context.Context, record *store.Record) *RowDistribution
 }
 
 // New returns the Jobs of a server.
 func New(config Config) *Jobs {
 	return &Jobs{
 		Config:  config,
-		answers: memo.Memo[sharedKey, any]{Age: sharedAge, Most: maxSharedAnswers, Now: config.Now},
-		counts:  memo.Memo[string, jobCounts]{Age: countsFresh, Most: maxCounts, Now: config.Now},
-		encoded: memo.Recent[*rowmill.Job, []byte]{Most: minEncoded},
+		answers: cache.TTL[sharedKey, any]{Age: sharedAge, Most: maxSharedAnswers, Now: config.Now},
+		counts:  cache.TTL[string, jobCounts]{Age: countsFresh, Most: maxCounts, Now: config.Now},
+		encoded: cache.LRU[*rowmill.Job, []byte]{Most: minEncoded},
 	}
 }
 
@@ -129,7 +129,7 @@ func readError(c *gin.Context, id, account string, err error) error {
 }
 
 func missing(id string) error {
-	return request.Errorf(http.StatusNotFound, "job_not_found", "no job was found with the ID %s", spelling.Shorten(id, 64))
+	return request.Errorf(http.StatusNotFound, "job_not_found", "no job was found with the ID %s", textfmt.Shorten(id, 64))
 }
 
 // Named returns the job whose id is in the path, as Find does.

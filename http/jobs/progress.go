@@ -90,8 +90,8 @@ type progressView struct {
 	CostSoFar *exchange.Decimal `json:"cost_so_far"`
 }
 
-// Whereabouts has the shards and nodes of a job, as the job's owner reports them.
-type Whereabouts struct {
+// RowDistribution has the shards and nodes of a job, as the job's owner reports them.
+type RowDistribution struct {
 	Shards client.ShardCounts
 	Nodes  []client.NodeRows // nodes that work for the job
 }
@@ -117,7 +117,7 @@ func (j *Jobs) progress(c *gin.Context) (any, error) {
 		return view, nil
 	}
 	view.WaitsFor = exchange.OrNull(j.Service.Waiting(&job, record.Spec.Account))
-	if where := j.Service.Whereabouts(c.Request.Context(), &record); where != nil {
+	if where := j.Service.RowDistribution(c.Request.Context(), &record); where != nil {
 		view.Shards, view.Nodes = &where.Shards, exchange.ListOf(where.Nodes)
 	}
 	if job.Status != rowmill.StatusRunning {

@@ -21,7 +21,7 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/sdk"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -108,7 +108,7 @@ func (k *Keys) checkRoom(ctx context.Context, account string) error {
 	}
 	if has >= k.Most {
 		return request.Errorf(http.StatusConflict, "too_many_keys",
-			"the account %s already has %d keys, the most that an account may have (http.max_keys); revoke keys that have expired or are not used", spelling.Shorten(account, 64), has)
+			"the account %s already has %d keys, the most that an account may have (http.max_keys); revoke keys that have expired or are not used", textfmt.Shorten(account, 64), has)
 	}
 	return nil
 }
@@ -147,10 +147,10 @@ func (k *Keys) read(body *request.Object, key *store.Key) {
 		}
 	}
 	if body.Read("role", "a string", &key.Role) && !caller.IsRole(key.Role) {
-		body.Add("role", "is %q; it must be %s, %s or %s", spelling.Shorten(key.Role, 32), caller.RoleAdmin, caller.RoleUser, caller.RoleReader)
+		body.Add("role", "is %q; it must be %s, %s or %s", textfmt.Shorten(key.Role, 32), caller.RoleAdmin, caller.RoleUser, caller.RoleReader)
 	}
 	if body.Read("dialect", "a string", &key.Dialect) && key.Dialect != sdk.Name {
-		body.Add("dialect", "is %q; it must be %s, or null for the answers of this document", spelling.Shorten(key.Dialect, 32), sdk.Name)
+		body.Add("dialect", "is %q; it must be %s, or null for the answers of this document", textfmt.Shorten(key.Dialect, 32), sdk.Name)
 	}
 	var expires time.Time
 	if body.Read("expires_at", "a time such as 2030-01-31T00:00:00Z, or null for never", &expires) {
@@ -186,7 +186,7 @@ func (k *Keys) find(c *gin.Context) (key store.Key, others []store.Key, err erro
 		_, err = caller.Administered(c, all[at].Account)
 	}
 	if at < 0 || err != nil {
-		return key, nil, request.Errorf(http.StatusNotFound, "key_not_found", "no key was found with the ID %s; GET /v1/keys lists them", spelling.Shorten(id, 64))
+		return key, nil, request.Errorf(http.StatusNotFound, "key_not_found", "no key was found with the ID %s; GET /v1/keys lists them", textfmt.Shorten(id, 64))
 	}
 	return all[at], slices.Delete(slices.Clone(all), at, at+1), nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // Actor describes an actor of a node: a part of the program with its own goroutine and a
@@ -27,11 +27,11 @@ type Actor struct {
 	Restarts int       `json:"restarts"`
 	Depth    int64     `json:"mailbox_depth"`
 	// Oldest is how long the oldest message in the mailbox has waited at least, in seconds.
-	Oldest        float64    `json:"oldest_message_seconds"`
-	Errands       int        `json:"errands"` // slow tasks that run outside the actor, such as a merge of parts
-	Errand        *string    `json:"errand"`  // the errand that has run longest
-	ErrandSeconds float64    `json:"errand_seconds"`
-	LastError     *LastError `json:"last_error"`
+	Oldest      float64    `json:"oldest_message_seconds"`
+	Tasks       int        `json:"tasks"` // slow tasks that run outside the actor, such as a merge of parts
+	Task        *string    `json:"task"`  // the task that has run longest
+	TaskSeconds float64    `json:"task_seconds"`
+	LastError   *LastError `json:"last_error"`
 }
 
 // LastError is the last error of an actor.
@@ -79,7 +79,7 @@ func (n *Nodes) actors(c *gin.Context) (any, error) {
 
 // nodeError turns an error about the node with an id or name into the answer.
 func nodeError(err error, id string) error {
-	shown := spelling.Shorten(id, 128)
+	shown := textfmt.Shorten(id, 128)
 	switch {
 	case errors.Is(err, rowmill.ErrNotFound):
 		return request.Errorf(http.StatusNotFound, "unknown_node", "there is no live node %q; GET /v1/nodes lists them", shown)

@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 const (
@@ -104,7 +104,7 @@ func (n *Nodes) stats(c *gin.Context) (any, error) {
 	if only, given := c.GetQuery("node"); given {
 		one := slices.IndexFunc(all, func(n NodePoints) bool { return n.Node == only })
 		if one < 0 {
-			p.Add("node", "is %q; there is no node with this name. GET /v1/nodes lists them", spelling.Shorten(only, 64))
+			p.Add("node", "is %q; there is no node with this name. GET /v1/nodes lists them", textfmt.Shorten(only, 64))
 		} else {
 			all = all[one : one+1]
 		}

@@ -14,12 +14,12 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill/client"
-	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/http/audit"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/store/deployment"
 )
 
@@ -54,7 +54,7 @@ type Service interface {
 	DrainNode(ctx context.Context, id string) error
 	// Servers returns the inference servers that are up, on all nodes that run rows. It
 	// uses the latest reports of these nodes.
-	Servers() []offer.Server
+	Servers() []served.Server
 	// Actors lists the actors of the nodes and says which nodes answered. The actors with
 	// the longest running work come first. If f names a node, the error may be
 	// rowmill.ErrNotFound (no such node) or rowmill.ErrConflict (several nodes have the
@@ -127,7 +127,7 @@ func (n *Nodes) all(ctx context.Context) []client.Node {
 // drain answers POST /v1/nodes/:node/drain.
 func (n *Nodes) drain(c *gin.Context) (any, error) {
 	id := c.Param("node")
-	shown := spelling.Shorten(id, 128)
+	shown := textfmt.Shorten(id, 128)
 	err := n.Audit.Record(c, audit.Act{Name: audit.NodeDrain, Account: caller.DefaultAccount, Target: shown}, func(ctx context.Context) error {
 		return n.Service.DrainNode(ctx, id)
 	})

@@ -6,7 +6,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill/client"
-	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
 )
@@ -30,7 +30,7 @@ func (n *Nodes) me(c *gin.Context) (any, error) {
 		Account: who.Account, Role: who.Role, Operator: caller.CheckOperator(c) == nil,
 		KeyID: exchange.OrNull(who.KeyID), KeyName: exchange.OrNull(who.Name), Version: n.Version,
 		Node:      ownName(n.Service.Nodes(c.Request.Context())),
-		Simulated: slices.ContainsFunc(n.Service.Servers(), func(server offer.Server) bool { return server.Simulated }),
+		Simulated: slices.ContainsFunc(n.Service.Servers(), func(server served.Server) bool { return server.Simulated }),
 	}
 	return view, nil
 }

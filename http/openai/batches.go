@@ -23,7 +23,7 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/input"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -63,14 +63,14 @@ func (d *Dialect) readBatch(c *gin.Context) (a batchRequest, err error) {
 		return a, err
 	}
 	if body.Require("input_file_id", "a string", &a.file, "name a file with the purpose batch") && !strings.HasPrefix(a.file, prefixFile) {
-		body.Add("input_file_id", "is %q; it must be the id of a file, which begins with %s", spelling.Shorten(a.file, 64), prefixFile)
+		body.Add("input_file_id", "is %q; it must be the id of a file, which begins with %s", textfmt.Shorten(a.file, 64), prefixFile)
 	}
 	if body.Require("endpoint", "a string", &a.endpoint, fmt.Sprintf("it must be one of %v", paths)) && !slices.Contains(paths, a.endpoint) {
-		body.Add("endpoint", "is %q; it must be one of %v", spelling.Shorten(a.endpoint, 64), paths)
+		body.Add("endpoint", "is %q; it must be one of %v", textfmt.Shorten(a.endpoint, 64), paths)
 	}
 	if body.Require("completion_window", "a string", &a.window, "send 24h, or another number of hours (h) or days (d)") {
 		if a.duration = parseWindow(a.window); a.duration == 0 {
-			body.Add("completion_window", "is %q; it must be 1 to 999 hours or days, such as 24h or 7d", spelling.Shorten(a.window, 64))
+			body.Add("completion_window", "is %q; it must be 1 to 999 hours or days, such as 24h or 7d", textfmt.Shorten(a.window, 64))
 		}
 	}
 	if body.Read("metadata", "an object of strings", &a.metadata) {
@@ -216,7 +216,7 @@ func (d *Dialect) list(c *gin.Context) (any, error) {
 	if after := c.Query("after"); after != "" {
 		id, ok := d.batches.JobID(after)
 		if !ok {
-			p.Add("after", "is %q, which is not the id of a batch; send the id of the last batch of the previous page", spelling.Shorten(after, 64))
+			p.Add("after", "is %q, which is not the id of a batch; send the id of the last batch of the previous page", textfmt.Shorten(after, 64))
 		}
 		asked.After = id
 	}

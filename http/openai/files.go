@@ -19,7 +19,7 @@ import (
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -35,7 +35,7 @@ var purposes = []string{purposeBatch, purposeData}
 
 func checkPurpose(p *request.Problems, purpose string) {
 	if !slices.Contains(purposes, purpose) {
-		p.Add("purpose", "is %q; it must be one of %s", spelling.Shorten(purpose, 64), strings.Join(purposes, ", "))
+		p.Add("purpose", "is %q; it must be one of %s", textfmt.Shorten(purpose, 64), strings.Join(purposes, ", "))
 	}
 }
 
@@ -66,7 +66,7 @@ func isFileID(id string) bool {
 // findFile returns the record of a file of the account, or a 404. The file may have
 // expired.
 func (d *Dialect) findFile(c *gin.Context, id string) (store.File, error) {
-	none := batch.Missing("file", spelling.Shorten(id, 64))
+	none := batch.Missing("file", textfmt.Shorten(id, 64))
 	if !isFileID(id) {
 		return store.File{}, none
 	}
@@ -142,7 +142,7 @@ func queryPage(c *gin.Context, p *request.Problems, byDefault, most int64) store
 	case "asc":
 		asked.Ascending = true
 	default:
-		p.Add("order", "is %q; it must be asc or desc", spelling.Shorten(order, 32))
+		p.Add("order", "is %q; it must be asc or desc", textfmt.Shorten(order, 32))
 	}
 	if _, given := c.GetQuery("before"); given {
 		p.Add("before", "cannot be used with this list; use after instead, and order=asc for the other direction")
@@ -155,7 +155,7 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 	var p request.Problems
 	asked := queryPage(c, &p, defaultFiles, maxFiles)
 	if asked.After = c.Query("after"); asked.After != "" && !isFileID(asked.After) {
-		p.Add("after", "is %q, which is not the id of a file; send the id of the last file of the previous page", spelling.Shorten(asked.After, 64))
+		p.Add("after", "is %q, which is not the id of a file; send the id of the last file of the previous page", textfmt.Shorten(asked.After, 64))
 	}
 	if err := p.Err(); err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/batch"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
 )
@@ -146,8 +146,8 @@ func (l lineWriter) appendError(b []byte, row *rowmill.Row, out *rowmill.Output)
 		why = l.notRun
 	}
 	b = append(b, `,"response":null,"error":{"code":`...)
-	b = append(spelling.AppendString(b, []byte(why.code)), `,"message":`...)
-	return append(spelling.AppendString(b, []byte(why.message)), `}}`...), nil
+	b = append(textfmt.AppendString(b, []byte(why.code)), `,"message":`...)
+	return append(textfmt.AppendString(b, []byte(why.message)), `}}`...), nil
 }
 
 // begin appends the beginning of a line, with the ids of the request.

@@ -17,7 +17,7 @@ import (
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -171,7 +171,7 @@ func filename(part *multipart.Part) string {
 	if err != nil || name == "" {
 		return unnamed
 	}
-	return spelling.Shorten(name, maxFilename)
+	return textfmt.Shorten(name, maxFilename)
 }
 
 // check checks the fields of a form, and returns how long to keep the file.

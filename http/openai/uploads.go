@@ -25,7 +25,7 @@ import (
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -155,7 +155,7 @@ func (d *Dialect) write(ctx context.Context, key, kind string, fill func(io.Writ
 // 404.
 func (d *Dialect) uploadOf(c *gin.Context) (*upload, error) {
 	ctx, u := c.Request.Context(), &upload{id: c.Param("upload_id"), status: uploadPending}
-	none := batch.Missing("upload", spelling.Shorten(u.id, 64))
+	none := batch.Missing("upload", textfmt.Shorten(u.id, 64))
 	if digits, found := strings.CutPrefix(u.id, prefixUpload); !found || !batch.IsHex(digits) {
 		return nil, none
 	}
@@ -336,7 +336,7 @@ func (u *upload) partKeys(ids []string) (keys []string, err error) {
 		at := slices.IndexFunc(u.parts, func(part blob.Info) bool { return part.Key == key })
 		switch {
 		case at < 0:
-			return nil, rowmill.Invalid("part_ids", "names %q, which is not a part of this upload", spelling.Shorten(id, 64))
+			return nil, rowmill.Invalid("part_ids", "names %q, which is not a part of this upload", textfmt.Shorten(id, 64))
 		case slices.Contains(ids[:i], id):
 			return nil, rowmill.Invalid("part_ids", "names %q twice", id)
 		}
@@ -365,7 +365,7 @@ func (d *Dialect) join(ctx context.Context, u *upload, keys []string, sum string
 			}
 		}
 		if got := hex.EncodeToString(digest.Sum(nil)); sum != "" && !strings.EqualFold(sum, got) {
-			return rowmill.Invalid("md5", "is %s, but the parts in this order have the sum %s; send the damaged parts again, or name the parts in the order of the file", spelling.Shorten(sum, 64), got)
+			return rowmill.Invalid("md5", "is %s, but the parts in this order have the sum %s; send the damaged parts again, or name the parts in the order of the file", textfmt.Shorten(sum, 64), got)
 		}
 		// Store the record first, as for a file in one request. A concurrent request that
 		// completes the same upload writes the same record and, except for the order of its

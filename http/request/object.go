@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // An Object is a small JSON object in a request. A handler reads its fields one by one. A
@@ -41,7 +41,7 @@ func (o *Object) decode(body []byte) error {
 	if first, err := decoder.Token(); err != nil || first != json.Delim('{') || !json.Valid(body) {
 		return malformed
 	}
-	if spelling.LoneSurrogate(body) {
+	if textfmt.LoneSurrogate(body) {
 		return Errorf(http.StatusBadRequest, "invalid_json", "the body has half of a surrogate pair, such as \\ud800, which is no character; remove it")
 	}
 	o.fields, o.nulls = map[string]json.RawMessage{}, map[string]bool{}
@@ -151,7 +151,7 @@ func (o *Object) Unread() []string { return slices.Sorted(maps.Keys(o.fields)) }
 // one would silently delete the value that the client wanted to set.
 func (o *Object) End(known string) {
 	for i, name := range o.Unread() {
-		name = cmp.Or(spelling.Shorten(name, 64), `""`)
+		name = cmp.Or(textfmt.Shorten(name, 64), `""`)
 		if i == maxUnknown {
 			o.Add(name, "is unknown, and so are %d further fields", len(o.fields)-i-1)
 			break

@@ -18,7 +18,7 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/jobs"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
@@ -60,7 +60,7 @@ func (r *Rows) Route(v1 gin.IRoutes) {
 func (r *Rows) show(c *gin.Context) (any, error) {
 	n, err := strconv.ParseInt(c.Param("row"), 10, 64)
 	if err != nil || n < 0 || n > store.MaxRows {
-		return nil, rowmill.Invalid("row", "is %q; it must be the number of a row, from 0", spelling.Shorten(c.Param("row"), 32))
+		return nil, rowmill.Invalid("row", "is %q; it must be the number of a row, from 0", textfmt.Shorten(c.Param("row"), 32))
 	}
 	record, err := r.jobWithRows(c)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
@@ -179,7 +179,7 @@ func (d *Dialect) Status(c *gin.Context) (any, error) {
 	}
 	if err != nil {
 		if e := request.Describe(err); e.Status == http.StatusNotFound {
-			err = e.With("job_status", gin.H{spelling.Shorten(id, 64): statusOf(rowmill.StatusUnknown)}).With("metadata", gin.H{})
+			err = e.With("job_status", gin.H{textfmt.Shorten(id, 64): statusOf(rowmill.StatusUnknown)}).With("metadata", gin.H{})
 		}
 		return nil, err
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/jobs"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 const (
@@ -147,7 +147,7 @@ func (s *Streams) topics(c *gin.Context) ([]events.Topic, error) {
 			}
 			topics = append(topics, events.Topic{Account: account, Job: id})
 		default:
-			p.Add("topics", "has %q; the topics are %s, %s<job id> and %s", spelling.Shorten(name, 64), topicJobs, topicJob, topicNodes)
+			p.Add("topics", "has %q; the topics are %s, %s<job id> and %s", textfmt.Shorten(name, 64), topicJobs, topicJob, topicNodes)
 		}
 	}
 	return topics, p.Err()

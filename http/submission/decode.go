@@ -9,7 +9,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 const (
@@ -181,7 +181,7 @@ func (sub *Submission) readField(s *scanner, name string, first byte) error {
 // addUnknown stores the name of an unknown field for a warning.
 func (sub *Submission) addUnknown(name string) {
 	if len(sub.unknown) < maxReported {
-		sub.unknown = append(sub.unknown, spelling.Shorten(name, 64))
+		sub.unknown = append(sub.unknown, textfmt.Shorten(name, 64))
 	} else {
 		sub.more++
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine/catalog"
-	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/input/function"
 )
@@ -18,7 +18,7 @@ const MaxDefinition = 16 << 20
 // Definition reads the definition of a Function from a body and adds the problems of the
 // definition to the body's problems. The caller must read its own fields first. others
 // names these fields in the error about unknown fields.
-func Definition(body *request.Object, models *offer.Models, others string) rowmill.Function {
+func Definition(body *request.Object, models *served.Models, others string) rowmill.Function {
 	var f rowmill.Function
 	before := body.Problems.Len()
 	for _, field := range []struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/rowmill/rowmill/engine/catalog"
 	"github.com/rowmill/rowmill/engine/schema"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // paramConstraint is the sampling parameter that constrains the form of the output: an
@@ -111,7 +111,7 @@ func onlyRule(rules map[string]json.RawMessage) (kind string, err error) {
 		case refused:
 			return "", fmt.Errorf("has %s, which is not supported: %s", name, reason)
 		case name != "json" && name != "json_object" && name != "regex" && name != "choice" && name != "grammar":
-			return "", fmt.Errorf("has %q, which is unknown; the rules are json, regex, choice and grammar", spelling.Shorten(name, 64))
+			return "", fmt.Errorf("has %q, which is unknown; the rules are json, regex, choice and grammar", textfmt.Shorten(name, 64))
 		case kind != "":
 			return "", fmt.Errorf("has both %s and %s; send only one of them, because an answer can have only one form", kind, name)
 		default:

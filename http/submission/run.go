@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/input/function"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // Run returns a job for one input of a Function: an object with the inputs, or a finished
@@ -52,7 +52,7 @@ func (in *Intake) Draft(problems *request.Problems, field, name string, definiti
 	}
 	f := Definition(&body, in.Models, "")
 	if f.Name != name && !body.Problems.Has(fieldName) {
-		body.Add(fieldName, "is %q in the body and %q in the path; send one name", spelling.Shorten(f.Name, 64), spelling.Shorten(name, 64))
+		body.Add(fieldName, "is %q in the body and %q in the path; send one name", textfmt.Shorten(f.Name, 64), textfmt.Shorten(name, 64))
 	}
 	if problems.AddPart(field, body.Problems); body.Problems.Len() > 0 {
 		return nil, nil //nolint:nilnil // the problems say why there is no call

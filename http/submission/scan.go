@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // scanWindow is the size of a scanner's buffer, in bytes.
@@ -145,7 +145,7 @@ func (s *scanner) text(limit int) (raw []byte, err error) {
 			return nil, errTooLong
 		case b == '"' && !utf8.Valid(s.kept):
 			return nil, s.syntaxError("the string that ends here is not valid UTF-8")
-		case b == '"' && spelling.LoneSurrogate(s.kept):
+		case b == '"' && textfmt.LoneSurrogate(s.kept):
 			return nil, s.syntaxError("the string that ends here has half of a surrogate pair, such as \\ud800, which is no character; remove it")
 		case b == '"':
 			return s.kept, nil
@@ -261,7 +261,7 @@ func (s *scanner) value(first byte, limit int) ([]byte, error) {
 		return nil, s.syntaxError("the value that ends here is malformed")
 	case !utf8.Valid(s.kept):
 		return nil, s.syntaxError("the value that ends here is not valid UTF-8")
-	case spelling.LoneSurrogate(s.kept):
+	case textfmt.LoneSurrogate(s.kept):
 		return nil, s.syntaxError("the value that ends here has half of a surrogate pair, such as \\ud800, which is no character; remove it")
 	}
 	return s.kept, nil
@@ -286,7 +286,7 @@ func (s *scanner) readPlain(keep int) (n int, err error) {
 		}
 	}
 	window, _ := s.r.Peek(s.r.Buffered()) // cannot fail
-	n = spelling.Plain(window)
+	n = textfmt.Plain(window)
 	s.kept = append(s.kept, window[:max(0, min(n, keep))]...)
 	_, _ = s.r.Discard(n) // cannot fail: the bytes are buffered
 	s.offset += int64(n)

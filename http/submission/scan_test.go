@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill/blob"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // FuzzRead compares our decoder with encoding/json.
@@ -34,7 +34,7 @@ func FuzzRead(f *testing.F) {
 
 		var theirs map[string]json.RawMessage
 		theirErr := json.Unmarshal(body, &theirs)
-		valid := theirErr == nil && theirs != nil && utf8.Valid(body) && !spelling.LoneSurrogate(body)
+		valid := theirErr == nil && theirs != nil && utf8.Valid(body) && !textfmt.LoneSurrogate(body)
 		if !valid {
 			if err == nil {
 				t.Fatalf("accepted %q, which encoding/json refuses: %v", body, theirErr)

@@ -6,12 +6,12 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/http/request"
 )
 
 func serving(w *world, models ...engine.ServedModel) {
-	w.servers = []offer.Server{{Node: "n", Name: "e", Kind: "vllm", Models: models}}
+	w.servers = []served.Server{{Node: "n", Name: "e", Kind: "vllm", Models: models}}
 }
 
 // The record has the whole model, so that every node uses the same settings.

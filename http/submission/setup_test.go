@@ -15,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/dir"
 	"github.com/rowmill/rowmill/engine/catalog"
-	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/input/function"
 	"github.com/rowmill/rowmill/store"
@@ -58,7 +58,7 @@ type world struct {
 	testing.TB
 	*Intake
 	bucket  *countingBucket
-	servers []offer.Server
+	servers []served.Server
 }
 
 func setup(t testing.TB, change ...func(*Intake)) *world {
@@ -68,7 +68,7 @@ func setup(t testing.TB, change ...func(*Intake)) *world {
 	t.Cleanup(func() { opened.Close() })
 	w := &world{TB: t, bucket: &countingBucket{Bucket: opened}}
 	w.Intake = &Intake{
-		Models: offer.New(catalog.Default(), func() []offer.Server { return w.servers }), Functions: function.Library{Values: values{}, Now: time.Now},
+		Models: served.New(catalog.Default(), func() []served.Server { return w.servers }), Functions: function.Library{Values: values{}, Now: time.Now},
 		Bucket: w.bucket, MaxRow: 8 << 20, MaxInline: 64 << 10,
 	}
 	for _, f := range change {

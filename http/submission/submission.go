@@ -18,16 +18,16 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
-	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/input/function"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/store"
 )
 
 // Intake reads and checks submissions.
 type Intake struct {
-	Models    *offer.Models
+	Models    *served.Models
 	Functions function.Library
 	Bucket    blob.Bucket // stores rows that are too large for a record, and uploaded files
 	Files     Files
@@ -129,7 +129,7 @@ func (sub *Submission) findFile(ctx context.Context, account string) (store.File
 
 // addNoFile adds the problem that the named file does not exist.
 func (sub *Submission) addNoFile() {
-	sub.problems.Add(fieldInputs, "names the file %q, which does not exist; upload it with POST /v1/files, and send file: and its id", spelling.Shorten(sub.file, 64))
+	sub.problems.Add(fieldInputs, "names the file %q, which does not exist; upload it with POST /v1/files, and send file: and its id", textfmt.Shorten(sub.file, 64))
 }
 
 // check checks every rule and returns the job, or all problems.

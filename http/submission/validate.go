@@ -12,11 +12,11 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine/catalog"
-	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/engine/schema"
+	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/input"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 const (
@@ -127,20 +127,20 @@ func (sub *Submission) findModel(job *Job) rowmill.Model {
 		sub.problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: fmt.Sprintf(format, args...)})
 	}
 	var (
-		unknown  *offer.UnknownError
-		unusable *offer.UnusableError
+		unknown  *served.UnknownError
+		unusable *served.UnusableError
 	)
 	switch {
 	case errors.As(err, &unknown) && f != nil:
 		refuse("revision %d of the Function %s uses the model %q, which this service no longer has; start a server of this model, or publish a revision with another model", f.Revision, f.Name, f.Model)
 	case errors.As(err, &unknown):
-		refuse("%q is neither a model of this service nor a published Function of your account%s", spelling.Shorten(name, 128), unknown.Hint())
+		refuse("%q is neither a model of this service nor a published Function of your account%s", textfmt.Shorten(name, 128), unknown.Hint())
 	case errors.As(err, &unusable) && unusable.Soon:
 		sub.retryLater = request.NotNow("model_not_ready", "model: %s", err)
 	case err != nil:
 		refuse("%s", err)
 	case f == nil && m.ID != name:
-		job.warn(fmt.Sprintf("model: %s is an alias of %s", spelling.Shorten(name, 128), m.ID))
+		job.warn(fmt.Sprintf("model: %s is an alias of %s", textfmt.Shorten(name, 128), m.ID))
 	}
 	return m
 }

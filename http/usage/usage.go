@@ -16,7 +16,7 @@ import (
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -199,7 +199,7 @@ func queryGrouping(c *gin.Context, problems *request.Problems) (g grouping) {
 		case byKey:
 			g.key = true
 		default:
-			problems.Add("group_by", "has %q; it must be one or more of %s, %s and %s, with commas between", spelling.Shorten(by, 32), byDay, byModel, byKey)
+			problems.Add("group_by", "has %q; it must be one or more of %s, %s and %s, with commas between", textfmt.Shorten(by, 32), byDay, byModel, byKey)
 			return g
 		}
 	}
@@ -210,7 +210,7 @@ func queryGrouping(c *gin.Context, problems *request.Problems) (g grouping) {
 func queryKey(c *gin.Context, problems *request.Problems) string {
 	id, given := c.GetQuery("key_id")
 	if given && !access.IsKeyID(id) {
-		problems.Add("key_id", "is %q; it must be the ID of a key, such as 0123456789ab, as GET /v1/keys and `rowmill keys list` show it", spelling.Shorten(id, 64))
+		problems.Add("key_id", "is %q; it must be the ID of a key, such as 0123456789ab, as GET /v1/keys and `rowmill keys list` show it", textfmt.Shorten(id, 64))
 	}
 	return id
 }
@@ -226,7 +226,7 @@ func usageDays(c *gin.Context, problems *request.Problems, now time.Time) (from,
 		}
 		at, err := time.Parse(time.DateOnly, asked)
 		if err != nil {
-			problems.Add(field, "is %q; it must be a day such as 2026-01-31", spelling.Shorten(asked, 32))
+			problems.Add(field, "is %q; it must be a day such as 2026-01-31", textfmt.Shorten(asked, 32))
 		}
 		return at
 	}

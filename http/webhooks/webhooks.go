@@ -23,7 +23,7 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/webhook"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -127,7 +127,7 @@ func find(c *gin.Context, all *webhook.Endpoints) (*webhook.Endpoint, error) {
 	id := c.Param("webhook_id")
 	e, found := all.Find(id)
 	if !found {
-		return nil, request.Errorf(http.StatusNotFound, "webhook_not_found", "no webhook was found with the ID %s; GET /v1/webhooks lists them", spelling.Shorten(id, 64))
+		return nil, request.Errorf(http.StatusNotFound, "webhook_not_found", "no webhook was found with the ID %s; GET /v1/webhooks lists them", textfmt.Shorten(id, 64))
 	}
 	return e, nil
 }
@@ -188,7 +188,7 @@ func (w *Webhooks) create(c *gin.Context) (any, error) {
 	}
 	if err := all.Add(e); err != nil {
 		return nil, request.Errorf(http.StatusConflict, "too_many_webhooks",
-			"the account %s already has %d webhooks, the most that an account may have; delete one that is not used", spelling.Shorten(account, 64), webhook.MaxEndpoints)
+			"the account %s already has %d webhooks, the most that an account may have; delete one that is not used", textfmt.Shorten(account, 64), webhook.MaxEndpoints)
 	}
 	if err := w.change(c, audit.WebhookCreate, account, &all, &e); err != nil {
 		return nil, err
@@ -224,7 +224,7 @@ func readWebhook(body *request.Object, e *webhook.Endpoint) {
 		for i, one := range events {
 			switch {
 			case !slices.Contains(webhook.Types(), one):
-				body.Add("events", "%q is unknown; the events are %s", spelling.Shorten(one, 64), strings.Join(webhook.Types(), ", "))
+				body.Add("events", "%q is unknown; the events are %s", textfmt.Shorten(one, 64), strings.Join(webhook.Types(), ", "))
 			case slices.Contains(events[:i], one):
 				body.Add("events", "%q occurs twice in the list; name it once", one)
 			}
@@ -332,7 +332,7 @@ func (w *Webhooks) test(c *gin.Context) (any, error) {
 	if kind == "" {
 		kind = e.SampleType()
 	} else if !slices.Contains(webhook.Types(), kind) {
-		return nil, rowmill.Invalid("event", "is %q; the events are %s", spelling.Shorten(kind, 64), strings.Join(webhook.Types(), ", "))
+		return nil, rowmill.Invalid("event", "is %q; the events are %s", textfmt.Shorten(kind, 64), strings.Join(webhook.Types(), ", "))
 	}
 	id, body, err := e.Sample(kind, w.Now())
 	if err != nil {
@@ -379,7 +379,7 @@ func (w *Webhooks) redeliver(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	ctx, id := c.Request.Context(), c.Param("delivery_id")
-	missing := request.Errorf(http.StatusNotFound, "delivery_not_found", "the webhook has no delivery with the ID %s; deliveries that ended more than %d days ago are removed", spelling.Shorten(id, 64), webhook.KeepLog/(24*time.Hour))
+	missing := request.Errorf(http.StatusNotFound, "delivery_not_found", "the webhook has no delivery with the ID %s; deliveries that ended more than %d days ago are removed", textfmt.Shorten(id, 64), webhook.KeepLog/(24*time.Hour))
 	if !webhook.IsDelivery(id) {
 		return nil, missing
 	}

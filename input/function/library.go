@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/document"
+	"github.com/rowmill/rowmill/internal/jsonpreserve"
 )
 
 // Values is the part of a store that holds Functions. Package store has the contract.
@@ -224,7 +224,7 @@ func (l Library) head(ctx context.Context, account, name string) (head, error) {
 }
 
 func (l Library) put(ctx context.Context, account, name string, h head) error {
-	doc, err := document.Rewrite(h.stored, h)
+	doc, err := jsonpreserve.Rewrite(h.stored, h)
 	if err != nil {
 		return fmt.Errorf("encode Function %s: %w", name, err)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 	"github.com/rowmill/rowmill/engine/catalog"
-	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/engine/served"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/http/jobs"
 	"github.com/rowmill/rowmill/http/nodes"
@@ -52,11 +52,11 @@ func (Idle) Draining() bool { return false }
 // Waiting returns no reason.
 func (Idle) Waiting(*rowmill.Job, string) string { return "" }
 
-// Whereabouts returns nil: no places of rows are known.
-func (Idle) Whereabouts(context.Context, *store.Record) *jobs.Whereabouts { return nil }
+// RowDistribution returns nil: no places of rows are known.
+func (Idle) RowDistribution(context.Context, *store.Record) *jobs.RowDistribution { return nil }
 
 // Servers returns no servers.
-func (Idle) Servers() []offer.Server { return nil }
+func (Idle) Servers() []served.Server { return nil }
 
 // Counting returns the zero value.
 func (Idle) Counting(rowmill.Model) http.Counting { return http.Counting{} }

@@ -13,7 +13,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // Leaf is the type of single values in a user's file: dates, times, decimals,
@@ -178,7 +178,7 @@ func (l *Leaf) AppendText(b, raw []byte) ([]byte, error) {
 	case math.IsInf(f, -1):
 		return append(b, "-Infinity"...), nil
 	default:
-		return spelling.AppendDecimal(b, f, 32), nil
+		return textfmt.AppendDecimal(b, f, 32), nil
 	}
 }
 
@@ -194,7 +194,7 @@ func (l *Leaf) AppendJSON(b, raw []byte) ([]byte, error) {
 		}
 	}
 	text, err := l.AppendText(make([]byte, 0, 48), raw)
-	return spelling.AppendString(b, text), err
+	return textfmt.AppendString(b, text), err
 }
 
 // order is how readers compare the values of a column. Statistics use this order.

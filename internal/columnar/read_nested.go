@@ -3,7 +3,7 @@ package columnar
 import (
 	"strconv"
 
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // assembler rebuilds one nested value as JSON from the levels of its leaves:
@@ -136,7 +136,7 @@ func (a *assembler) content(n *node) error {
 			if i > 0 {
 				a.out = append(a.out, ',')
 			}
-			a.out = append(spelling.AppendString(a.out, []byte(child.name)), ':')
+			a.out = append(textfmt.AppendString(a.out, []byte(child.name)), ':')
 			if err := a.value(child); err != nil {
 				return err
 			}
@@ -159,7 +159,7 @@ func (a *assembler) entry(n *node) error {
 			return badFile("Column %q of the Parquet file cannot be turned into text: %v.", key.path, err)
 		}
 	}
-	a.out = append(spelling.AppendString(a.out, text), ':')
+	a.out = append(textfmt.AppendString(a.out, text), ':')
 	return a.value(n.children[1])
 }
 

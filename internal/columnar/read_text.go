@@ -15,7 +15,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // leafKind says how the values of a leaf become text. Formats:
@@ -282,7 +282,7 @@ func (k *leafKind) appendJSON(b, raw []byte) ([]byte, error) {
 			return append(b, text...), nil
 		}
 	}
-	return spelling.AppendString(b, text), nil
+	return textfmt.AppendString(b, text), nil
 }
 
 func (k *leafKind) appendDecimal(b, raw []byte) ([]byte, error) {

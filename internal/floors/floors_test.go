@@ -122,10 +122,10 @@ func TestCheck(t *testing.T) {
 			name: "a name that says nothing", path: "store/util", imports: nil,
 			want: []string{`store/util: "util" says nothing about what the package owns`},
 		},
-		{name: "a folder with its own floor inside another", path: "engine/offer", imports: []string{"engine", "engine/catalog"}},
+		{name: "a folder with its own floor inside another", path: "engine/served", imports: []string{"engine", "engine/catalog"}},
 		{
-			name: "a folder imports no subfolder on a higher floor", path: "engine", imports: []string{"engine/offer"},
-			want: []string{"engine imports " + Module + "/engine/offer: floor 1 may only import floors below it, not floor 2"},
+			name: "a folder imports no subfolder on a higher floor", path: "engine", imports: []string{"engine/served"},
+			want: []string{"engine imports " + Module + "/engine/served: floor 1 may only import floors below it, not floor 2"},
 		},
 		{
 			name: "a folder nobody placed", path: "misc", imports: nil,

@@ -90,7 +90,7 @@ func (k Kind) Answer(conn net.Conn, r Request) {
 	w.close()
 }
 
-// Paths of servers, and Stream for event streams.
+// URL paths of inference servers. Stream means an answer that is an event stream.
 const (
 	Chat       = "/v1/chat/completions"
 	Stream     = "/v1/chat/completions/stream"

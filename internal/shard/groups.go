@@ -6,9 +6,9 @@ package shard
 const (
 	// Groups is the number of groups. Group 0, for all other rows, is not counted.
 	Groups = 255
-	// DealtBytes limits the size of a range of shards. The owner divides the rows of a
+	// PartitionBytes limits the size of a range of shards. The owner divides the rows of a
 	// range by group into shares for workers. With larger ranges, servers compute a
 	// common prefix less often, but a worker reads all shards of the range for each
 	// share.
-	DealtBytes = 256 << 20
+	PartitionBytes = 256 << 20
 )

@@ -33,8 +33,8 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("%d parts cannot be read, such as %s: %v", len(e.Keys), e.Keys[0], e.first)
 }
 
-// Lasting reports whether a later read of the parts cannot succeed either.
-func (e *LostError) Lasting() bool { return !e.missing }
+// IsPermanent reports whether a later read of the parts cannot succeed either.
+func (e *LostError) IsPermanent() bool { return !e.missing }
 
 // NoWait makes the LostError in err lasting: the caller does not wait for missing
 // objects. Other errors stay unchanged.

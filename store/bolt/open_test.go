@@ -104,7 +104,7 @@ func TestUsageOfAnOlderFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		claimed, err := s.Claim(t.Context(), "job-1", session, store.Adopter{})
+		claimed, err := s.Claim(t.Context(), "job-1", session, store.Claim{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,13 +164,13 @@ func TestFlippedBitIsDetected(t *testing.T) {
 	if rec, err := s.Get(t.Context(), "job-1"); !errors.Is(err, store.ErrDamaged) {
 		t.Errorf("get: %v, %v, want ErrDamaged", rec.Spec.Inline, err)
 	}
-	if _, err := s.Claim(t.Context(), "job-1", session, store.Adopter{}); !errors.Is(err, store.ErrDamaged) {
+	if _, err := s.Claim(t.Context(), "job-1", session, store.Claim{}); !errors.Is(err, store.ErrDamaged) {
 		t.Errorf("claim: %v, want ErrDamaged", err)
 	}
 	if rec, err := s.Get(t.Context(), "job-1"); err != nil || rec.Job.Status != rowmill.StatusFailed || rec.Spec.Inline != nil {
 		t.Errorf("after the claim: %s with %v, %v; want a failed job without its prompt", rec.Job.Status, rec.Spec.Inline, err)
 	}
-	if rec, err := s.Claim(t.Context(), "job-2", session, store.Adopter{}); err != nil || rec.Spec.Inline[0] != "Pay 1000 dollars for job-2" {
+	if rec, err := s.Claim(t.Context(), "job-2", session, store.Claim{}); err != nil || rec.Spec.Inline[0] != "Pay 1000 dollars for job-2" {
 		t.Errorf("the other job: %v, %v", rec.Spec.Inline, err)
 	}
 }

@@ -103,7 +103,7 @@ func writeForEver(path string) error {
 					out.Lock()
 					fmt.Println("created", id)
 					out.Unlock()
-					rec, err := s.Claim(ctx, id, session, store.Adopter{})
+					rec, err := s.Claim(ctx, id, session, store.Claim{})
 					if err != nil {
 						return err
 					}

@@ -60,7 +60,7 @@ func (p place) record(id string) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	rec, err := p.store.Claim(p.Context(), id, session, store.Adopter{})
+	rec, err := p.store.Claim(p.Context(), id, session, store.Claim{})
 	if err != nil {
 		p.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func ReadNote(ctx context.Context, bucket blob.Bucket, job string) (n Note, err 
 		err = json.Unmarshal(text, &n)
 	}
 	if err == nil && n.JobID != job {
-		err = fmt.Errorf("it belongs to job %q", n.JobID)
+		err = fmt.Errorf("the note names job %q", n.JobID)
 	}
 	if err != nil {
 		return n, fmt.Errorf("read the note of job %s: %w", job, err)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/document"
+	"github.com/rowmill/rowmill/internal/jsonpreserve"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/kv"
 )
@@ -84,7 +84,7 @@ func (t *tx) header(id string) (header, error) {
 	if raw == nil {
 		return h, fmt.Errorf("job %s: %w", id, rowmill.ErrNotFound)
 	}
-	if err := document.Decode(raw, &h); err != nil {
+	if err := jsonpreserve.Decode(raw, &h); err != nil {
 		return h, fmt.Errorf("decode the record of job %s: %w: %w", id, err, store.ErrDamaged)
 	}
 	return h, nil
@@ -127,7 +127,7 @@ func (t *tx) putHeader(h header) error {
 	if err != nil {
 		return err
 	}
-	raw, err := document.Rewrite(stored, h)
+	raw, err := jsonpreserve.Rewrite(stored, h)
 	if err != nil {
 		return fmt.Errorf("encode the record of job %s: %w", id, err)
 	}
@@ -224,7 +224,7 @@ func (t *tx) reindex(before *header, after header) {
 	}
 }
 
-// reindexMoney updates the index reserved.
+// reindexMoney updates the index of jobs with reserved money.
 func (t *tx) reindexMoney(before *header, after header) {
 	had, has := before != nil && before.Reserved != 0, after.Reserved != 0
 	key := []byte(after.Account + "\x00" + after.Job.ID)
@@ -363,7 +363,7 @@ func writeSpec(stored []byte, s rowmill.Spec) ([]byte, error) {
 	}
 	small := s
 	small.System, small.Schema, small.Inline = "", nil, nil
-	raw, err := document.Rewrite(before, small)
+	raw, err := jsonpreserve.Rewrite(before, small)
 	if err != nil {
 		return nil, fmt.Errorf("encode the specification: %w", err)
 	}
@@ -389,7 +389,7 @@ func readSpec(raw []byte) (rowmill.Spec, error) {
 	if len(sections) < 3 {
 		return s, errSections
 	}
-	if err := document.Decode(sections[0], &s); err != nil {
+	if err := jsonpreserve.Decode(sections[0], &s); err != nil {
 		return s, err
 	}
 	s.System = sections[1]

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/document"
+	"github.com/rowmill/rowmill/internal/jsonpreserve"
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
@@ -124,7 +124,7 @@ func BenchmarkHeader(b *testing.B) {
 		b.Run(bb.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := document.Rewrite(bb.stored, h); err != nil {
+				if _, err := jsonpreserve.Rewrite(bb.stored, h); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -77,12 +77,12 @@ func TestDamageCostsOneRecord(t *testing.T) {
 	if got := idsOf(orphans); err != nil || !slices.Equal(got, []string{first, third}) {
 		t.Errorf("orphans %v, %v", got, err)
 	}
-	if marks, err := s.Marks(ctx, []string{second, third}, ""); err != nil || marks[0] != (store.Mark{}) || marks[1].Version != 1 {
+	if marks, err := s.Revisions(ctx, []string{second, third}, ""); err != nil || marks[0] != (store.Revision{}) || marks[1].Version != 1 {
 		t.Errorf("marks %+v, %v", marks, err)
 	}
 
 	// A damaged part: its job cannot succeed.
-	claimed, err := s.Claim(ctx, third, session, store.Adopter{})
+	claimed, err := s.Claim(ctx, third, session, store.Claim{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestDamagedSpecificationEndsItsJob(t *testing.T) {
 		must("open a session", err)
 
 		failed, cancelled := storetest.JobID(0), storetest.JobID(1)
-		if _, err := s.Claim(ctx, failed, session, store.Adopter{}); !errors.Is(err, store.ErrDamaged) {
+		if _, err := s.Claim(ctx, failed, session, store.Claim{}); !errors.Is(err, store.ErrDamaged) {
 			t.Errorf("table %s: claim: %v, want ErrDamaged", table, err)
 		}
 		rec, err := s.Get(ctx, failed)
@@ -160,7 +160,7 @@ func TestDamagedSpecificationEndsItsJob(t *testing.T) {
 		if rec.Job.Status != rowmill.StatusFailed || reason == nil || reason.Code != rowmill.CodeInternalError || !strings.Contains(reason.Message, "specification of the job is damaged") {
 			t.Errorf("table %s: a job with a damaged specification is %s for %+v", table, rec.Job.Status, reason)
 		}
-		_, err = s.Claim(ctx, failed, session, store.Adopter{})
+		_, err = s.Claim(ctx, failed, session, store.Claim{})
 		if !errors.Is(err, rowmill.ErrTerminal) {
 			t.Errorf("table %s: claim again: %v", table, err)
 		}
@@ -208,7 +208,7 @@ func TestRepairIndexes(t *testing.T) {
 			_, _, err := s.Create(ctx, rec, nil)
 			must(err)
 		}
-		_, err = s.Claim(ctx, storetest.JobID(1), session, store.Adopter{})
+		_, err = s.Claim(ctx, storetest.JobID(1), session, store.Claim{})
 		must(err)
 		_, err = s.Cancel(ctx, storetest.JobID(2), time.Now(), func(*store.Record) {})
 		must(err)
@@ -257,7 +257,7 @@ func TestRebuild(t *testing.T) {
 	must(err)
 	session, err := s.OpenSession(ctx, "node", time.Hour)
 	must(err)
-	rec, err := s.Claim(ctx, id, session, store.Adopter{})
+	rec, err := s.Claim(ctx, id, session, store.Claim{})
 	must(err)
 	fence := store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
 	for i, key := range []string{"p", "q"} {

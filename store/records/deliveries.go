@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/document"
+	"github.com/rowmill/rowmill/internal/jsonpreserve"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/kv"
 )
@@ -130,7 +130,7 @@ func (t *tx) firstDueExcept(endpoint, id string) ([]byte, error) {
 
 // saveDelivery writes a delivery over its stored document.
 func (t *tx) saveDelivery(before *store.Delivery, stored []byte, d store.Delivery) error {
-	doc, err := document.Rewrite(stored, d)
+	doc, err := jsonpreserve.Rewrite(stored, d)
 	if err != nil {
 		return fmt.Errorf("encode delivery %s: %w", d.ID, err)
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/document"
+	"github.com/rowmill/rowmill/internal/jsonpreserve"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/kv"
 )
@@ -256,8 +256,8 @@ func (s *Store) Head(ctx context.Context, jobID string) (*store.Head, error) {
 	return head, err
 }
 
-// A markFields holds the members of a header that Marks needs. The other members are not
-// decoded, because Marks is called each second for many jobs.
+// A markFields holds the members of a header that Revisions needs. The other members are not
+// decoded, because Revisions is called each second for many jobs.
 type markFields struct {
 	Job struct {
 		Status rowmill.Status `json:"status"`
@@ -268,9 +268,9 @@ type markFields struct {
 	Writers map[string]int64 `json:"writers"`
 }
 
-// Marks returns the revisions of records.
-func (s *Store) Marks(ctx context.Context, jobIDs []string, writer string) ([]store.Mark, error) {
-	marks := make([]store.Mark, len(jobIDs))
+// Revisions returns the revisions of records.
+func (s *Store) Revisions(ctx context.Context, jobIDs []string, writer string) ([]store.Revision, error) {
+	marks := make([]store.Revision, len(jobIDs))
 	err := s.view(ctx, func(t *tx) error {
 		t.want(jobIDs, tableJobs)
 		switch found, err := layoutOf(t); {
@@ -290,10 +290,10 @@ func (s *Store) Marks(ctx context.Context, jobIDs []string, writer string) ([]st
 				continue
 			}
 			var h markFields
-			if err := document.Decode(raw, &h); err != nil {
+			if err := jsonpreserve.Decode(raw, &h); err != nil {
 				return fmt.Errorf("decode the record of job %s: %w", id, err)
 			}
-			marks[i] = store.Mark{Version: h.Version, Session: h.Session, Epoch: h.Epoch, Status: h.Job.Status, Writes: h.Writers[writer]}
+			marks[i] = store.Revision{Version: h.Version, Session: h.Session, Epoch: h.Epoch, Status: h.Job.Status, Writes: h.Writers[writer]}
 		}
 		return ctx.Err()
 	})

@@ -59,7 +59,7 @@ func (t *tx) charge(h header, added store.Totals) {
 	if h.Job.RunType == rowmill.RunEstimate || added == (store.Totals{}) {
 		return
 	}
-	model := h.Price.model()
+	model := h.Price.asModel()
 	more := used{added, model.Charge(added.InputTokens, added.OutputTokens)}.counters()
 	place := append(usageOf(h.Account, day(t.Now())), model.ID...)
 	t.Add(tableUsage, place, more...)
@@ -79,8 +79,8 @@ type price struct {
 
 func priceOf(m rowmill.Model) *price { return &price{m.ID, m.InputPrice, m.OutputPrice, m.NoPrice} }
 
-// model returns a model with this price and nothing else.
-func (p *price) model() rowmill.Model {
+// asModel returns a model with this price and nothing else.
+func (p *price) asModel() rowmill.Model {
 	return rowmill.Model{ID: p.Model, InputPrice: p.Input, OutputPrice: p.Output, NoPrice: p.NoPrice}
 }
 
@@ -252,7 +252,7 @@ func (t *tx) checkLimit(h header, limit rowmill.Money) (err error) {
 
 // unspent returns the job's reservation minus the cost of its committed rows, at least 0.
 func (h *header) unspent() rowmill.Money {
-	cost := h.Price.model().Cost(&h.Job)
+	cost := h.Price.asModel().Cost(&h.Job)
 	if cost == nil {
 		return h.Reserved
 	}

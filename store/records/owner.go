@@ -43,7 +43,7 @@ func (t *tx) alive(session string) (bool, error) {
 }
 
 // Claim makes session the owner of an orphan.
-func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Adopter) (store.Record, error) {
+func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Claim) (store.Record, error) {
 	var claimed store.Record
 	var damaged error
 	err := s.write(ctx, func(t *tx) error {
@@ -69,7 +69,7 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Adopt
 			return fmt.Errorf("claim job %s: it is parked: %w", jobID, rowmill.ErrConflict)
 		}
 		after := before
-		after.Adopt(session, store.NextEpoch(before.Epoch, t.Now()), by)
+		after.AddClaim(session, store.NextEpoch(before.Epoch, t.Now()), by)
 		after.Version++
 		if after.Job.Status == rowmill.StatusPending {
 			if err := after.Job.Become(rowmill.StatusSubmitted, t.Now()); err != nil {
@@ -213,7 +213,7 @@ func (t *tx) take(candidates []*candidate, n int) (taken []store.Orphan, rest []
 		h, err := t.writable(orphan.JobID)
 		switch {
 		case err == nil:
-			orphan.Priority, orphan.Tried = h.Job.Priority, h.Adopters
+			orphan.Priority, orphan.Tried = h.Job.Priority, h.Claims
 			taken = append(taken, orphan)
 		case t.damaged(err), errors.Is(err, store.ErrNewer), errors.Is(err, rowmill.ErrNotFound):
 		default:

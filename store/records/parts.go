@@ -126,7 +126,7 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 		t.charge(before, ran)
 		advance(&after.Job, done)
 		if ran.Rows > 0 {
-			after.Adopters = nil
+			after.Claims = nil
 		}
 		after.Version++
 		return t.saveHeader(before, after)
@@ -186,7 +186,7 @@ func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.
 			return err
 		}
 		after := before
-		after.Adopters = nil
+		after.Claims = nil
 		after.Version++
 		return t.saveHeader(before, after)
 	})

@@ -12,15 +12,15 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// heldKey returns a key that sorts an account's held jobs by their end.
-func heldKey(account string, rec store.Record) []byte {
+// retainedKey returns a key that sorts an account's held jobs by their end.
+func retainedKey(account string, rec store.Record) []byte {
 	return orderKey(account, rec.EndedAt(), rec.Job.ID)
 }
 
 // reindexHeld adds a job to the index held when it has just ended.
 func (t *tx) reindexHeld(before *header, after header) {
 	if after.Job.Status.Terminal() && (before == nil || !before.Job.Status.Terminal()) {
-		t.Put(tableHeld, heldKey(after.Account, after.Record), nil)
+		t.Put(tableHeld, retainedKey(after.Account, after.Record), nil)
 	}
 }
 
@@ -243,7 +243,7 @@ func (s *Store) DataGone(ctx context.Context, jobID string) error {
 		if h.DataRemoved == nil {
 			return fmt.Errorf("the data of job %s was not removed: %w", jobID, rowmill.ErrConflict)
 		}
-		key := heldKey(h.Account, h.Record)
+		key := retainedKey(h.Account, h.Record)
 		held, err := t.Get(tableHeld, key)
 		if held != nil || errors.Is(err, store.ErrDamaged) {
 			t.Delete(tableHeld, key)

@@ -13,7 +13,7 @@ import (
 func (t *tx) ruined(h header) (store.Record, error) {
 	rec := h.Record
 	rec.SpecDamaged = true
-	rec.Spec = rowmill.Spec{Account: h.Account, Model: h.Price.model()}
+	rec.Spec = rowmill.Spec{Account: h.Account, Model: h.Price.asModel()}
 	for _, dialect := range []string{rowmill.DialectOpenAI, rowmill.DialectAnthropic} {
 		batch, err := t.Get(tableBatches, append(batchList(h.Account, dialect), h.Job.ID...))
 		if err != nil {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/document"
-	"github.com/rowmill/rowmill/internal/memo"
+	"github.com/rowmill/rowmill/internal/cache"
+	"github.com/rowmill/rowmill/internal/jsonpreserve"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -19,7 +19,7 @@ const (
 )
 
 // A headCache holds the heads that clients read last, by job id.
-type headCache = memo.Recent[string, cachedHead]
+type headCache = cache.LRU[string, cachedHead]
 
 // A cachedHead is valid as long as the stored header equals header. Every change of a job
 // changes its header.
@@ -42,7 +42,7 @@ func (s *Store) head(t *tx, id string) (*store.Head, error) {
 		return last.head, nil
 	}
 	header, head := string(raw), new(store.Head)
-	if err := document.Decode(header, head); err != nil {
+	if err := jsonpreserve.Decode(header, head); err != nil {
 		return nil, fmt.Errorf("decode the record of job %s: %w", id, err)
 	}
 	texts, err := t.Get(tableTexts, []byte(id))

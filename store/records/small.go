@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/document"
+	"github.com/rowmill/rowmill/internal/jsonpreserve"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/kv"
 )
@@ -27,7 +27,7 @@ func (s *Store) PutKey(ctx context.Context, k store.Key) error {
 		if err != nil {
 			return err
 		}
-		raw, err := document.Rewrite(old, k)
+		raw, err := jsonpreserve.Rewrite(old, k)
 		if err != nil {
 			return fmt.Errorf("encode key %s: %w", k.ID, err)
 		}
@@ -46,7 +46,7 @@ func (s *Store) ReplaceKey(ctx context.Context, k store.Key, hash []byte) error 
 		case old == nil:
 			return fmt.Errorf("replace key %q: %w", k.ID, rowmill.ErrNotFound)
 		}
-		raw, err := document.Rewrite(old, k)
+		raw, err := jsonpreserve.Rewrite(old, k)
 		if err != nil {
 			return fmt.Errorf("encode key %s: %w", k.ID, err)
 		}

@@ -53,7 +53,7 @@ func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claimed, err := s.Claim(ctx, rec.Job.ID, session, store.Adopter{})
+	claimed, err := s.Claim(ctx, rec.Job.ID, session, store.Claim{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 	for what, write := range map[string]func(context.Context) error{
 		"Create": func(ctx context.Context) error { _, _, err := s.Create(ctx, second, nil); return err },
 		"Claim": func(ctx context.Context) error {
-			_, err := s.Claim(ctx, rec.Job.ID, session, store.Adopter{})
+			_, err := s.Claim(ctx, rec.Job.ID, session, store.Claim{})
 			return err
 		},
 		"Release": func(ctx context.Context) error { return s.Release(ctx, f) },

@@ -149,7 +149,7 @@ func TestLostAnswers(t *testing.T) {
 		check(!existed, "a created job existed", existed)
 
 		arm()
-		rec, err := s.Claim(ctx, id("job"), session, store.Adopter{})
+		rec, err := s.Claim(ctx, id("job"), session, store.Claim{})
 		must("claim", err)
 		check(rec.Epoch > 0 && rec.Version == 2 && rec.Session == session, "claimed", rec)
 		f := store.Fence{JobID: id("job"), Session: session, Epoch: rec.Epoch}
@@ -184,7 +184,7 @@ func TestLostAnswers(t *testing.T) {
 		must("cancel", err)
 		check(rec.Job.Status == rowmill.StatusCancelled, "cancelled", rec)
 
-		rec, err = s.Claim(ctx, id("job"), session, store.Adopter{})
+		rec, err = s.Claim(ctx, id("job"), session, store.Claim{})
 		must("claim again", err)
 		f.Epoch = rec.Epoch
 		rec, err = s.Finish(ctx, f, func(r *store.Record) error {

@@ -89,7 +89,7 @@ func BenchmarkOrphans(b *testing.B) {
 	s := filled(b, server, false)
 	session := newSession(b, s)
 	for i := range 1000 {
-		if _, err := s.Claim(b.Context(), storetest.JobID(i), session, store.Adopter{}); err != nil {
+		if _, err := s.Claim(b.Context(), storetest.JobID(i), session, store.Claim{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -24,7 +24,7 @@ func claimed(t testing.TB, s *redis.Store, id, session string, rows ...string) s
 	if _, _, err := s.Create(t.Context(), storetest.Record(id, "a", append(rows, "row")...), nil); err != nil {
 		t.Fatal(err)
 	}
-	rec, err := s.Claim(t.Context(), id, session, store.Adopter{})
+	rec, err := s.Claim(t.Context(), id, session, store.Claim{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func writes(t *testing.T, s *redis.Store, f store.Fence) map[string]error {
 	ctx := t.Context()
 	nothing := func(*store.Record) error { return nil }
 	_, _, create := s.Create(ctx, storetest.Record("job-new", "a", "row"), &store.Idempotency{Key: "k", BodyHash: "h", TTL: time.Hour})
-	_, claim := s.Claim(ctx, "job-waiting", f.Session, store.Adopter{})
+	_, claim := s.Claim(ctx, "job-waiting", f.Session, store.Claim{})
 	_, update := s.Update(ctx, f, nothing)
 	_, finish := s.Finish(ctx, f, func(r *store.Record) error { return r.Job.Become(rowmill.StatusFailed, time.Now()) })
 	_, cancel := s.Cancel(ctx, f.JobID, time.Now(), nil)

@@ -28,7 +28,7 @@ func TestFenceHoldsAtTheWrite(t *testing.T) {
 		"a release":        func(f store.Fence) error { return s.Release(t.Context(), f) },
 		"another owner": func(f store.Fence) error {
 			err := s.CloseSession(t.Context(), f.Session)
-			_, claim := s.Claim(t.Context(), f.JobID, newSession(t, s), store.Adopter{})
+			_, claim := s.Claim(t.Context(), f.JobID, newSession(t, s), store.Claim{})
 			return errors.Join(err, claim)
 		},
 	} {

@@ -13,8 +13,8 @@ import (
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/wait"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/store/recall"
 	"github.com/rowmill/rowmill/store/redis"
+	"github.com/rowmill/rowmill/store/replay"
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
@@ -23,7 +23,7 @@ import (
 func TestLostTailIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "appendfsync everysec", "auto-aof-rewrite-percentage 0")
-	s := recall.New(recall.Config{
+	s := replay.New(replay.Config{
 		Store: open(t, redis.Config{URL: server.URL()}), Log: slog.New(slog.DiscardHandler), Every: time.Hour,
 	})
 	t.Cleanup(func() { s.Close() })
@@ -58,7 +58,7 @@ func TestLostTailIsWrittenAgain(t *testing.T) {
 		_, _, err := s.Create(t.Context(), storetest.Record(id, "a", "row"), nil)
 		must(err)
 		keep := size()
-		rec, err := s.Claim(t.Context(), id, session, store.Adopter{})
+		rec, err := s.Claim(t.Context(), id, session, store.Claim{})
 		must(err)
 		f := store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
 		_, err = s.Update(t.Context(), f, func(r *store.Record) error {
@@ -100,7 +100,7 @@ func TestLostTailIsWrittenAgain(t *testing.T) {
 func TestNothingIsWrittenIntoAnEmptyServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "appendfsync everysec")
-	s := recall.New(recall.Config{
+	s := replay.New(replay.Config{
 		Store: open(t, redis.Config{URL: server.URL()}), Log: slog.New(slog.DiscardHandler), Every: time.Hour,
 	})
 	t.Cleanup(func() { s.Close() })

@@ -56,7 +56,7 @@ func TestUsageByKeyTakesLittleMemory(t *testing.T) {
 		if _, _, err := s.Create(t.Context(), rec, nil); err != nil {
 			t.Fatal(err)
 		}
-		c, err := s.Claim(t.Context(), rec.Job.ID, session, store.Adopter{})
+		c, err := s.Claim(t.Context(), rec.Job.ID, session, store.Claim{})
 		if err == nil {
 			f := store.Fence{JobID: rec.Job.ID, Session: session, Epoch: c.Epoch}
 			err = s.CommitParts(t.Context(), f, []store.Part{{Key: "p", Rows: all.Rows, Totals: all}})

@@ -157,7 +157,7 @@ func TimeCommit(b *testing.B, s store.Store, jobs int, count func() (report func
 		if _, _, err := s.Create(b.Context(), Record(id, "c", strings.Repeat("x", 64<<10)), nil); err != nil {
 			b.Fatal(err)
 		}
-		rec, err := s.Claim(b.Context(), id, session, store.Adopter{})
+		rec, err := s.Claim(b.Context(), id, session, store.Claim{})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -197,7 +197,7 @@ func TimePoll(b *testing.B, s store.Store, n int) {
 		if err != nil || len(ids) != n {
 			b.Fatal(len(ids), err)
 		}
-		if _, err := s.Marks(b.Context(), ids, ""); err != nil {
+		if _, err := s.Revisions(b.Context(), ids, ""); err != nil {
 			b.Fatal(err)
 		}
 	})

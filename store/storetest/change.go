@@ -250,7 +250,7 @@ func testTerminal(s *suite) {
 		_, update := s.Update(s.Context(), f, func(r *store.Record) error { r.Job.Message = "late"; return nil })
 		_, finish := s.Finish(s.Context(), f, func(r *store.Record) error { r.Job.Status = rowmill.StatusFailed; return nil })
 		_, cancel := s.Cancel(s.Context(), f.JobID, s.start, nil)
-		_, claim := s.Claim(s.Context(), f.JobID, s.session(), store.Adopter{})
+		_, claim := s.Claim(s.Context(), f.JobID, s.session(), store.Claim{})
 		for name, err := range map[string]error{
 			"Update": update, "Finish": finish, "Cancel": cancel, "Claim": claim,
 			"Release":      s.Release(s.Context(), f),

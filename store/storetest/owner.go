@@ -56,7 +56,7 @@ func testSessionExpires(s *suite) {
 	s.wantLeaseLost("after its session expired", f)
 	s.wantError("renew an expired session", rowmill.ErrLeaseLost)(s.RenewSession(s.Context(), id))
 	s.wantLeaseLost("after a renewal that came too late", f)
-	s.wantError("claim with an expired session", rowmill.ErrLeaseLost)(s.Claim(s.Context(), s.create("a"), id, store.Adopter{}))
+	s.wantError("claim with an expired session", rowmill.ErrLeaseLost)(s.Claim(s.Context(), s.create("a"), id, store.Claim{}))
 	s.wantUnchanged(before)
 	if got := s.claim(f.JobID, s.session()); got.Epoch <= f.Epoch {
 		s.Errorf("the new owner has epoch %d after epoch %d, want a larger one", got.Epoch, f.Epoch)
@@ -85,7 +85,7 @@ func (s *suite) wantLeaseLost(when string, f store.Fence) {
 func testClaim(s *suite) {
 	id, session := s.create("a"), s.session()
 	created := s.get(id)
-	rec := must(s.Claim(s.Context(), id, session, store.Adopter{}))(s)
+	rec := must(s.Claim(s.Context(), id, session, store.Claim{}))(s)
 	if rec.Session != session || rec.Epoch <= created.Epoch || rec.Job.Status != rowmill.StatusSubmitted || rec.Version <= created.Version {
 		s.Errorf("the claimed record has session %q, epoch %d, status %s, version %d; want the session, a larger epoch, submitted, a larger version", rec.Session, rec.Epoch, rec.Job.Status, rec.Version)
 	}
@@ -96,7 +96,7 @@ func testClaim(s *suite) {
 	f := store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
 	s.update(f, func(r *store.Record) error { return become(r, rowmill.StatusStarting) })
 	s.must(s.CloseSession(s.Context(), session))
-	next := must(s.Claim(s.Context(), id, s.session(), store.Adopter{}))(s)
+	next := must(s.Claim(s.Context(), id, s.session(), store.Claim{}))(s)
 	if next.Job.Status != rowmill.StatusStarting || next.Epoch <= rec.Epoch {
 		s.Errorf("the next owner gets status %s and epoch %d, want starting and an epoch above %d", next.Job.Status, next.Epoch, rec.Epoch)
 	}
@@ -107,16 +107,16 @@ func testClaimRefuses(s *suite) {
 	f := s.claim(s.create("a"), session)
 	before := s.get(f.JobID)
 	for _, by := range []string{session, s.session()} {
-		s.wantError("claim of a job with a live owner", rowmill.ErrConflict)(s.Claim(s.Context(), f.JobID, by, store.Adopter{}))
+		s.wantError("claim of a job with a live owner", rowmill.ErrConflict)(s.Claim(s.Context(), f.JobID, by, store.Claim{}))
 	}
 	s.wantUnchanged(before)
 	for _, by := range []string{"unknown", ""} {
-		s.wantError(fmt.Sprintf("claim with session %q", by), rowmill.ErrLeaseLost)(s.Claim(s.Context(), s.create("a"), by, store.Adopter{}))
+		s.wantError(fmt.Sprintf("claim with session %q", by), rowmill.ErrLeaseLost)(s.Claim(s.Context(), s.create("a"), by, store.Claim{}))
 	}
-	s.wantError("claim of an unknown job", rowmill.ErrNotFound)(s.Claim(s.Context(), "job-none", session, store.Adopter{}))
+	s.wantError("claim of an unknown job", rowmill.ErrNotFound)(s.Claim(s.Context(), "job-none", session, store.Claim{}))
 	ended := s.create("a")
 	s.must(s.Cancel(s.Context(), ended, s.start, nil))
-	s.wantError("claim of a cancelled job", rowmill.ErrTerminal)(s.Claim(s.Context(), ended, session, store.Adopter{}))
+	s.wantError("claim of a cancelled job", rowmill.ErrTerminal)(s.Claim(s.Context(), ended, session, store.Claim{}))
 }
 
 func testClaimRace(s *suite) {
@@ -126,7 +126,7 @@ func testClaimRace(s *suite) {
 	for range 16 {
 		session := s.session()
 		wg.Go(func() {
-			_, err := s.Claim(s.Context(), id, session, store.Adopter{})
+			_, err := s.Claim(s.Context(), id, session, store.Claim{})
 			switch {
 			case err == nil:
 				won.Add(1)
@@ -340,7 +340,7 @@ func testOneOwner(s *suite) {
 					continue
 				}
 				session := rapid.SampledFrom(open).Draw(t, "claimer")
-				rec, err := s.Claim(s.Context(), id, session, store.Adopter{})
+				rec, err := s.Claim(s.Context(), id, session, store.Claim{})
 				held := owner >= 0 && alive[fences[owner].Session]
 				switch {
 				case !alive[session]:
@@ -384,26 +384,26 @@ func testOneOwner(s *suite) {
 	})
 }
 
-// testMarks compares marks with the records, also for a missing record.
-func testMarks(s *suite) {
+// testRevisions compares marks with the records, also for a missing record.
+func testRevisions(s *suite) {
 	f, waiting := s.running(3), s.create("b")
 	ended := s.running(1)
 	s.finish(ended, rowmill.StatusFailed)
-	marks, err := s.Marks(s.Context(), []string{waiting, "job-none", f.JobID, ended.JobID}, "nobody")
+	marks, err := s.Revisions(s.Context(), []string{waiting, "job-none", f.JobID, ended.JobID}, "nobody")
 	if err != nil || len(marks) != 4 {
-		s.Fatalf("Marks returns %d marks, %v; want 4", len(marks), err)
+		s.Fatalf("Revisions returns %d marks, %v; want 4", len(marks), err)
 	}
 	for i, id := range []string{waiting, "", f.JobID, ended.JobID} {
-		var want store.Mark
+		var want store.Revision
 		if id != "" {
 			rec := s.get(id)
-			want = store.Mark{Version: rec.Version, Session: rec.Session, Epoch: rec.Epoch, Status: rec.Job.Status}
+			want = store.Revision{Version: rec.Version, Session: rec.Session, Epoch: rec.Epoch, Status: rec.Job.Status}
 		}
 		if marks[i] != want {
 			s.Errorf("mark %d is %+v, want %+v", i, marks[i], want)
 		}
 	}
-	if marks, err := s.Marks(s.Context(), nil, "nobody"); err != nil || len(marks) != 0 {
+	if marks, err := s.Revisions(s.Context(), nil, "nobody"); err != nil || len(marks) != 0 {
 		s.Errorf("marks of no jobs: %v, %v", marks, err)
 	}
 }

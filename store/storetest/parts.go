@@ -47,7 +47,7 @@ func testCommitParts(s *suite) {
 	want.Job.RowsDone, want.Job.FailedRows, want.Job.TruncatedRows, want.Job.TruncatedOutputs = 2, 1, 1, 1
 	want.Job.InputTokens, want.Job.OutputTokens = pointer(int64(10)), pointer(int64(20))
 	want.Job.DeduplicatedRows = 1
-	want.Version, want.Adopters = after.Version, nil
+	want.Version, want.Claims = after.Version, nil
 	s.wantSame("record: its progress grows, and nothing else changes", want, after)
 	if after.Version <= before.Version {
 		s.Errorf("the commit changes version %d to %d, want a larger version", before.Version, after.Version)

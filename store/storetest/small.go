@@ -157,7 +157,7 @@ func testContext(s *suite) {
 		"Active":       func() { _, err = s.Active(ctx, []string{"a"}, s.start, 1) },
 		"List":         func() { _, _, err = s.List(ctx, "a", 1, "") },
 		"Orphans":      func() { _, err = s.Orphans(ctx, 1) },
-		"Claim":        func() { _, err = s.Claim(ctx, f.JobID, f.Session, store.Adopter{}) },
+		"Claim":        func() { _, err = s.Claim(ctx, f.JobID, f.Session, store.Claim{}) },
 		"Release":      func() { err = s.Release(ctx, f) },
 		"Update":       func() { _, err = s.Update(ctx, f, nothing) },
 		"Finish":       func() { _, err = s.Finish(ctx, f, nothing) },

@@ -71,13 +71,13 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"OrphansTakeTurns", testOrphansTakeTurns},
 		{"OrphansOfTheDead", testOrphansOfTheDead},
 		{"OneOwner", testOneOwner},
-		{"Adopters", testAdopters},
-		{"AdoptersCleared", testAdoptersCleared},
-		{"AdoptersBounded", testAdoptersBounded},
+		{"Claims", testClaims},
+		{"ClaimsCleared", testClaimsCleared},
+		{"ClaimsBounded", testClaimsBounded},
 		{"Park", testPark},
 		{"Events", testEvents},
 		{"EventsBounded", testEventsBounded},
-		{"Marks", testMarks},
+		{"Revisions", testRevisions},
 		{"Active", testActive},
 		{"Writers", testWriters},
 		{"Update", testUpdate},
@@ -288,7 +288,7 @@ func (s *suite) session() string {
 // claim makes session the owner of a job and returns the fence.
 func (s *suite) claim(id, session string) store.Fence {
 	s.Helper()
-	rec := must(s.Claim(s.Context(), id, session, store.Adopter{}))(s)
+	rec := must(s.Claim(s.Context(), id, session, store.Claim{}))(s)
 	return store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
 }
 

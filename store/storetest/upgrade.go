@@ -127,7 +127,7 @@ func (g *memberCheck) keepsMembers(operation string, run func() error, removes .
 	}
 	g.readMembers(false)
 	for path, was := range g.added {
-		if strings.Contains(path, ":/adopters/") { // removed with the adopters
+		if strings.Contains(path, ":/claims/") { // removed with the claims
 			continue
 		}
 		if slices.ContainsFunc(removes, func(gone string) bool { return bytes.HasPrefix([]byte(path), []byte(gone)) }) {
@@ -157,7 +157,7 @@ func testUnknownMembers(s *suite) {
 	session := s.session()
 	var f store.Fence
 	claim := func() error {
-		claimed, err := s.Claim(ctx, rec.Job.ID, session, store.Adopter{})
+		claimed, err := s.Claim(ctx, rec.Job.ID, session, store.Claim{})
 		f = store.Fence{JobID: rec.Job.ID, Session: session, Epoch: claimed.Epoch}
 		return err
 	}
@@ -304,7 +304,7 @@ func testNewerRecords(s *suite) {
 		}
 		now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 		for what, write := range map[string]func() error{
-			"Claim":       func() error { _, err := s.Claim(ctx, newer, session, store.Adopter{}); return err },
+			"Claim":       func() error { _, err := s.Claim(ctx, newer, session, store.Claim{}); return err },
 			"Cancel":      func() error { _, err := s.Cancel(ctx, newer, now, nil); return err },
 			"ShowRunning": func() error { return s.ShowRunning(ctx, newer) },
 			"RemoveData":  func() error { _, err := s.RemoveData(ctx, endedID, now); return err },
@@ -318,7 +318,7 @@ func testNewerRecords(s *suite) {
 		if jobs, _, err := s.List(ctx, account, 9, ""); err != nil || len(jobs) != 3 {
 			s.Errorf("%s: the account has the jobs %v, %v; want all three", tt.name, ids(jobs), err)
 		}
-		if _, err := s.Claim(ctx, older, session, store.Adopter{}); err != nil {
+		if _, err := s.Claim(ctx, older, session, store.Claim{}); err != nil {
 			s.Errorf("%s: claim the other job: %v", tt.name, err)
 		}
 	}

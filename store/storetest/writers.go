@@ -25,7 +25,7 @@ func testWriters(s *suite) {
 	owner, other := store.NewWriter("owner"), store.NewWriter("other")
 	countOf := func(w *store.Writer) int64 { // the writes of w in the record
 		s.Helper()
-		marks, err := s.Marks(ctx, []string{f.JobID}, w.Name())
+		marks, err := s.Revisions(ctx, []string{f.JobID}, w.Name())
 		s.must(err)
 		return marks[0].Writes
 	}
@@ -63,7 +63,7 @@ func testWriters(s *suite) {
 	remove := write{"remove the data", func(ctx context.Context) error { _, err := s.RemoveData(ctx, f.JobID, time.Now()); return err }}
 	cancel := write{"cancel", func(ctx context.Context) error { _, err := s.Cancel(ctx, f.JobID, time.Now(), nil); return err }}
 	claim := write{"claim", func(ctx context.Context) error {
-		rec, err := s.Claim(ctx, f.JobID, session, store.Adopter{})
+		rec, err := s.Claim(ctx, f.JobID, session, store.Claim{})
 		if err == nil {
 			f.Epoch = rec.Epoch
 		}

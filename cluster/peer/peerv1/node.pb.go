@@ -162,59 +162,59 @@ func (Wait) EnumDescriptor() ([]byte, []int) {
 	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{1}
 }
 
-// An ErrandKind is the kind of the object.
-type ErrandKind int32
+// An CompactionKind is the kind of the object.
+type CompactionKind int32
 
 const (
-	ErrandKind_ERRAND_KIND_UNSPECIFIED ErrandKind = 0
-	ErrandKind_ERRAND_KIND_MERGE       ErrandKind = 1 // the complete part of a shard, from its parts
-	ErrandKind_ERRAND_KIND_JOIN        ErrandKind = 2 // one part, from the parts of consecutive shards
-	ErrandKind_ERRAND_KIND_FULL        ErrandKind = 3 // the result, from the parts of all shards
-	ErrandKind_ERRAND_KIND_ROWS        ErrandKind = 4 // the file that serves single rows, from the parts of all shards
+	CompactionKind_COMPACTION_KIND_UNSPECIFIED CompactionKind = 0
+	CompactionKind_COMPACTION_KIND_MERGE       CompactionKind = 1 // the complete part of a shard, from its parts
+	CompactionKind_COMPACTION_KIND_JOIN        CompactionKind = 2 // one part, from the parts of consecutive shards
+	CompactionKind_COMPACTION_KIND_FULL        CompactionKind = 3 // the result, from the parts of all shards
+	CompactionKind_COMPACTION_KIND_ROWS        CompactionKind = 4 // the file that serves single rows, from the parts of all shards
 )
 
-// Enum value maps for ErrandKind.
+// Enum value maps for CompactionKind.
 var (
-	ErrandKind_name = map[int32]string{
-		0: "ERRAND_KIND_UNSPECIFIED",
-		1: "ERRAND_KIND_MERGE",
-		2: "ERRAND_KIND_JOIN",
-		3: "ERRAND_KIND_FULL",
-		4: "ERRAND_KIND_ROWS",
+	CompactionKind_name = map[int32]string{
+		0: "COMPACTION_KIND_UNSPECIFIED",
+		1: "COMPACTION_KIND_MERGE",
+		2: "COMPACTION_KIND_JOIN",
+		3: "COMPACTION_KIND_FULL",
+		4: "COMPACTION_KIND_ROWS",
 	}
-	ErrandKind_value = map[string]int32{
-		"ERRAND_KIND_UNSPECIFIED": 0,
-		"ERRAND_KIND_MERGE":       1,
-		"ERRAND_KIND_JOIN":        2,
-		"ERRAND_KIND_FULL":        3,
-		"ERRAND_KIND_ROWS":        4,
+	CompactionKind_value = map[string]int32{
+		"COMPACTION_KIND_UNSPECIFIED": 0,
+		"COMPACTION_KIND_MERGE":       1,
+		"COMPACTION_KIND_JOIN":        2,
+		"COMPACTION_KIND_FULL":        3,
+		"COMPACTION_KIND_ROWS":        4,
 	}
 )
 
-func (x ErrandKind) Enum() *ErrandKind {
-	p := new(ErrandKind)
+func (x CompactionKind) Enum() *CompactionKind {
+	p := new(CompactionKind)
 	*p = x
 	return p
 }
 
-func (x ErrandKind) String() string {
+func (x CompactionKind) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
 
-func (ErrandKind) Descriptor() protoreflect.EnumDescriptor {
+func (CompactionKind) Descriptor() protoreflect.EnumDescriptor {
 	return file_rowmill_peer_v1_node_proto_enumTypes[2].Descriptor()
 }
 
-func (ErrandKind) Type() protoreflect.EnumType {
+func (CompactionKind) Type() protoreflect.EnumType {
 	return &file_rowmill_peer_v1_node_proto_enumTypes[2]
 }
 
-func (x ErrandKind) Number() protoreflect.EnumNumber {
+func (x CompactionKind) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use ErrandKind.Descriptor instead.
-func (ErrandKind) EnumDescriptor() ([]byte, []int) {
+// Deprecated: Use CompactionKind.Descriptor instead.
+func (CompactionKind) EnumDescriptor() ([]byte, []int) {
 	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{2}
 }
 
@@ -2038,31 +2038,31 @@ func (x *IsDownloadingResponse) GetRunning() bool {
 	return false
 }
 
-// A RunErrandRequest comes from the owner of a job.
-type RunErrandRequest struct {
+// A RunCompactionRequest comes from the owner of a job.
+type RunCompactionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Account       string                 `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`    // account of the job
 	Priority      int32                  `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"` // of the job
-	Errand        *Errand                `protobuf:"bytes,4,opt,name=errand,proto3" json:"errand,omitempty"`
+	Compaction    *Compaction            `protobuf:"bytes,4,opt,name=compaction,proto3" json:"compaction,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *RunErrandRequest) Reset() {
-	*x = RunErrandRequest{}
+func (x *RunCompactionRequest) Reset() {
+	*x = RunCompactionRequest{}
 	mi := &file_rowmill_peer_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *RunErrandRequest) String() string {
+func (x *RunCompactionRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*RunErrandRequest) ProtoMessage() {}
+func (*RunCompactionRequest) ProtoMessage() {}
 
-func (x *RunErrandRequest) ProtoReflect() protoreflect.Message {
+func (x *RunCompactionRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_rowmill_peer_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2074,44 +2074,44 @@ func (x *RunErrandRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use RunErrandRequest.ProtoReflect.Descriptor instead.
-func (*RunErrandRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use RunCompactionRequest.ProtoReflect.Descriptor instead.
+func (*RunCompactionRequest) Descriptor() ([]byte, []int) {
 	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
-func (x *RunErrandRequest) GetJob() string {
+func (x *RunCompactionRequest) GetJob() string {
 	if x != nil {
 		return x.Job
 	}
 	return ""
 }
 
-func (x *RunErrandRequest) GetAccount() string {
+func (x *RunCompactionRequest) GetAccount() string {
 	if x != nil {
 		return x.Account
 	}
 	return ""
 }
 
-func (x *RunErrandRequest) GetPriority() int32 {
+func (x *RunCompactionRequest) GetPriority() int32 {
 	if x != nil {
 		return x.Priority
 	}
 	return 0
 }
 
-func (x *RunErrandRequest) GetErrand() *Errand {
+func (x *RunCompactionRequest) GetCompaction() *Compaction {
 	if x != nil {
-		return x.Errand
+		return x.Compaction
 	}
 	return nil
 }
 
-// An Errand is an object to build from parts. Without parts it has only its key and
-// names an errand that was requested before.
-type Errand struct {
+// A Compaction is an object to build from parts. Without parts it has only its key and
+// names a compaction that was requested before.
+type Compaction struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          ErrandKind             `protobuf:"varint,1,opt,name=kind,proto3,enum=rowmill.peer.v1.ErrandKind" json:"kind,omitempty"`
+	Kind          CompactionKind         `protobuf:"varint,1,opt,name=kind,proto3,enum=rowmill.peer.v1.CompactionKind" json:"kind,omitempty"`
 	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"` // key of the object; each attempt has a new one
 	Schema        *Schema                `protobuf:"bytes,3,opt,name=schema,proto3" json:"schema,omitempty"`
 	First         int64                  `protobuf:"varint,4,opt,name=first,proto3" json:"first,omitempty"` // number of the first row
@@ -2121,20 +2121,20 @@ type Errand struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Errand) Reset() {
-	*x = Errand{}
+func (x *Compaction) Reset() {
+	*x = Compaction{}
 	mi := &file_rowmill_peer_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Errand) String() string {
+func (x *Compaction) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Errand) ProtoMessage() {}
+func (*Compaction) ProtoMessage() {}
 
-func (x *Errand) ProtoReflect() protoreflect.Message {
+func (x *Compaction) ProtoReflect() protoreflect.Message {
 	mi := &file_rowmill_peer_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2146,47 +2146,47 @@ func (x *Errand) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Errand.ProtoReflect.Descriptor instead.
-func (*Errand) Descriptor() ([]byte, []int) {
+// Deprecated: Use Compaction.ProtoReflect.Descriptor instead.
+func (*Compaction) Descriptor() ([]byte, []int) {
 	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
-func (x *Errand) GetKind() ErrandKind {
+func (x *Compaction) GetKind() CompactionKind {
 	if x != nil {
 		return x.Kind
 	}
-	return ErrandKind_ERRAND_KIND_UNSPECIFIED
+	return CompactionKind_COMPACTION_KIND_UNSPECIFIED
 }
 
-func (x *Errand) GetKey() string {
+func (x *Compaction) GetKey() string {
 	if x != nil {
 		return x.Key
 	}
 	return ""
 }
 
-func (x *Errand) GetSchema() *Schema {
+func (x *Compaction) GetSchema() *Schema {
 	if x != nil {
 		return x.Schema
 	}
 	return nil
 }
 
-func (x *Errand) GetFirst() int64 {
+func (x *Compaction) GetFirst() int64 {
 	if x != nil {
 		return x.First
 	}
 	return 0
 }
 
-func (x *Errand) GetRows() int64 {
+func (x *Compaction) GetRows() int64 {
 	if x != nil {
 		return x.Rows
 	}
 	return 0
 }
 
-func (x *Errand) GetParts() []*StoredPart {
+func (x *Compaction) GetParts() []*StoredPart {
 	if x != nil {
 		return x.Parts
 	}
@@ -2403,8 +2403,8 @@ func (x *StoredPart) GetSize() int64 {
 	return 0
 }
 
-// A RunErrandResponse is the progress of an errand.
-type RunErrandResponse struct {
+// A RunCompactionResponse is the progress of a compaction.
+type RunCompactionResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Done          bool                   `protobuf:"varint,1,opt,name=done,proto3" json:"done,omitempty"`
 	Size          int64                  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`    // bytes of the object
@@ -2413,20 +2413,20 @@ type RunErrandResponse struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *RunErrandResponse) Reset() {
-	*x = RunErrandResponse{}
+func (x *RunCompactionResponse) Reset() {
+	*x = RunCompactionResponse{}
 	mi := &file_rowmill_peer_v1_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *RunErrandResponse) String() string {
+func (x *RunCompactionResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*RunErrandResponse) ProtoMessage() {}
+func (*RunCompactionResponse) ProtoMessage() {}
 
-func (x *RunErrandResponse) ProtoReflect() protoreflect.Message {
+func (x *RunCompactionResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_rowmill_peer_v1_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2438,26 +2438,26 @@ func (x *RunErrandResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use RunErrandResponse.ProtoReflect.Descriptor instead.
-func (*RunErrandResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use RunCompactionResponse.ProtoReflect.Descriptor instead.
+func (*RunCompactionResponse) Descriptor() ([]byte, []int) {
 	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{30}
 }
 
-func (x *RunErrandResponse) GetDone() bool {
+func (x *RunCompactionResponse) GetDone() bool {
 	if x != nil {
 		return x.Done
 	}
 	return false
 }
 
-func (x *RunErrandResponse) GetSize() int64 {
+func (x *RunCompactionResponse) GetSize() int64 {
 	if x != nil {
 		return x.Size
 	}
 	return 0
 }
 
-func (x *RunErrandResponse) GetFailed() string {
+func (x *RunCompactionResponse) GetFailed() string {
 	if x != nil {
 		return x.Failed
 	}
@@ -2765,9 +2765,9 @@ type Actor struct {
 	Restarts      int32                  `protobuf:"varint,7,opt,name=restarts,proto3" json:"restarts,omitempty"` // earlier actors there of the same kind, for the same job or engine
 	MailboxDepth  int64                  `protobuf:"varint,8,opt,name=mailbox_depth,json=mailboxDepth,proto3" json:"mailbox_depth,omitempty"`
 	OldestMessage *durationpb.Duration   `protobuf:"bytes,9,opt,name=oldest_message,json=oldestMessage,proto3" json:"oldest_message,omitempty"` // least waiting time of the oldest message
-	Errands       int32                  `protobuf:"varint,10,opt,name=errands,proto3" json:"errands,omitempty"`                                // background tasks in progress
-	Errand        string                 `protobuf:"bytes,11,opt,name=errand,proto3" json:"errand,omitempty"`                                   // the longest running task
-	ErrandTime    *durationpb.Duration   `protobuf:"bytes,12,opt,name=errand_time,json=errandTime,proto3" json:"errand_time,omitempty"`
+	Tasks         int32                  `protobuf:"varint,10,opt,name=tasks,proto3" json:"tasks,omitempty"`                                    // background tasks in progress
+	Task          string                 `protobuf:"bytes,11,opt,name=task,proto3" json:"task,omitempty"`                                       // the longest running task
+	TaskTime      *durationpb.Duration   `protobuf:"bytes,12,opt,name=task_time,json=taskTime,proto3" json:"task_time,omitempty"`
 	Trouble       *Trouble               `protobuf:"bytes,13,opt,name=trouble,proto3" json:"trouble,omitempty"` // the last problem
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2866,23 +2866,23 @@ func (x *Actor) GetOldestMessage() *durationpb.Duration {
 	return nil
 }
 
-func (x *Actor) GetErrands() int32 {
+func (x *Actor) GetTasks() int32 {
 	if x != nil {
-		return x.Errands
+		return x.Tasks
 	}
 	return 0
 }
 
-func (x *Actor) GetErrand() string {
+func (x *Actor) GetTask() string {
 	if x != nil {
-		return x.Errand
+		return x.Task
 	}
 	return ""
 }
 
-func (x *Actor) GetErrandTime() *durationpb.Duration {
+func (x *Actor) GetTaskTime() *durationpb.Duration {
 	if x != nil {
-		return x.ErrandTime
+		return x.TaskTime
 	}
 	return nil
 }
@@ -3262,14 +3262,17 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\x14IsDownloadingRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\"1\n" +
 	"\x15IsDownloadingResponse\x12\x18\n" +
-	"\arunning\x18\x01 \x01(\bR\arunning\"\x8b\x01\n" +
-	"\x10RunErrandRequest\x12\x10\n" +
+	"\arunning\x18\x01 \x01(\bR\arunning\"\x9b\x01\n" +
+	"\x14RunCompactionRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x18\n" +
 	"\aaccount\x18\x02 \x01(\tR\aaccount\x12\x1a\n" +
-	"\bpriority\x18\x03 \x01(\x05R\bpriority\x12/\n" +
-	"\x06errand\x18\x04 \x01(\v2\x17.rowmill.peer.v1.ErrandR\x06errand\"\xd9\x01\n" +
-	"\x06Errand\x12/\n" +
-	"\x04kind\x18\x01 \x01(\x0e2\x1b.rowmill.peer.v1.ErrandKindR\x04kind\x12\x10\n" +
+	"\bpriority\x18\x03 \x01(\x05R\bpriority\x12;\n" +
+	"\n" +
+	"compaction\x18\x04 \x01(\v2\x1b.rowmill.peer.v1.CompactionR\n" +
+	"compaction\"\xe1\x01\n" +
+	"\n" +
+	"Compaction\x123\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1f.rowmill.peer.v1.CompactionKindR\x04kind\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12/\n" +
 	"\x06schema\x18\x03 \x01(\v2\x17.rowmill.peer.v1.SchemaR\x06schema\x12\x14\n" +
 	"\x05first\x18\x04 \x01(\x03R\x05first\x12\x12\n" +
@@ -3294,8 +3297,8 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\bcomplete\x18\x05 \x01(\bR\bcomplete\x12/\n" +
 	"\x06totals\x18\x06 \x01(\v2\x17.rowmill.peer.v1.TotalsR\x06totals\x12\x18\n" +
 	"\acarried\x18\a \x01(\bR\acarried\x12\x12\n" +
-	"\x04size\x18\b \x01(\x03R\x04size\"S\n" +
-	"\x11RunErrandResponse\x12\x12\n" +
+	"\x04size\x18\b \x01(\x03R\x04size\"W\n" +
+	"\x15RunCompactionResponse\x12\x12\n" +
 	"\x04done\x18\x01 \x01(\bR\x04done\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x16\n" +
 	"\x06failed\x18\x03 \x01(\tR\x06failed\"%\n" +
@@ -3317,7 +3320,7 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\amin_age\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06minAge\"_\n" +
 	"\x12ListActorsResponse\x12.\n" +
 	"\x06actors\x18\x01 \x03(\v2\x16.rowmill.peer.v1.ActorR\x06actors\x12\x19\n" +
-	"\bleft_out\x18\x02 \x01(\x05R\aleftOut\"\xdf\x03\n" +
+	"\bleft_out\x18\x02 \x01(\x05R\aleftOut\"\xd3\x03\n" +
 	"\x05Actor\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x16\n" +
@@ -3327,12 +3330,11 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1a\n" +
 	"\brestarts\x18\a \x01(\x05R\brestarts\x12#\n" +
 	"\rmailbox_depth\x18\b \x01(\x03R\fmailboxDepth\x12@\n" +
-	"\x0eoldest_message\x18\t \x01(\v2\x19.google.protobuf.DurationR\roldestMessage\x12\x18\n" +
-	"\aerrands\x18\n" +
-	" \x01(\x05R\aerrands\x12\x16\n" +
-	"\x06errand\x18\v \x01(\tR\x06errand\x12:\n" +
-	"\verrand_time\x18\f \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"errandTime\x122\n" +
+	"\x0eoldest_message\x18\t \x01(\v2\x19.google.protobuf.DurationR\roldestMessage\x12\x14\n" +
+	"\x05tasks\x18\n" +
+	" \x01(\x05R\x05tasks\x12\x12\n" +
+	"\x04task\x18\v \x01(\tR\x04task\x126\n" +
+	"\ttask_time\x18\f \x01(\v2\x19.google.protobuf.DurationR\btaskTime\x122\n" +
 	"\atrouble\x18\r \x01(\v2\x18.rowmill.peer.v1.TroubleR\atrouble\"I\n" +
 	"\aTrouble\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12*\n" +
@@ -3364,19 +3366,18 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\vWAIT_SERVER\x10\x01\x12\x0f\n" +
 	"\vWAIT_MEMORY\x10\x02\x12\x0e\n" +
 	"\n" +
-	"WAIT_WRITE\x10\x03*\x82\x01\n" +
-	"\n" +
-	"ErrandKind\x12\x1b\n" +
-	"\x17ERRAND_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
-	"\x11ERRAND_KIND_MERGE\x10\x01\x12\x14\n" +
-	"\x10ERRAND_KIND_JOIN\x10\x02\x12\x14\n" +
-	"\x10ERRAND_KIND_FULL\x10\x03\x12\x14\n" +
-	"\x10ERRAND_KIND_ROWS\x10\x04*\\\n" +
+	"WAIT_WRITE\x10\x03*\x9a\x01\n" +
+	"\x0eCompactionKind\x12\x1f\n" +
+	"\x1bCOMPACTION_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15COMPACTION_KIND_MERGE\x10\x01\x12\x18\n" +
+	"\x14COMPACTION_KIND_JOIN\x10\x02\x12\x18\n" +
+	"\x14COMPACTION_KIND_FULL\x10\x03\x12\x18\n" +
+	"\x14COMPACTION_KIND_ROWS\x10\x04*\\\n" +
 	"\n" +
 	"ActorState\x12\x1b\n" +
 	"\x17ACTOR_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13ACTOR_STATE_RUNNING\x10\x01\x12\x18\n" +
-	"\x14ACTOR_STATE_PANICKED\x10\x022\xd3\a\n" +
+	"\x14ACTOR_STATE_PANICKED\x10\x022\xdf\a\n" +
 	"\vNodeService\x12I\n" +
 	"\x06Invite\x12\x1e.rowmill.peer.v1.InviteRequest\x1a\x1f.rowmill.peer.v1.InviteResponse\x12I\n" +
 	"\x06Report\x12\x1e.rowmill.peer.v1.ReportRequest\x1a\x1f.rowmill.peer.v1.ReportResponse\x12I\n" +
@@ -3384,8 +3385,8 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\aDismiss\x12\x1f.rowmill.peer.v1.DismissRequest\x1a .rowmill.peer.v1.DismissResponse\x12C\n" +
 	"\x04Hint\x12\x1c.rowmill.peer.v1.HintRequest\x1a\x1d.rowmill.peer.v1.HintResponse\x12F\n" +
 	"\x05Drain\x12\x1d.rowmill.peer.v1.DrainRequest\x1a\x1e.rowmill.peer.v1.DrainResponse\x12^\n" +
-	"\rIsDownloading\x12%.rowmill.peer.v1.IsDownloadingRequest\x1a&.rowmill.peer.v1.IsDownloadingResponse\x12R\n" +
-	"\tRunErrand\x12!.rowmill.peer.v1.RunErrandRequest\x1a\".rowmill.peer.v1.RunErrandResponse\x12U\n" +
+	"\rIsDownloading\x12%.rowmill.peer.v1.IsDownloadingRequest\x1a&.rowmill.peer.v1.IsDownloadingResponse\x12^\n" +
+	"\rRunCompaction\x12%.rowmill.peer.v1.RunCompactionRequest\x1a&.rowmill.peer.v1.RunCompactionResponse\x12U\n" +
 	"\n" +
 	"LocateRows\x12\".rowmill.peer.v1.LocateRowsRequest\x1a#.rowmill.peer.v1.LocateRowsResponse\x12U\n" +
 	"\n" +
@@ -3411,7 +3412,7 @@ var file_rowmill_peer_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_rowmill_peer_v1_node_proto_goTypes = []any{
 	(RefusalReason)(0),            // 0: rowmill.peer.v1.RefusalReason
 	(Wait)(0),                     // 1: rowmill.peer.v1.Wait
-	(ErrandKind)(0),               // 2: rowmill.peer.v1.ErrandKind
+	(CompactionKind)(0),           // 2: rowmill.peer.v1.CompactionKind
 	(ActorState)(0),               // 3: rowmill.peer.v1.ActorState
 	(*Refusal)(nil),               // 4: rowmill.peer.v1.Refusal
 	(*InviteRequest)(nil),         // 5: rowmill.peer.v1.InviteRequest
@@ -3439,11 +3440,11 @@ var file_rowmill_peer_v1_node_proto_goTypes = []any{
 	(*DrainResponse)(nil),         // 27: rowmill.peer.v1.DrainResponse
 	(*IsDownloadingRequest)(nil),  // 28: rowmill.peer.v1.IsDownloadingRequest
 	(*IsDownloadingResponse)(nil), // 29: rowmill.peer.v1.IsDownloadingResponse
-	(*RunErrandRequest)(nil),      // 30: rowmill.peer.v1.RunErrandRequest
-	(*Errand)(nil),                // 31: rowmill.peer.v1.Errand
+	(*RunCompactionRequest)(nil),  // 30: rowmill.peer.v1.RunCompactionRequest
+	(*Compaction)(nil),            // 31: rowmill.peer.v1.Compaction
 	(*Schema)(nil),                // 32: rowmill.peer.v1.Schema
 	(*StoredPart)(nil),            // 33: rowmill.peer.v1.StoredPart
-	(*RunErrandResponse)(nil),     // 34: rowmill.peer.v1.RunErrandResponse
+	(*RunCompactionResponse)(nil), // 34: rowmill.peer.v1.RunCompactionResponse
 	(*LocateRowsRequest)(nil),     // 35: rowmill.peer.v1.LocateRowsRequest
 	(*LocateRowsResponse)(nil),    // 36: rowmill.peer.v1.LocateRowsResponse
 	(*NodeRows)(nil),              // 37: rowmill.peer.v1.NodeRows
@@ -3477,10 +3478,10 @@ var file_rowmill_peer_v1_node_proto_depIdxs = []int32{
 	20, // 14: rowmill.peer.v1.Batch.spans:type_name -> rowmill.peer.v1.Span
 	8,  // 15: rowmill.peer.v1.Span.of:type_name -> rowmill.peer.v1.ShardInfo
 	13, // 16: rowmill.peer.v1.Span.suspects:type_name -> rowmill.peer.v1.Suspect
-	31, // 17: rowmill.peer.v1.RunErrandRequest.errand:type_name -> rowmill.peer.v1.Errand
-	2,  // 18: rowmill.peer.v1.Errand.kind:type_name -> rowmill.peer.v1.ErrandKind
-	32, // 19: rowmill.peer.v1.Errand.schema:type_name -> rowmill.peer.v1.Schema
-	33, // 20: rowmill.peer.v1.Errand.parts:type_name -> rowmill.peer.v1.StoredPart
+	31, // 17: rowmill.peer.v1.RunCompactionRequest.compaction:type_name -> rowmill.peer.v1.Compaction
+	2,  // 18: rowmill.peer.v1.Compaction.kind:type_name -> rowmill.peer.v1.CompactionKind
+	32, // 19: rowmill.peer.v1.Compaction.schema:type_name -> rowmill.peer.v1.Schema
+	33, // 20: rowmill.peer.v1.Compaction.parts:type_name -> rowmill.peer.v1.StoredPart
 	15, // 21: rowmill.peer.v1.StoredPart.totals:type_name -> rowmill.peer.v1.Totals
 	37, // 22: rowmill.peer.v1.LocateRowsResponse.nodes:type_name -> rowmill.peer.v1.NodeRows
 	47, // 23: rowmill.peer.v1.ListActorsRequest.min_age:type_name -> google.protobuf.Duration
@@ -3488,7 +3489,7 @@ var file_rowmill_peer_v1_node_proto_depIdxs = []int32{
 	3,  // 25: rowmill.peer.v1.Actor.state:type_name -> rowmill.peer.v1.ActorState
 	48, // 26: rowmill.peer.v1.Actor.since:type_name -> google.protobuf.Timestamp
 	47, // 27: rowmill.peer.v1.Actor.oldest_message:type_name -> google.protobuf.Duration
-	47, // 28: rowmill.peer.v1.Actor.errand_time:type_name -> google.protobuf.Duration
+	47, // 28: rowmill.peer.v1.Actor.task_time:type_name -> google.protobuf.Duration
 	41, // 29: rowmill.peer.v1.Actor.trouble:type_name -> rowmill.peer.v1.Trouble
 	48, // 30: rowmill.peer.v1.Trouble.at:type_name -> google.protobuf.Timestamp
 	5,  // 31: rowmill.peer.v1.NodeService.Invite:input_type -> rowmill.peer.v1.InviteRequest
@@ -3498,7 +3499,7 @@ var file_rowmill_peer_v1_node_proto_depIdxs = []int32{
 	24, // 35: rowmill.peer.v1.NodeService.Hint:input_type -> rowmill.peer.v1.HintRequest
 	26, // 36: rowmill.peer.v1.NodeService.Drain:input_type -> rowmill.peer.v1.DrainRequest
 	28, // 37: rowmill.peer.v1.NodeService.IsDownloading:input_type -> rowmill.peer.v1.IsDownloadingRequest
-	30, // 38: rowmill.peer.v1.NodeService.RunErrand:input_type -> rowmill.peer.v1.RunErrandRequest
+	30, // 38: rowmill.peer.v1.NodeService.RunCompaction:input_type -> rowmill.peer.v1.RunCompactionRequest
 	35, // 39: rowmill.peer.v1.NodeService.LocateRows:input_type -> rowmill.peer.v1.LocateRowsRequest
 	38, // 40: rowmill.peer.v1.NodeService.ListActors:input_type -> rowmill.peer.v1.ListActorsRequest
 	42, // 41: rowmill.peer.v1.NodeService.GetFacts:input_type -> rowmill.peer.v1.GetFactsRequest
@@ -3510,7 +3511,7 @@ var file_rowmill_peer_v1_node_proto_depIdxs = []int32{
 	25, // 47: rowmill.peer.v1.NodeService.Hint:output_type -> rowmill.peer.v1.HintResponse
 	27, // 48: rowmill.peer.v1.NodeService.Drain:output_type -> rowmill.peer.v1.DrainResponse
 	29, // 49: rowmill.peer.v1.NodeService.IsDownloading:output_type -> rowmill.peer.v1.IsDownloadingResponse
-	34, // 50: rowmill.peer.v1.NodeService.RunErrand:output_type -> rowmill.peer.v1.RunErrandResponse
+	34, // 50: rowmill.peer.v1.NodeService.RunCompaction:output_type -> rowmill.peer.v1.RunCompactionResponse
 	36, // 51: rowmill.peer.v1.NodeService.LocateRows:output_type -> rowmill.peer.v1.LocateRowsResponse
 	39, // 52: rowmill.peer.v1.NodeService.ListActors:output_type -> rowmill.peer.v1.ListActorsResponse
 	43, // 53: rowmill.peer.v1.NodeService.GetFacts:output_type -> rowmill.peer.v1.GetFactsResponse

@@ -22,7 +22,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 	"github.com/rowmill/rowmill/internal/durable"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 	"github.com/rowmill/rowmill/store/backup"
 )
 
@@ -96,7 +96,7 @@ func (c *commands) pace() (int64, error) {
 	}
 	pace, err := settings.ParseBytes(c.rate)
 	if err == nil && pace < slowest {
-		err = fmt.Errorf("%q is too slow; the lowest rate is %s each second", c.rate, spelling.Size(slowest))
+		err = fmt.Errorf("%q is too slow; the lowest rate is %s each second", c.rate, textfmt.Size(slowest))
 	}
 	return int64(pace), err
 }
@@ -138,7 +138,7 @@ func (c *commands) save(ctx context.Context, api *client.Client, path string, pa
 	if err != nil {
 		return fmt.Errorf("write the backup: %w", err)
 	}
-	c.Term.Say("%s: records and %s objects of %s, %s", path, terminal.Count(header.Files-1), header.At.Format(time.RFC3339), spelling.Size(header.Bytes))
+	c.Term.Say("%s: records and %s objects of %s, %s", path, terminal.Count(header.Files-1), header.At.Format(time.RFC3339), textfmt.Size(header.Bytes))
 	return nil
 }
 

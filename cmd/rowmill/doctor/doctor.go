@@ -31,7 +31,7 @@ var errFound = errors.New("something is wrong, see above")
 // Limits after which something counts as stuck.
 const (
 	stuckMessage = time.Minute
-	longErrand   = 10 * time.Minute
+	longTask     = 10 * time.Minute
 )
 
 // slowTasks are tasks of actors that may take any time.
@@ -217,16 +217,16 @@ func (d *doctor) lookAtActors(ctx context.Context, api *client.Client) {
 // judge returns the finding about an actor; its level is OK if nothing is wrong.
 func judge(a client.Actor) (text, level, remedy string) {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-	message, errand := seconds(a.OldestMessageSeconds), seconds(a.ErrandSeconds)
+	message, task := seconds(a.OldestMessageSeconds), seconds(a.TaskSeconds)
 	switch {
 	case a.State != "running":
 		return "it has panicked", Warn, "report the fault with the stack in the log of the node; its job has failed and can be resumed"
 	case message > stuckMessage:
 		return fmt.Sprintf("a message has waited for %v", message.Round(time.Second)), Fail, "drain and restart node " + a.Node + "; kill it if it does not drain"
-	case a.Errand == "wait for an engine" && errand > stuckMessage:
-		return fmt.Sprintf("no server of its model has been up for %v", errand.Round(time.Second)), Warn, "start one, or name it in engines; `rowmill jobs get` says which model, `rowmill nodes list` which are served. The job fails after jobs.wait_for_engine"
-	case errand > longErrand && !slices.Contains(slowTasks, a.Errand):
-		return fmt.Sprintf("its errand \"%s\" has run for %v", a.Errand, errand.Round(time.Second)), Warn, "look at the storage or the server that its last error names"
+	case a.Task == "wait for an engine" && task > stuckMessage:
+		return fmt.Sprintf("no server of its model has been up for %v", task.Round(time.Second)), Warn, "start one, or name it in engines; `rowmill jobs get` says which model, `rowmill nodes list` which are served. The job fails after jobs.wait_for_engine"
+	case task > longTask && !slices.Contains(slowTasks, a.Task):
+		return fmt.Sprintf("its task \"%s\" has run for %v", a.Task, task.Round(time.Second)), Warn, "look at the storage or the server that its last error names"
 	}
 	return "", OK, ""
 }

@@ -103,11 +103,11 @@ func TestWhatIsStuck(t *testing.T) {
 		level string
 		says  string
 	}{
-		{client.Actor{State: "running", OldestMessageSeconds: 2, Errand: "load rows", ErrandSeconds: 3}, OK, ""},
+		{client.Actor{State: "running", OldestMessageSeconds: 2, Task: "load rows", TaskSeconds: 3}, OK, ""},
 		{client.Actor{State: "running", OldestMessageSeconds: 90}, Fail, "a message has waited for 1m30s"},
-		{client.Actor{State: "running", Errand: "write a part", ErrandSeconds: 900}, Warn, "its errand \"write a part\" has run for 15m0s"},
-		{client.Actor{State: "running", Errand: "read the input", ErrandSeconds: 9000}, OK, ""},
-		{client.Actor{State: "running", Errand: "wait for an engine", ErrandSeconds: 90}, Warn, "no server of its model has been up for 1m30s"},
+		{client.Actor{State: "running", Task: "write a part", TaskSeconds: 900}, Warn, "its task \"write a part\" has run for 15m0s"},
+		{client.Actor{State: "running", Task: "read the input", TaskSeconds: 9000}, OK, ""},
+		{client.Actor{State: "running", Task: "wait for an engine", TaskSeconds: 90}, Warn, "no server of its model has been up for 1m30s"},
 		{client.Actor{State: "panicked"}, Warn, "panicked"},
 	} {
 		text, level, remedy := judge(test.actor)

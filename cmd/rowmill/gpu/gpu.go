@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // ErrNone means that the machine has no NVIDIA GPU.
@@ -139,5 +139,5 @@ func parseLine(line string) (GPU, bool) {
 // firstLine returns the first line of a text, cut to the length of a message.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
-	return spelling.Shorten(line, 200)
+	return textfmt.Shorten(line, 200)
 }

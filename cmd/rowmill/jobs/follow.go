@@ -63,7 +63,7 @@ type following struct {
 }
 
 // take handles the answer to a request for the job. It reports whether the job has
-// ended, or the error that ends following it.
+// ended, or the error after which following must stop.
 func (f *following) take(ctx context.Context, job client.Job, err error) (over bool, _ error) {
 	f.wait = 0
 	var refusal *client.APIError

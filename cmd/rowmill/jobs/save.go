@@ -15,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/command"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // endings maps a results format to its file name ending.
@@ -120,7 +120,7 @@ func (c *commands) save(ctx context.Context, api *client.Client, id string, s *s
 	if err != nil {
 		return fmt.Errorf("results of %s: %w", id, err)
 	}
-	c.Term.Say("wrote %s (%s)", s.path, spelling.Size(size))
+	c.Term.Say("wrote %s (%s)", s.path, textfmt.Size(size))
 	return nil
 }
 

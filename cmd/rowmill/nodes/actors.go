@@ -28,13 +28,13 @@ the command names the nodes that do not answer.
 A node consists of actors: node (itself), engine (one for each inference server),
 job (one for each job that it owns), results (records the parts of that job) and
 worker (one for each job with rows on this node). Each actor handles the messages of
-its mailbox one after another. It runs slow work as an errand, in the background.
+its mailbox one after another. It runs slow work as a task, in the background.
 
   MAIL     how many messages wait in the mailbox
   OLDEST   how long the oldest message has waited, at least. More than some
            seconds: the actor is stuck. This is a fault of the program; drain and
            restart the node, and its jobs continue elsewhere
-  ERRAND   the errand that has run longest, and for how long. "read the input"
+  TASK     the task that has run longest, and for how long. "read the input"
            may take hours, "drop parts later" takes half a minute by design. If
            "write a part", "load rows", "commit parts" or "make the result" runs
            for minutes, the bucket or the records are slow or down, and LAST ERROR
@@ -47,7 +47,7 @@ its mailbox one after another. It runs slow work as an errand, in the background
            per minute, and the time when they continue`,
 		Example: `  rowmill actors --min-age 1m              # what may be stuck
   rowmill actors --job job-… --kind worker
-  rowmill actors -o json | jq -r '.actors[0].errand'`,
+  rowmill actors -o json | jq -r '.actors[0].task'`,
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, api *client.Client, _ []string) error {
 		filter.MinAge = int64(max(minAge, 0) / time.Second)
@@ -64,7 +64,7 @@ its mailbox one after another. It runs slow work as an errand, in the background
 			}
 		}
 		return c.Table(answer.Raw, func(row terminal.Row) {
-			row("AGE", "KIND", "JOB OR ENGINE", "NODE", "MAIL", "OLDEST", "ERRAND", "RESTARTS", "LAST ERROR")
+			row("AGE", "KIND", "JOB OR ENGINE", "NODE", "MAIL", "OLDEST", "TASK", "RESTARTS", "LAST ERROR")
 			for _, a := range found.Actors {
 				row(terminal.Dashed(c.actor(a)...)...)
 			}
@@ -81,22 +81,22 @@ its mailbox one after another. It runs slow work as an errand, in the background
 
 // actor returns the table line of an actor.
 func (c *commands) actor(a client.Actor) []string {
-	kind, errand, trouble := a.Kind, "", ""
+	kind, task, trouble := a.Kind, "", ""
 	if a.State != "running" {
 		kind += ", " + a.State
 	}
-	if a.Errand != "" {
-		errand = a.Errand + " " + ago(a.ErrandSeconds)
-		if a.Errands > 1 {
-			errand += fmt.Sprintf(" and %d more", a.Errands-1)
+	if a.Task != "" {
+		task = a.Task + " " + ago(a.TaskSeconds)
+		if a.Tasks > 1 {
+			task += fmt.Sprintf(" and %d more", a.Tasks-1)
 		}
 	}
 	if a.LastError != nil {
 		trouble = fmt.Sprintf("%s (%v ago)", a.LastError.Message, c.Term.Now().Sub(a.LastError.At).Round(time.Second))
 	}
 	return []string{
-		ago(max(a.OldestMessageSeconds, a.ErrandSeconds)), kind, a.JobID + a.Engine, a.Node, terminal.Count(a.MailboxDepth), ago(a.OldestMessageSeconds),
-		errand, terminal.Count(a.Restarts), trouble,
+		ago(max(a.OldestMessageSeconds, a.TaskSeconds)), kind, a.JobID + a.Engine, a.Node, terminal.Count(a.MailboxDepth), ago(a.OldestMessageSeconds),
+		task, terminal.Count(a.Restarts), trouble,
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
-	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/engine/served"
 	apinodes "github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/internal/clitest"
 )
@@ -27,7 +27,7 @@ type fleet struct {
 	clitest.Idle
 	mu       sync.Mutex
 	nodes    []client.Node
-	servers  []offer.Server
+	servers  []served.Server
 	lingers  int
 	draining map[string]int // by id, how many more times it is listed
 }
@@ -44,7 +44,7 @@ func (f *fleet) Nodes(context.Context) []client.Node {
 	return slices.Clone(f.nodes)
 }
 
-func (f *fleet) Servers() []offer.Server { return f.servers }
+func (f *fleet) Servers() []served.Server { return f.servers }
 
 func (f *fleet) DrainNode(_ context.Context, id string) error {
 	f.mu.Lock()

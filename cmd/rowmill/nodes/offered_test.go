@@ -6,13 +6,13 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/engine/served"
 )
 
 func TestModels(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	p.fleet.servers = []offer.Server{
+	p.fleet.servers = []served.Server{
 		{Node: "gpu1", Name: "a:8000", Kind: "vllm", Counts: true, Models: []engine.ServedModel{
 			{Name: "own\x1b[31m", Origin: "acme/Own-7B", Kind: rowmill.KindGeneration, ContextLength: 2048},
 			{Name: "openai/gpt-oss-20b", ContextLength: 8192},

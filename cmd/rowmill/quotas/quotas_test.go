@@ -165,7 +165,7 @@ func TestUsage(t *testing.T) {
 	noError(t, err)
 	session, err := p.Store.OpenSession(t.Context(), "node", 100*time.Hour)
 	noError(t, err)
-	record, err = p.Store.Claim(t.Context(), "job-1", session, store.Adopter{})
+	record, err = p.Store.Claim(t.Context(), "job-1", session, store.Claim{})
 	noError(t, err)
 	owner := store.Fence{JobID: "job-1", Session: session, Epoch: record.Epoch}
 	for _, key := range []string{"a", "b"} {

@@ -61,7 +61,7 @@ type HTTP struct {
 }
 
 // OIDC says which tokens the node accepts in place of API keys, and the account and the
-// role of a token. See package identity.
+// role of a token. See package oidc.
 type OIDC struct {
 	// Issuer is the URL of an OpenID Connect issuer, as its tokens name it. Default:
 	// empty, no tokens are accepted.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 // types maps the names of all settings and sections to their types. A list and its
@@ -58,7 +58,7 @@ func envName(key string) string {
 func suggest(name string, candidates []string) string {
 	best, bestDistance := "", 3+len(name)/8
 	for _, candidate := range candidates {
-		if d := spelling.Distance(unindexed(name), candidate); d < bestDistance {
+		if d := textfmt.Distance(unindexed(name), candidate); d < bestDistance {
 			best, bestDistance = candidate, d
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 const (
@@ -97,7 +97,7 @@ func render(s, since Snapshot, width int, colour bool) string {
 	}
 	number := Count
 	if s.Size {
-		number = spelling.Size
+		number = textfmt.Size
 	}
 	unit := strings.TrimSuffix(" "+s.Unit, " ")
 	fields := []string{number(s.Done) + unit}
@@ -107,7 +107,7 @@ func render(s, since Snapshot, width int, colour bool) string {
 	seconds := s.Now.Sub(since.Now).Seconds()
 	if speed := float64(s.Done-since.Done) / seconds; seconds > 0 && speed > 0 {
 		if s.Size {
-			fields = append(fields, spelling.Size(int64(speed))+"/s")
+			fields = append(fields, textfmt.Size(int64(speed))+"/s")
 		} else {
 			fields = append(fields, short(speed)+unit+"/s")
 		}

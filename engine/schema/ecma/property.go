@@ -21,7 +21,7 @@ var errUnknown = errors.New("no such property")
 
 // property returns the set of \p{name} or \p{name=value}, with the names that ECMA-262
 // allows. It does not support Script_Extensions, and supports only the binary properties
-// of package unicode and of tables.
+// of package unicode and of the variable tables.
 func property(name, value string, named bool) (set, error) {
 	if !named {
 		if s := category(name); s != nil {

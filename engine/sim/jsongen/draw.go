@@ -13,7 +13,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
 const (
@@ -134,7 +134,7 @@ func (d *drawing) value(dst []byte, schemas ...*jsonschema.Schema) ([]byte, erro
 		return d.number(dst, r)
 	case kindString:
 		text, err := d.text(r)
-		return spelling.AppendString(dst, []byte(text)), err
+		return textfmt.AppendString(dst, []byte(text)), err
 	case kindArray, kindObject:
 		if d.depth++; d.depth > maxDepth {
 			return dst, errDeep
@@ -353,7 +353,7 @@ func (d *drawing) object(dst []byte, r rules) ([]byte, error) {
 		if len(dst) > begin {
 			dst = append(dst, ", "...)
 		}
-		dst = append(spelling.AppendString(dst, []byte(name)), ": "...)
+		dst = append(textfmt.AppendString(dst, []byte(name)), ": "...)
 		var err error
 		if dst, err = d.value(dst, about...); err != nil {
 			return dst, in(fmt.Sprintf("member %q", name), err)

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.etcd.io/bbolt"
 
-	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/panics"
 	"github.com/rowmill/rowmill/store/kv"
 )
 
@@ -220,7 +220,7 @@ func (c *committer) try(batch []*write) error {
 		wrote := false
 		for _, w := range batch {
 			t := &tx{btx: btx, sessions: c.sessions, now: c.clock()}
-			if w.err = contain.Run(func() error { return w.run(t) }); w.err != nil {
+			if w.err = panics.Catch(func() error { return w.run(t) }); w.err != nil {
 				continue
 			}
 			if _, w.err = t.writes.All(); w.err != nil {

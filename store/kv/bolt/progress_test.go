@@ -37,7 +37,7 @@ func TestProgressLeavesSpecAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claimed, err := s.Claim(t.Context(), "job-big", session, store.Adopter{})
+	claimed, err := s.Claim(t.Context(), "job-big", session, store.Claim{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/panics"
 	"github.com/rowmill/rowmill/store/kv"
 )
 
@@ -146,7 +146,7 @@ func (e *Engine) try(ctx context.Context, run func(kv.Tx) error) (done bool, err
 	if err != nil {
 		return true, err
 	}
-	return e.commit(t, contain.Run(func() error { return run(t) }))
+	return e.commit(t, panics.Catch(func() error { return run(t) }))
 }
 
 func (e *Engine) begin(ctx context.Context) (*tx, error) {

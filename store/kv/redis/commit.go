@@ -15,7 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/panics"
 	"github.com/rowmill/rowmill/internal/retry"
 	"github.com/rowmill/rowmill/store/kv"
 )
@@ -58,7 +58,7 @@ func (e *Engine) View(ctx context.Context, read func(kv.Tx) error) error {
 
 // Update runs a transaction.
 func (e *Engine) Update(ctx context.Context, run func(kv.Tx) error) error {
-	return e.retryConflicts(ctx, true, func(t *tx) error { return contain.Run(func() error { return run(t) }) })
+	return e.retryConflicts(ctx, true, func(t *tx) error { return panics.Catch(func() error { return run(t) }) })
 }
 
 // retryConflicts repeats a transaction while it conflicts. The pauses grow, because the

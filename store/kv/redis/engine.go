@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	driver "github.com/redis/go-redis/v9"
 
-	"github.com/rowmill/rowmill/internal/memo"
+	"github.com/rowmill/rowmill/internal/cache"
 	"github.com/rowmill/rowmill/store/kv"
 )
 
@@ -26,9 +26,9 @@ type Engine struct {
 	config    Config
 	sentinels bool
 	client    *driver.Client
-	at        atomic.Pointer[address]       // address and login, from Open or the last SetURL
-	ahead     atomic.Int64                  // how far the server's clock is ahead of the local clock, ns
-	known     memo.Recent[tableKey, []byte] // cache of stored values, see cacheValues
+	at        atomic.Pointer[address]     // address and login, from Open or the last SetURL
+	ahead     atomic.Int64                // how far the server's clock is ahead of the local clock, ns
+	known     cache.LRU[tableKey, []byte] // cache of stored values, see cacheValues
 
 	engineMetrics
 	failedAt atomic.Int64 // time of the last failed attempt after which another attempt can succeed soon, ns
@@ -90,7 +90,7 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		config: config, sentinels: at.primary != "", known: memo.Recent[tableKey, []byte]{Most: knownValues}, own: map[string]lease{}, seed: maphash.MakeSeed(),
+		config: config, sentinels: at.primary != "", known: cache.LRU[tableKey, []byte]{Most: knownValues}, own: map[string]lease{}, seed: maphash.MakeSeed(),
 		engineMetrics: newMetrics(config.Metrics),
 	}
 	e.at.Store(&at)

@@ -54,8 +54,9 @@ const (
 	// NodeServiceIsDownloadingProcedure is the fully-qualified name of the NodeService's IsDownloading
 	// RPC.
 	NodeServiceIsDownloadingProcedure = "/rowmill.peer.v1.NodeService/IsDownloading"
-	// NodeServiceRunErrandProcedure is the fully-qualified name of the NodeService's RunErrand RPC.
-	NodeServiceRunErrandProcedure = "/rowmill.peer.v1.NodeService/RunErrand"
+	// NodeServiceRunCompactionProcedure is the fully-qualified name of the NodeService's RunCompaction
+	// RPC.
+	NodeServiceRunCompactionProcedure = "/rowmill.peer.v1.NodeService/RunCompaction"
 	// NodeServiceLocateRowsProcedure is the fully-qualified name of the NodeService's LocateRows RPC.
 	NodeServiceLocateRowsProcedure = "/rowmill.peer.v1.NodeService/LocateRows"
 	// NodeServiceListActorsProcedure is the fully-qualified name of the NodeService's ListActors RPC.
@@ -87,10 +88,10 @@ type NodeServiceClient interface {
 	Drain(context.Context, *peerv1.DrainRequest) (*peerv1.DrainResponse, error)
 	// IsDownloading asks whether a node still downloads the input of a job that it owned.
 	IsDownloading(context.Context, *peerv1.IsDownloadingRequest) (*peerv1.IsDownloadingResponse, error)
-	// RunErrand asks for the progress of an errand, and starts it when the node does not
+	// RunCompaction asks for the progress of a compaction, and starts it when the node does not
 	// know it. No record names its object before the owner has heard that the object is
 	// complete.
-	RunErrand(context.Context, *peerv1.RunErrandRequest) (*peerv1.RunErrandResponse, error)
+	RunCompaction(context.Context, *peerv1.RunCompactionRequest) (*peerv1.RunCompactionResponse, error)
 	// LocateRows asks the owner of a job for the number of rows on each node.
 	LocateRows(context.Context, *peerv1.LocateRowsRequest) (*peerv1.LocateRowsResponse, error)
 	// ListActors lists the actors of a node.
@@ -154,10 +155,10 @@ func NewNodeServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(nodeServiceMethods.ByName("IsDownloading")),
 			connect.WithClientOptions(opts...),
 		),
-		runErrand: connect.NewClient[peerv1.RunErrandRequest, peerv1.RunErrandResponse](
+		runCompaction: connect.NewClient[peerv1.RunCompactionRequest, peerv1.RunCompactionResponse](
 			httpClient,
-			baseURL+NodeServiceRunErrandProcedure,
-			connect.WithSchema(nodeServiceMethods.ByName("RunErrand")),
+			baseURL+NodeServiceRunCompactionProcedure,
+			connect.WithSchema(nodeServiceMethods.ByName("RunCompaction")),
 			connect.WithClientOptions(opts...),
 		),
 		locateRows: connect.NewClient[peerv1.LocateRowsRequest, peerv1.LocateRowsResponse](
@@ -196,7 +197,7 @@ type nodeServiceClient struct {
 	hint          *connect.Client[peerv1.HintRequest, peerv1.HintResponse]
 	drain         *connect.Client[peerv1.DrainRequest, peerv1.DrainResponse]
 	isDownloading *connect.Client[peerv1.IsDownloadingRequest, peerv1.IsDownloadingResponse]
-	runErrand     *connect.Client[peerv1.RunErrandRequest, peerv1.RunErrandResponse]
+	runCompaction *connect.Client[peerv1.RunCompactionRequest, peerv1.RunCompactionResponse]
 	locateRows    *connect.Client[peerv1.LocateRowsRequest, peerv1.LocateRowsResponse]
 	listActors    *connect.Client[peerv1.ListActorsRequest, peerv1.ListActorsResponse]
 	getFacts      *connect.Client[peerv1.GetFactsRequest, peerv1.GetFactsResponse]
@@ -266,9 +267,9 @@ func (c *nodeServiceClient) IsDownloading(ctx context.Context, req *peerv1.IsDow
 	return nil, err
 }
 
-// RunErrand calls rowmill.peer.v1.NodeService.RunErrand.
-func (c *nodeServiceClient) RunErrand(ctx context.Context, req *peerv1.RunErrandRequest) (*peerv1.RunErrandResponse, error) {
-	response, err := c.runErrand.CallUnary(ctx, connect.NewRequest(req))
+// RunCompaction calls rowmill.peer.v1.NodeService.RunCompaction.
+func (c *nodeServiceClient) RunCompaction(ctx context.Context, req *peerv1.RunCompactionRequest) (*peerv1.RunCompactionResponse, error) {
+	response, err := c.runCompaction.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -332,10 +333,10 @@ type NodeServiceHandler interface {
 	Drain(context.Context, *peerv1.DrainRequest) (*peerv1.DrainResponse, error)
 	// IsDownloading asks whether a node still downloads the input of a job that it owned.
 	IsDownloading(context.Context, *peerv1.IsDownloadingRequest) (*peerv1.IsDownloadingResponse, error)
-	// RunErrand asks for the progress of an errand, and starts it when the node does not
+	// RunCompaction asks for the progress of a compaction, and starts it when the node does not
 	// know it. No record names its object before the owner has heard that the object is
 	// complete.
-	RunErrand(context.Context, *peerv1.RunErrandRequest) (*peerv1.RunErrandResponse, error)
+	RunCompaction(context.Context, *peerv1.RunCompactionRequest) (*peerv1.RunCompactionResponse, error)
 	// LocateRows asks the owner of a job for the number of rows on each node.
 	LocateRows(context.Context, *peerv1.LocateRowsRequest) (*peerv1.LocateRowsResponse, error)
 	// ListActors lists the actors of a node.
@@ -395,10 +396,10 @@ func NewNodeServiceHandler(svc NodeServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(nodeServiceMethods.ByName("IsDownloading")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeServiceRunErrandHandler := connect.NewUnaryHandlerSimple(
-		NodeServiceRunErrandProcedure,
-		svc.RunErrand,
-		connect.WithSchema(nodeServiceMethods.ByName("RunErrand")),
+	nodeServiceRunCompactionHandler := connect.NewUnaryHandlerSimple(
+		NodeServiceRunCompactionProcedure,
+		svc.RunCompaction,
+		connect.WithSchema(nodeServiceMethods.ByName("RunCompaction")),
 		connect.WithHandlerOptions(opts...),
 	)
 	nodeServiceLocateRowsHandler := connect.NewUnaryHandlerSimple(
@@ -441,8 +442,8 @@ func NewNodeServiceHandler(svc NodeServiceHandler, opts ...connect.HandlerOption
 			nodeServiceDrainHandler.ServeHTTP(w, r)
 		case NodeServiceIsDownloadingProcedure:
 			nodeServiceIsDownloadingHandler.ServeHTTP(w, r)
-		case NodeServiceRunErrandProcedure:
-			nodeServiceRunErrandHandler.ServeHTTP(w, r)
+		case NodeServiceRunCompactionProcedure:
+			nodeServiceRunCompactionHandler.ServeHTTP(w, r)
 		case NodeServiceLocateRowsProcedure:
 			nodeServiceLocateRowsHandler.ServeHTTP(w, r)
 		case NodeServiceListActorsProcedure:
@@ -488,8 +489,8 @@ func (UnimplementedNodeServiceHandler) IsDownloading(context.Context, *peerv1.Is
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("rowmill.peer.v1.NodeService.IsDownloading is not implemented"))
 }
 
-func (UnimplementedNodeServiceHandler) RunErrand(context.Context, *peerv1.RunErrandRequest) (*peerv1.RunErrandResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("rowmill.peer.v1.NodeService.RunErrand is not implemented"))
+func (UnimplementedNodeServiceHandler) RunCompaction(context.Context, *peerv1.RunCompactionRequest) (*peerv1.RunCompactionResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("rowmill.peer.v1.NodeService.RunCompaction is not implemented"))
 }
 
 func (UnimplementedNodeServiceHandler) LocateRows(context.Context, *peerv1.LocateRowsRequest) (*peerv1.LocateRowsResponse, error) {

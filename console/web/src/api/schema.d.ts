@@ -2347,10 +2347,10 @@ export interface components {
             /** @description The least time that the oldest message has waited. */
             oldest_message_seconds: number;
             /** @description Tasks that run outside the actor and that it waits for, such as a write. */
-            errands: number;
-            /** @description The errand that runs longest. */
-            errand: string | null;
-            errand_seconds: number;
+            tasks: number;
+            /** @description The task that runs longest. */
+            task: string | null;
+            task_seconds: number;
             /** @description The last warning or error that the actor logged, or that it had while it waited for storage. If rows wait for an engine, it is the reason and the time when they continue. */
             last_error: null | {
                 message: string;
@@ -5823,7 +5823,7 @@ export interface operations {
                 job_id?: string;
                 /** @description The id of a node, or a name that only one node has. */
                 node?: string;
-                /** @description Only actors whose oldest message or longest errand is older than this, in seconds. */
+                /** @description Only actors whose oldest message or longest task is older than this, in seconds. */
                 min_age?: number;
             };
             header?: never;

@@ -47,7 +47,7 @@ export default function Actors() {
                     <td><Status is={a.state === 'running' ? 'running' : 'failed'}>{a.state}</Status></td>
                     <td className="number"><Ago t={a.since} /></td>
                     <td className="number">{number(a.mailbox_depth)}{a.oldest_message_seconds >= 1 && `, ${duration(a.oldest_message_seconds)}`}</td>
-                    <td>{a.errand ? `${a.errand}, ${duration(a.errand_seconds)}` : none}</td>
+                    <td>{a.task ? `${a.task}, ${duration(a.task_seconds)}` : none}</td>
                     <td className="wide"><Long text={a.last_error ? `${a.last_error.message} (${ago(a.last_error.at)})` : none} /></td>
                   </tr>
                 ))}

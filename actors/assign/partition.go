@@ -1,0 +1,186 @@
+package assign
+
+import (
+	"slices"
+
+	"github.com/RoaringBitmap/roaring/v2"
+
+	"github.com/rowmill/rowmill/internal/shard"
+)
+
+// A partition assigns rows so that rows with the same prefix run on one worker at about the
+// same time. Each row has a group: rows with the same prefix are in the same group (see
+// order.Groups). A block is a range of consecutive shards. The rows of a block are
+// divided into shares: all rows of some groups make a share. A worker gets the rows of
+// one share after another, from all shards of the block. Blocks follow the order of the
+// input. When every share of a block has a worker, the next block begins. At the end
+// several workers get rows of the same share.
+type partition struct {
+	free   *Rows
+	shards []shard.Info
+	groups []byte // the group of each row, by the row's number in the job
+	blocks []partitionBlock
+	cursor map[string]share // by worker: the share that it gets rows of
+}
+
+// A partitionBlock is a block of a partition: a range of consecutive shards.
+type partitionBlock struct {
+	from, to int // shards, to excluded
+	shares   int
+	numbers  [1 + shard.Groups]int     // by group: the share that has it
+	rows     map[int][]*roaring.Bitmap // by shard: the rows of each share. A shard is added at its first use, and removed when it has no free rows
+}
+
+// share names one share of a block.
+type share struct{ block, number int }
+
+// shareBytes is the approximate size of the text of a share, in bytes. A worker loads 16
+// MiB by default, so it has a whole share in memory. Group 0 has a share of its own.
+const shareBytes = 4 << 20
+
+func newPartition(shards []shard.Info, free *Rows, groups []byte) *partition {
+	d := &partition{free: free, shards: shards, groups: groups, cursor: make(map[string]share)}
+	for n := 0; n < len(shards) && shards[n].First+int64(shards[n].Rows) <= int64(len(groups)); {
+		b := partitionBlock{from: n, rows: make(map[int][]*roaring.Bitmap)}
+		var bytes int64
+		for ; n < len(shards) && shards[n].First+int64(shards[n].Rows) <= int64(len(groups)) && (n == b.from || bytes+shards[n].Bytes <= shard.PartitionBytes); n++ {
+			bytes += shards[n].Bytes
+		}
+		b.to = n
+		b.shares = 1 + int(min(shard.Groups, max(1, (bytes+shareBytes-1)/shareBytes)))
+		b.divide(groups[shards[b.from].First : shards[n-1].First+int64(shards[n-1].Rows)])
+		d.blocks = append(d.blocks, b)
+	}
+	return d
+}
+
+// divide spreads the groups over the shares. Each share gets consecutive groups, and
+// about the same number of rows.
+func (b *partitionBlock) divide(groups []byte) {
+	var rows [1 + shard.Groups]int
+	for _, group := range groups {
+		rows[group]++
+	}
+	all, before := len(groups)-rows[0], 0
+	for group := 1; group <= shard.Groups; group++ {
+		middle := 2*before + rows[group]
+		b.numbers[group] = 1 + min(b.shares-2, middle*(b.shares-1)/max(1, 2*all))
+		before += rows[group]
+	}
+}
+
+// rows returns free rows of a single shard for a worker; ok is false if the partition has no
+// free row.
+func (d *partition) rows(worker string) (n int, rows *roaring.Bitmap, ok bool) {
+	if s, has := d.cursor[worker]; has {
+		if n, rows, ok = d.of(s); ok {
+			return n, rows, true
+		}
+		delete(d.cursor, worker)
+	}
+	s, ok := d.next()
+	if !ok {
+		return 0, nil, false
+	}
+	d.cursor[worker] = s
+	return d.of(s)
+}
+
+// of returns the first shard in which a share has free rows, and these rows.
+func (d *partition) of(s share) (n int, rows *roaring.Bitmap, ok bool) {
+	for n = d.blocks[s.block].from; n < d.blocks[s.block].to; n++ {
+		if rows = d.freeOf(s, n); rows != nil {
+			return n, rows, true
+		}
+	}
+	return 0, nil, false
+}
+
+// freeOf returns the free rows of a share in one shard; nil if there are none.
+func (d *partition) freeOf(s share, n int) *roaring.Bitmap {
+	b, free := &d.blocks[s.block], d.free.of(n)
+	if free == nil {
+		delete(b.rows, n)
+		return nil
+	}
+	if b.rows[n] == nil {
+		b.rows[n] = d.sharesOf(b, n)
+	}
+	if own := b.rows[n][s.number]; own.Intersects(free) {
+		return roaring.And(free, own)
+	}
+	return nil
+}
+
+// sharesOf computes the rows of each share of a block in one shard.
+func (d *partition) sharesOf(b *partitionBlock, n int) []*roaring.Bitmap {
+	shares := make([]*roaring.Bitmap, b.shares)
+	for i := range shares {
+		shares[i] = roaring.New()
+	}
+	first := d.shards[n].First
+	for row, group := range d.groups[first : first+int64(d.shards[n].Rows)] {
+		shares[b.numbers[group]].Add(uint32(row))
+	}
+	return shares
+}
+
+// next returns the first share with free rows that no worker has, or else the share with
+// the most free rows.
+func (d *partition) next() (share, bool) {
+	taken := make(map[share]bool, len(d.cursor))
+	for _, s := range d.cursor {
+		taken[s] = true
+	}
+	for i, b := range d.blocks {
+		if !d.hasFree(b) {
+			continue
+		}
+		for number := range b.shares {
+			s := share{i, number}
+			if taken[s] {
+				continue
+			}
+			if _, _, ok := d.of(s); ok {
+				return s, true
+			}
+		}
+	}
+	best, most := share{}, 0
+	for s := range taken {
+		if n := d.count(s); n > most || n == most && n > 0 && s.before(best) {
+			best, most = s, n
+		}
+	}
+	return best, most > 0
+}
+
+func (s share) before(other share) bool {
+	return s.block < other.block || s.block == other.block && s.number < other.number
+}
+
+func (d *partition) hasFree(b partitionBlock) bool {
+	for n := b.from; n < b.to; n++ {
+		if d.free.of(n) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// count returns the number of free rows of a share.
+func (d *partition) count(s share) (rows int) {
+	b := &d.blocks[s.block]
+	for n := b.from; n < b.to; n++ {
+		if free := d.freeOf(s, n); free != nil {
+			rows += int(free.GetCardinality())
+		}
+	}
+	return rows
+}
+
+// last returns the last shard of the block that contains shard n.
+func (d *partition) last(n int) int {
+	i, _ := slices.BinarySearchFunc(d.blocks, n, func(b partitionBlock, n int) int { return b.to - 1 - n })
+	return d.blocks[i].to - 1
+}

@@ -1,0 +1,212 @@
+package assign
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/RoaringBitmap/roaring/v2"
+
+	"github.com/rowmill/rowmill/internal/shard"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A State is the progress of a row.
+type State string
+
+// The states of a row, in their order. rowStates returns Elsewhere for a row that it does
+// not have: a worker has only the worker's rows.
+const (
+	Elsewhere State = "elsewhere"
+	Free      State = "free"      // no worker has it
+	Copy      State = "copy"      // it gets the answer of an equal row, once that is committed
+	Assigned  State = "assigned"  // a worker has it
+	Finished  State = "finished"  // it has an answer
+	Written   State = "written"   // in a durable part
+	Committed State = "committed" // in a part that is recorded: done
+)
+
+// rowStates has the state of each row:
+//
+//	free ──assign──► assigned ──finish──► finished ──write──► written ──commit──► committed
+//	 ▲                  │                                        ▲
+//	 └──────release─────┘                                        │
+//	                    └─────────────────write──────────────────┘
+//
+// The owner never assigns a copy: it writes the copy after the original is committed.
+// But a worker may have got the row before the owner knew the list of copies. Such a row
+// runs like other rows.
+//
+// The owner of a job keeps the states of all rows. Only the worker sees an answer, so in the
+// owner's states a row is written as soon as a worker reports its part. Each worker keeps
+// the states of its own rows. There a free row is a row to give back, and a committed
+// row is removed. A row must be in one state at a time, or it is lost or runs twice.
+type rowStates struct {
+	free, copies, finished, written, committed Rows
+	assigned                                   map[string]*Rows // by worker
+	holders                                    map[int][]*Rows  // by shard: the row sets of the workers with rows there
+	held                                       int64            // number of assigned rows
+}
+
+// newRowStates returns the states of the rows of a job with these shards and recorded parts.
+func newRowStates(shards []shard.Info, parts []store.Part) (*rowStates, error) {
+	b := &rowStates{assigned: make(map[string]*Rows)}
+	for n, info := range shards {
+		b.free.Add(n, span(0, info.Rows))
+	}
+	for _, p := range parts {
+		if p.Shard < 0 || p.Shard >= len(shards) {
+			return nil, fmt.Errorf("part %s: the job has no shard %d", p.Key, p.Shard)
+		}
+		rows := span(0, shards[p.Shard].Rows)
+		if !p.Complete {
+			rows = roaring.New()
+			if err := rows.UnmarshalBinary(p.Accepted); err != nil {
+				return nil, fmt.Errorf("part %s: decode accepted rows: %w", p.Key, err)
+			}
+		}
+		b.commit(p.Shard, rows)
+	}
+	return b, nil
+}
+
+func span(from, to int) *roaring.Bitmap {
+	rows := roaring.New()
+	rows.AddRange(uint64(from), uint64(to))
+	return rows
+}
+
+// assign moves rows to a worker.
+func (b *rowStates) assign(worker string, shard int, rows *roaring.Bitmap) {
+	b.free.remove(shard, rows)
+	b.copies.remove(shard, rows)
+	have := b.of(worker)
+	if had := have.countOf(shard); had == 0 && !rows.IsEmpty() {
+		if b.holders == nil {
+			b.holders = make(map[int][]*Rows)
+		}
+		b.holders[shard] = append(b.holders[shard], have)
+	}
+	before := have.Count()
+	have.Add(shard, rows)
+	b.held += have.Count() - before
+}
+
+// setCopies sets which unassigned rows of a shard are copies; nil means none.
+func (b *rowStates) setCopies(shard int, copies *roaring.Bitmap) {
+	if copies == nil {
+		copies = roaring.New()
+	}
+	if had := b.copies.of(shard); had != nil {
+		others := roaring.AndNot(had, copies)
+		b.copies.remove(shard, others)
+		b.free.Add(shard, others)
+	}
+	rows := b.free.in(shard, copies)
+	b.free.remove(shard, rows)
+	b.copies.Add(shard, rows)
+}
+
+// take removes rows of a shard from the rows of a worker.
+func (b *rowStates) take(have *Rows, shard int, rows *roaring.Bitmap) {
+	before := have.Count()
+	have.remove(shard, rows)
+	b.held -= before - have.Count()
+	if before > have.Count() && have.countOf(shard) == 0 {
+		b.removeHolder(have, shard)
+	}
+}
+
+// removeHolder removes a worker's row set from the holders of a shard, because the
+// worker has no more rows there.
+func (b *rowStates) removeHolder(have *Rows, shard int) {
+	rest := slices.DeleteFunc(b.holders[shard], func(r *Rows) bool { return r == have })
+	if b.holders[shard] = rest; len(rest) == 0 {
+		delete(b.holders, shard)
+	}
+}
+
+// release frees the given rows, except rows that are not assigned to the worker.
+func (b *rowStates) release(worker string, shard int, rows *roaring.Bitmap) {
+	have := b.of(worker)
+	rows = have.in(shard, rows)
+	b.take(have, shard, rows)
+	b.free.Add(shard, rows)
+}
+
+// releaseAll frees all rows that are assigned to a worker, and returns their number.
+func (b *rowStates) releaseAll(worker string) int64 {
+	have := b.of(worker)
+	for n, rows := range have.shards {
+		b.free.Add(n, rows)
+		b.removeHolder(have, n)
+	}
+	b.held -= have.Count()
+	delete(b.assigned, worker)
+	return have.Count()
+}
+
+// finish notes that rows of a worker have answers.
+func (b *rowStates) finish(worker string, shard int, rows *roaring.Bitmap) {
+	have := b.of(worker)
+	rows = have.in(shard, rows)
+	b.take(have, shard, rows)
+	b.finished.Add(shard, rows)
+}
+
+// write notes that rows are in a durable part, whichever worker has them.
+func (b *rowStates) write(shard int, rows *roaring.Bitmap) {
+	b.forget(shard, rows)
+	b.written.Add(shard, rows)
+}
+
+// commit notes that the store has recorded rows.
+func (b *rowStates) commit(shard int, rows *roaring.Bitmap) {
+	b.forget(shard, rows)
+	b.committed.Add(shard, rows)
+}
+
+// forget removes rows.
+func (b *rowStates) forget(shard int, rows *roaring.Bitmap) {
+	b.free.remove(shard, rows)
+	b.copies.remove(shard, rows)
+	b.finished.remove(shard, rows)
+	b.written.remove(shard, rows)
+	for _, have := range slices.Clone(b.holders[shard]) {
+		b.take(have, shard, rows)
+	}
+}
+
+// anyWritten reports whether at least one of the rows is written or committed.
+func (b *rowStates) anyWritten(shard int, rows *roaring.Bitmap) bool {
+	return !b.written.in(shard, rows).IsEmpty() || !b.committed.in(shard, rows).IsEmpty()
+}
+
+// of returns the rows that are assigned to a worker.
+func (b *rowStates) of(worker string) *Rows {
+	if b.assigned[worker] == nil {
+		b.assigned[worker] = new(Rows)
+	}
+	return b.assigned[worker]
+}
+
+// where returns the state of a row, and its worker if the row is assigned.
+func (b *rowStates) where(shard, row int) (state State, worker string) {
+	switch {
+	case b.free.has(shard, row):
+		return Free, ""
+	case b.copies.has(shard, row):
+		return Copy, ""
+	case b.finished.has(shard, row):
+		return Finished, ""
+	case b.written.has(shard, row):
+		return Written, ""
+	case b.committed.has(shard, row):
+		return Committed, ""
+	}
+	for worker, rows := range b.assigned {
+		if rows.has(shard, row) {
+			return Assigned, worker
+		}
+	}
+	return Elsewhere, ""
+}

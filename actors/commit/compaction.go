@@ -1,0 +1,190 @@
+package commit
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/RoaringBitmap/roaring/v2"
+
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/columnar"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/results/archive"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A Compaction is the task to make an object from parts of a job. Any node can run it, with
+// the same result. No record names the object before the owner knows that the object
+// exists. If a compaction is lost, its object is removed together with the parts of the job.
+type Compaction struct {
+	Make   string // kind of the object
+	Key    string // key of the object: a new one for each attempt
+	Schema results.Schema
+	First  int64 // number of the object's first row in the job
+	Rows   int64 // number of rows of the object
+	Parts  []store.Part
+}
+
+// Kinds of objects. All except merges are made of complete parts, in order.
+const (
+	MakeMerge = "merge"     // the complete part of a shard, from the parts of the shard
+	MakeJoin  = "join"      // one part, from the complete parts of consecutive shards
+	MakeFull  = layout.Full // the artifact with all results, from the parts of all shards
+	MakeRows  = layout.Rows // the artifact that finds single rows, from the parts of all shards
+)
+
+// Heavy reports whether the compaction decodes parts or reads all their bytes. A node should
+// run few of these at a time.
+func (c *Compaction) Heavy() bool { return c.Make == MakeMerge || c.Make == MakeJoin }
+
+// Run makes the object and returns the object's size in bytes. wait repeats the work
+// after a temporary error.
+func (c *Compaction) Run(ctx context.Context, bucket blob.Bucket, wait Wait) (size int64, err error) {
+	ctx = context.WithValue(ctx, making{}, c.Make)
+	err = wait(ctx, func() error {
+		size, err = c.run(ctx, bucket)
+		return err
+	})
+	return size, err
+}
+
+// making is the key of a context's value: the kind of object that is being made.
+type making struct{}
+
+// Making returns the kind of object that is being made with ctx; empty if there is none.
+func Making(ctx context.Context) string {
+	kind, _ := ctx.Value(making{}).(string)
+	return kind
+}
+
+// run tries once to make the object. If parts cannot be read, the error is an
+// archive.LostError.
+func (c *Compaction) run(ctx context.Context, bucket blob.Bucket) (int64, error) {
+	info, err := c.make(ctx, bucket)
+	if err == nil {
+		return info.Size, archive.ReadBack(ctx, bucket, info)
+	}
+	return 0, archive.Explain(ctx, bucket, c.Parts, err)
+}
+
+func (c *Compaction) make(ctx context.Context, bucket blob.Bucket) (info blob.Info, err error) {
+	if c.Make == MakeMerge {
+		sources, release, err := sourcesOf(ctx, bucket, c.First, c.Parts, nil)
+		defer release()
+		if err != nil {
+			return info, err
+		}
+		return write(ctx, bucket, c.Key, c.Rows, c.size(), func(w io.Writer) (int64, error) {
+			return results.Merge(ctx, w, c.Schema, sources)
+		})
+	}
+	objects := blob.NewLazyObjects(ctx, bucket, maxOpen)
+	sources := make([]results.Source, len(c.Parts))
+	for i, p := range c.Parts {
+		part := objects.Object(p.Key, p.Size)
+		defer part.Close()
+		sources[i] = part
+	}
+	return write(ctx, bucket, c.Key, c.Rows, c.size(), func(w io.Writer) (int64, error) {
+		switch c.Make {
+		case MakeJoin:
+			return results.Join(ctx, w, c.Schema, c.First, sources)
+		case MakeFull:
+			return results.Concat(ctx, w, c.Schema, sources, results.Full)
+		case MakeRows:
+			return results.ConcatRows(ctx, w, c.Schema, sources)
+		}
+		return 0, fmt.Errorf("this version cannot make an object of kind %q", c.Make)
+	})
+}
+
+// sourcesOf returns sources for parts of a shard, each with the rows that the store
+// accepted from the part. If among is not nil, the sources have only rows in among, and
+// parts without such rows get no source. The caller must call release, also after an
+// error.
+func sourcesOf(ctx context.Context, bucket blob.Bucket, first int64, parts []store.Part, among *roaring.Bitmap) (sources []results.PartSource, release func(), err error) {
+	objects := blob.NewLazyObjects(ctx, bucket, maxOpen)
+	var open []*blob.LazyObject
+	release = func() {
+		for _, o := range open {
+			o.Close()
+		}
+	}
+	for _, p := range parts {
+		accepted, err := archive.AcceptedRows(p)
+		if err != nil {
+			return nil, release, err
+		}
+		if among != nil {
+			if accepted.And(among); accepted.IsEmpty() {
+				continue
+			}
+		}
+		part := objects.Object(p.Key, p.Size)
+		open = append(open, part)
+		sources = append(sources, results.PartSource{Source: part, Accept: accepted, First: first, Release: part.Close})
+	}
+	return sources, release, nil
+}
+
+// write writes an object with this many rows and about this many bytes.
+func write(ctx context.Context, bucket blob.Bucket, key string, rows, about int64, write func(io.Writer) (int64, error)) (info blob.Info, err error) {
+	w, err := bucket.Create(ctx, key, layout.Parquet)
+	if err != nil {
+		return info, err
+	}
+	defer w.Abort()
+	buffered := &ranges{Writer: bufio.NewWriterSize(w, 256<<10)}
+	if to, ok := w.(blob.Appender); ok {
+		buffered.to = to
+		to.Expect(about)
+	}
+	written, err := write(buffered)
+	switch {
+	case err != nil:
+		return info, err
+	case written != rows:
+		return info, fmt.Errorf("the object has %d rows, not %d", written, rows)
+	}
+	if err := buffered.Flush(); err != nil {
+		return info, err
+	}
+	return w.Commit()
+}
+
+// size returns the total size of the parts in bytes. The object is at most about as large.
+func (c *Compaction) size() (size int64) {
+	for _, p := range c.Parts {
+		size += p.Size
+	}
+	return size
+}
+
+// ranges is a columnar.RangeWriter. For long ranges it asks the bucket to copy them from
+// its own objects.
+type ranges struct {
+	*bufio.Writer
+	to blob.Appender // the object being written; nil if the bucket cannot copy ranges
+}
+
+var _ columnar.RangeWriter = (*ranges)(nil)
+
+// copiedFrom is the smallest range, in bytes, that the bucket is asked to copy. A
+// shorter range is cheaper to read.
+const copiedFrom = 512 << 10
+
+// WriteRange appends a range of an object.
+func (r *ranges) WriteRange(src io.ReaderAt, offset, length int64) error {
+	object, ok := src.(*blob.LazyObject)
+	if !ok || r.to == nil || length < copiedFrom {
+		_, err := io.Copy(r.Writer, io.NewSectionReader(src, offset, length))
+		return err
+	}
+	if err := r.Flush(); err != nil {
+		return err
+	}
+	return object.AppendTo(r.to, offset, length)
+}

@@ -1,0 +1,162 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill/actors/commit"
+	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/internal/tracing"
+)
+
+// A compaction is the work to make one object for a committer, on this node or another: a
+// merged part, a joined part or a result.
+type compaction struct {
+	what   string                                                            // the work, for logs and traces
+	begin  func() *commit.Compaction                                         // starts a try
+	record func(ctx context.Context, m *commit.Compaction, size int64) error // records the object in the store; nil if it is not recorded
+	made   func(c actor.Context, m *commit.Compaction, size int64)           // the committer calls it after that
+	here   bool                                                              // this node makes the object: another node has failed, or the object is small
+}
+
+// addCompaction queues a compaction. The compaction starts when a node has room for one more.
+func (r *committer) addCompaction(c actor.Context, e compaction) {
+	r.compactions = append(r.compactions, e)
+	r.startCompactions(c)
+}
+
+func (r *committer) startCompactions(c actor.Context) {
+	for len(r.compactions) > 0 {
+		e, address, ok := r.compactions[0], "", true
+		if !e.here {
+			address, ok = r.helpers.Take()
+		}
+		if !ok {
+			return
+		}
+		r.compactions = r.compactions[1:]
+		r.run(c, e, address)
+	}
+}
+
+// run asks the node at an address to make the object; "" means this node. If that node
+// fails or is lost, another node or this one makes the object.
+func (r *committer) run(c actor.Context, e compaction, address string) {
+	m := e.begin()
+	var turn func(context.Context) bool // nil if no turn is needed
+	if address == "" && m.Heavy() {
+		turn = r.merging.lineUp(r.slots.merge, r.job.spec)
+	}
+	r.tasks.run(c, "merge parts", func(ctx context.Context) step {
+		span := r.job.trace.Begin("merge parts", slog.String("rowmill.what", e.what), slog.String("rowmill.node", address), slog.Int("rowmill.parts", len(m.Parts)))
+		var size int64
+		var err error
+		if address == "" {
+			size, err = r.runHere(ctx, m, turn, span)
+		} else {
+			size, err = r.runAt(ctx, address, m)
+		}
+		failed := err != nil
+		if !failed && e.record != nil {
+			err = e.record(ctx, m, size)
+		}
+		span.End(err)
+		return func(c actor.Context) {
+			if !e.here {
+				r.helpers.Ended(address)
+			}
+			switch {
+			case failed && address != "":
+				r.log.Info("another node failed to make an object for the job, will be tried again", "what", e.what, "node", address, "err", err)
+				e.here = r.failedAt(address, err)
+				r.compactions = append([]compaction{e}, r.compactions...)
+			case err != nil:
+				r.sendError(c, fmt.Errorf("%s: %w", e.what, err))
+				return
+			default:
+				e.made(c, m, size)
+			}
+			r.startCompactions(c)
+		}
+	})
+}
+
+// failedAt handles the error of another node, and reports whether this node should run
+// the compaction.
+func (r *committer) failedAt(address string, err error) (here bool) {
+	var failed compactionFailed
+	switch {
+	case errors.As(err, &failed):
+		return true
+	case code(err) == peer.CodeTooLarge:
+		return true
+	default:
+		r.helpers.Lost(address)
+	}
+	return false
+}
+
+func (r *committer) runHere(ctx context.Context, m *commit.Compaction, turn func(context.Context) bool, span *tracing.Span) (int64, error) {
+	if turn != nil {
+		if !turn(ctx) {
+			return 0, ctx.Err()
+		}
+		defer r.slots.merge.Leave(r.job.spec.Account)
+		defer r.metrics.merging(span, time.Now())
+	}
+	return m.Run(ctx, r.cfg.Blob, r.storage.WaitHere)
+}
+
+// Limits of the pause between two questions to another node about a compaction. The pause
+// is a quarter of the time that the compaction has taken so far.
+const (
+	shortestAskPause = 20 * time.Millisecond
+	longestAskPause  = 500 * time.Millisecond
+)
+
+// compactionFailed is the error of a node that ran a compaction and failed.
+type compactionFailed string
+
+// Error returns the text that the node sent.
+func (f compactionFailed) Error() string { return string(f) }
+
+// runAt has another node run a compaction. A node is lost when it is silent for as
+// long as a lease.
+func (r *committer) runAt(ctx context.Context, address string, m *commit.Compaction) (int64, error) {
+	ask := mergeParts{Job: r.job.id, Account: r.job.spec.Account, Priority: r.job.spec.Priority, Compaction: m}
+	known := ask
+	known.Compaction = &commit.Compaction{Key: m.Key}
+	begun := time.Now()
+	for heard := begun; ; {
+		state, err := r.askCompaction(ctx, address, ask)
+		now := time.Now()
+		switch {
+		case err == nil && state.Failed != "":
+			return 0, compactionFailed(state.Failed)
+		case err == nil && state.Done:
+			return state.Size, nil
+		case err == nil:
+			ask, heard = known, now
+		case code(err) == codeUnknownJob && ask.Compaction != m: // the node has restarted
+			ask.Compaction = m
+		case code(err) != "" && code(err) != codeBusy, errors.Is(err, peer.ErrRefused), now.Sub(heard) > r.cfg.Ownership.LeaseTTL:
+			return 0, err
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(min(max(now.Sub(begun)/4, shortestAskPause), longestAskPause)):
+		}
+	}
+}
+
+func (r *committer) askCompaction(ctx context.Context, address string, m mergeParts) (commit.CompactionState, error) {
+	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
+	return r.transport.runCompaction(ctx, address, m)
+}

@@ -1,0 +1,166 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/nodes"
+	"github.com/rowmill/rowmill/actors/registry"
+	"github.com/rowmill/rowmill/cluster"
+	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1"
+	"github.com/rowmill/rowmill/internal/textfmt"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A Reply is the answer of one node to a question that was sent to all nodes.
+type Reply[T any] struct {
+	Node   nodes.Status
+	Answer T
+	Err    error // set if the node has not answered
+}
+
+// fanOutTimeout is how long a node may take for an answer that needs none of its
+// actors.
+const fanOutTimeout = 3 * time.Second
+
+// Actors lists the actors of all nodes, or of the node that nodes.Find finds. Nodes
+// that do not answer are among the replies.
+func (s *System) Actors(ctx context.Context, node string, f registry.Filter) ([]Reply[registry.Listing], error) {
+	own := func(context.Context) registry.Listing { return s.actorsHere(f) }
+	return fanOut(ctx, s, fanOutTimeout, node, own, func(ctx context.Context, address string) (registry.Listing, error) {
+		return s.transport.listActors(ctx, address, f)
+	})
+}
+
+// actorsHere lists the actors of this node. If rows wait for an engine, the trouble
+// of its actor is the reason.
+func (s *System) actorsHere(f registry.Filter) registry.Listing {
+	waits := make(map[string]string)
+	for _, e := range s.Engines() {
+		waits[e.Name] = strings.Join(e.Waits(), "; ")
+	}
+	l := s.metrics.registry.List(f)
+	for i, a := range l.Actors {
+		if why := waits[a.Engine]; why != "" && a.State == registry.Running {
+			l.Actors[i].Trouble = &registry.Trouble{Text: textfmt.Shorten(why, maxWaits), At: s.cfg.Clock().UTC()}
+		}
+	}
+	return l
+}
+
+// maxWaits bounds the text that says why rows wait for an engine, in bytes: enough for a
+// few models and their times.
+const maxWaits = 600
+
+// Facts returns the facts of all nodes for operators, as JSON.
+func (s *System) Facts(ctx context.Context) ([]Reply[json.RawMessage], error) {
+	own := func(ctx context.Context) json.RawMessage {
+		doc, err := json.Marshal(s.cfg.Reports.Facts(ctx))
+		if err != nil {
+			s.log.Error("encoding the diagnosis of this node failed", "err", err)
+		}
+		return doc
+	}
+	return fanOut(ctx, s, s.cfg.Reports.FactsTimeout, "", own, s.transport.facts)
+}
+
+// Figures returns the figures of all nodes for the API, as JSON.
+func (s *System) Figures(ctx context.Context, what string) ([]Reply[json.RawMessage], error) {
+	own := func(ctx context.Context) json.RawMessage {
+		doc, err := encodeFigures(ctx, s, what)
+		if err != nil {
+			s.log.Error("reading the engines, the metrics or the GPUs of this node failed", "what", what, "err", err)
+		}
+		return doc
+	}
+	return fanOut(ctx, s, fanOutTimeout, "", own, func(ctx context.Context, address string) (json.RawMessage, error) {
+		return s.transport.figures(ctx, address, what)
+	})
+}
+
+// encodeFigures returns the figures of this node as JSON.
+func encodeFigures(ctx context.Context, s *System, what string) (json.RawMessage, error) {
+	own, err := s.cfg.Reports.Figures(ctx, what)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(own)
+}
+
+// fanOut asks all nodes, or one. It answers for this node itself.
+func fanOut[T any](ctx context.Context, s *System, timeout time.Duration, node string, own func(ctx context.Context) T, ask func(ctx context.Context, address string) (T, error)) ([]Reply[T], error) {
+	asked := s.Nodes()
+	if node != "" {
+		one, err := nodes.Find(asked, node)
+		if err != nil {
+			return nil, err
+		}
+		asked = []nodes.Status{one}
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	replies := make([]Reply[T], len(asked))
+	var all sync.WaitGroup
+	for i, n := range asked {
+		replies[i].Node = n
+		if n.Self {
+			all.Go(func() { replies[i].Answer = own(ctx) })
+			continue
+		}
+		all.Go(func() { replies[i].Answer, replies[i].Err = ask(ctx, n.Peer) })
+	}
+	all.Wait()
+	return replies, nil
+}
+
+// whereTimeout is how long the owner of a job may take to say where its rows are.
+// The owner only reads counts in memory.
+const whereTimeout = time.Second
+
+// RowDistribution asks the owner of a job where its rows are. It returns
+// rowmill.ErrNotFound if the owner is not a member, or does not know: it has not
+// counted the rows yet, has lost the job meanwhile, or has a version without this
+// request.
+func (s *System) RowDistribution(ctx context.Context, rec *store.Record) (w RowDistribution, err error) {
+	job := rec.Job.ID
+	question := &peerv1.LocateRowsRequest{Job: job}
+	owner, err := s.ownerOf(rec)
+	var res *peerv1.LocateRowsResponse
+	switch {
+	case err != nil:
+		return w, err
+	case owner.Self:
+		var body any
+		body, err = s.actors.Root.RequestFuture(s.node, nodeRequest{body: question}, whereTimeout).Result()
+		err = asError(body, err)
+		res, _ = body.(*peerv1.LocateRowsResponse)
+	default:
+		ctx, cancel := context.WithTimeout(ctx, whereTimeout)
+		defer cancel()
+		res, err = ask(ctx, s.transport, owner.Peer, peerNode.LocateRows, question)
+	}
+	if refused := code(err); refused == codeUnknownJob || refused == peer.CodeUnknownKind {
+		err = fmt.Errorf("%w: %w", rowmill.ErrNotFound, err)
+	}
+	return readRowDistribution(res), err
+}
+
+// ownerOf returns the node that owns a job by the record. A single node returns itself.
+func (s *System) ownerOf(rec *store.Record) (cluster.Member, error) {
+	if s.cfg.Peers == nil {
+		return cluster.Member{Self: true}, nil
+	}
+	claim, _ := rec.Owner()
+	for _, m := range s.cfg.Peers.Members() {
+		if m.ID == claim.Process && (m.Self || m.Protocol == Protocol) {
+			return m, nil
+		}
+	}
+	return cluster.Member{}, fmt.Errorf("%w: the owner of job %s is not a member of the cluster now", rowmill.ErrNotFound, rec.Job.ID)
+}

@@ -1,0 +1,86 @@
+package served
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+)
+
+// A ListedModel is a model as the list of all models shows it.
+type ListedModel struct {
+	Model   rowmill.Model // Kind is empty if unknown; ContextLength is at most the shortest ContextLength of the servers
+	Aliases []string      // the aliases of Model.ID, sorted
+	Servers []Server      // the live servers of the model; each Server holds only this model
+	Problem string        // the reason why the model cannot be used now; empty if it can
+}
+
+// List returns the models of the catalog, in its order, and then the served models that
+// are not in the catalog, sorted by name.
+func (o *Models) List() []ListedModel { return o.list(o.servers()) }
+
+func (o *Models) list(servers []Server) []ListedModel {
+	aliases := map[string][]string{}
+	for alias, target := range o.catalog.Aliases() {
+		aliases[target] = append(aliases[target], alias)
+	}
+	var all []ListedModel
+	seen := map[string]bool{} // servers' names of models of the catalog
+	for _, m := range o.catalog.All() {
+		entry := listed(m, m.ID, servers)
+		for _, s := range entry.Servers {
+			seen[s.Models[0].Name] = true
+		}
+		all = append(all, entry)
+	}
+	others := map[string]bool{}
+	for _, server := range servers {
+		for _, m := range server.Models {
+			if !seen[m.Name] && !o.inCatalog(m) {
+				others[m.Name] = true
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(others)) {
+		m := rowmill.Model{ID: name, Sampling: map[string]any{}, NoPrice: true}
+		all = append(all, listed(m, name, servers))
+	}
+	for i := range all {
+		all[i].Aliases = aliases[all[i].Model.ID]
+		slices.Sort(all[i].Aliases)
+	}
+	return all
+}
+
+// inCatalog reports whether the catalog has an entry for a served model. A server's
+// name and its origin may each match several entries.
+func (o *Models) inCatalog(m engine.ServedModel) bool {
+	return slices.ContainsFunc(m.Names(), func(name string) bool {
+		_, id := o.catalog.Find(name)
+		return id || len(o.catalog.ByEngineName(name)) > 0
+	})
+}
+
+// listed returns a model with its servers.
+func listed(m rowmill.Model, family string, servers []Server) ListedModel {
+	entry := ListedModel{Model: m}
+	var served []engine.ServedModel
+	for _, server := range servers {
+		if s, ok := (engine.Info{Models: server.Models}).Find(m); ok {
+			served = append(served, s)
+			server.Models = []engine.ServedModel{s}
+			entry.Servers = append(entry.Servers, server)
+		}
+	}
+	whole, err := complete(m, served, family)
+	if err != nil {
+		entry.Problem = err.Error()
+		return entry
+	}
+	if least := leastContext(served); least > 0 && least < whole.ContextLength {
+		whole.ContextLength = least
+	}
+	entry.Model = whole
+	return entry
+}

@@ -1,0 +1,279 @@
+// Package served knows the available models: the models of the catalog and the models
+// that live servers serve, each completed by the other. It resolves names of models
+// (Models.Find; a submission calls it once and the job's record keeps the result) and
+// lists all models (Models.List). It does not know how the served models are found out,
+// or who may use which model.
+package served
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/engine/catalog"
+	"github.com/rowmill/rowmill/internal/textfmt"
+)
+
+// A Server is a live inference server, as its node describes it.
+type Server struct {
+	Node   string // the name of its node
+	Name   string // name of the engine on its node
+	Kind   string // such as "vllm"
+	Counts bool   // the server counts the tokens of prompts
+	// Simulated says that the server's outputs are made up.
+	Simulated bool
+	Models    []engine.ServedModel
+}
+
+// Models are the models that are available now. It is safe for concurrent use.
+type Models struct {
+	catalog *catalog.Catalog
+	servers func() []Server
+}
+
+// New returns the models of catalog c and of the servers that the function servers lists.
+// A nil function means no servers.
+func New(c *catalog.Catalog, servers func() []Server) *Models {
+	if servers == nil {
+		servers = func() []Server { return nil }
+	}
+	return &Models{c, servers}
+}
+
+// UnknownError reports that no model has this name.
+type UnknownError struct {
+	Name string
+	Near string   // the most similar name; empty if none is similar
+	All  []string // all names of models, served models first
+}
+
+// maxListed is how many names an error lists.
+const maxListed = 12
+
+// Error returns the message with the remedy.
+func (e *UnknownError) Error() string {
+	text := fmt.Sprintf("%q is no model of this service", textfmt.Shorten(e.Name, 128))
+	return text + e.Hint()
+}
+
+// Hint returns the rest of the message: a similar name or the available models.
+func (e *UnknownError) Hint() string {
+	text := ""
+	if e.Near != "" {
+		text = fmt.Sprintf("; did you mean %q?", e.Near)
+	} else if len(e.All) > 0 {
+		text = "; there are"
+		for i, name := range e.All[:min(maxListed, len(e.All))] {
+			if i > 0 {
+				text += ","
+			}
+			text += " " + textfmt.Shorten(name, 64)
+		}
+		if more := len(e.All) - maxListed; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+	}
+	return text + " (GET /v1/models lists all)"
+}
+
+// UnusableError reports that a model with this name exists but cannot be used now.
+type UnusableError struct {
+	Name   string
+	Reason string // with the remedy
+	Soon   bool   // a retry in a few seconds may succeed
+}
+
+// Error returns the message with the remedy.
+func (e *UnusableError) Error() string {
+	return fmt.Sprintf("%q %s", textfmt.Shorten(e.Name, 128), e.Reason)
+}
+
+// Find resolves a name to a complete model. It returns an *UnknownError if no model has
+// the name, and an *UnusableError if the model cannot be used now.
+func (o *Models) Find(name string) (rowmill.Model, error) {
+	servers := o.servers()
+	target := o.catalog.Alias(name)
+	if m, found := o.catalog.Find(target); found {
+		return complete(m, serving(servers, m), m.ID)
+	}
+	m := rowmill.Model{ID: target, Sampling: map[string]any{}, NoPrice: true}
+	served := serving(servers, m)
+	switch {
+	case len(served) > 0, len(o.catalog.ByEngineName(target)) > 0:
+	case target != name:
+		return rowmill.Model{}, &UnusableError{Name: name, Reason: fmt.Sprintf(
+			"is an alias of %q, but no live server serves that model and the catalog has no entry for it; start a server of it, or add an entry", target)}
+	default:
+		return rowmill.Model{}, o.unknown(name, servers)
+	}
+	if entry, found := o.entryOf(target, served); found {
+		m = entry
+		m.ID, m.EngineNames = target, nil
+		return complete(m, served, entry.ID)
+	}
+	return complete(m, served, target)
+}
+
+// Known reports whether a model has this name, usable or not.
+func (o *Models) Known(name string) bool {
+	target := o.catalog.Alias(name)
+	if _, found := o.catalog.Find(target); found || target != name || len(o.catalog.ByEngineName(target)) > 0 {
+		return true
+	}
+	return target != "" && len(serving(o.servers(), rowmill.Model{ID: target})) > 0
+}
+
+// entryOf returns the catalog's entry for a served name or for an engine name. Of
+// several entries it prefers the kind that the servers report, then the first entry.
+func (o *Models) entryOf(name string, served []engine.ServedModel) (rowmill.Model, bool) {
+	entries := o.catalog.ByEngineName(name)
+	for _, s := range served {
+		for _, other := range s.Names() {
+			if len(entries) == 0 {
+				entries = o.catalog.ByEngineName(other)
+			}
+		}
+	}
+	if len(entries) == 0 {
+		return rowmill.Model{}, false
+	}
+	kind := kindOf(served)
+	for _, m := range entries {
+		if m.Kind == kind {
+			return m, true
+		}
+	}
+	return entries[0], true
+}
+
+// serving returns each server's description of model m.
+func serving(servers []Server, m rowmill.Model) (served []engine.ServedModel) {
+	for _, server := range servers {
+		if s, ok := (engine.Info{Models: server.Models}).Find(m); ok {
+			served = append(served, s)
+		}
+	}
+	return served
+}
+
+// kindOf returns the kind that servers report for a model; empty if none reports a kind.
+// If one server reports generation and another reasoning, the kind is reasoning: the first
+// server runs without a reasoning parser.
+func kindOf(served []engine.ServedModel) (kind rowmill.Kind) {
+	for _, s := range served {
+		if s.Kind == rowmill.KindReasoning || kind == "" {
+			kind = s.Kind
+		}
+	}
+	return kind
+}
+
+// complete fills the missing fields of m with the values that servers report. If family
+// is not the name of a known family, a served name decides the sampling defaults.
+func complete(m rowmill.Model, served []engine.ServedModel, family string) (rowmill.Model, error) {
+	if m.Kind == "" {
+		kind := kindOf(served)
+		if kind == "" {
+			return rowmill.Model{}, unusable(m, served)
+		}
+		for _, s := range served {
+			for _, name := range s.Names() {
+				if len(catalog.FamilyDefaults(family, rowmill.KindGeneration)) == 0 {
+					family = name
+				}
+			}
+		}
+		m = catalog.WithKind(m, kind, family)
+	}
+	if m.ContextLength == 0 { // the length of an entry is compared with the servers' when the job starts
+		m.ContextLength = leastContext(served)
+	}
+	for _, s := range served {
+		if m.Kind == rowmill.KindEmbedding && m.Dimension == 0 {
+			m.Dimension = s.Dimension
+		}
+	}
+	if m.Kind == rowmill.KindEmbedding && m.Dimension == 0 {
+		return rowmill.Model{}, unusable(m, served)
+	}
+	return m, nil
+}
+
+// leastContext returns the shortest context length that servers report; 0 if none reports
+// one.
+func leastContext(served []engine.ServedModel) (least int) {
+	for _, s := range served {
+		if s.ContextLength > 0 && (least == 0 || s.ContextLength < least) {
+			least = s.ContextLength
+		}
+	}
+	return least
+}
+
+// unusable returns the error for a model without a known kind or dimension, with the
+// remedy.
+func unusable(m rowmill.Model, served []engine.ServedModel) error {
+	e := &UnusableError{Name: m.ID}
+	const remedy = "set its kind in an entry of the catalog"
+	for _, s := range served {
+		if s.Unusable != "" {
+			e.Reason = "is served and cannot be used: " + s.Unusable
+			return e
+		}
+	}
+	switch {
+	case len(served) == 0 && m.Kind == rowmill.KindEmbedding:
+		e.Reason = "is in the catalog without its dimension, and no live server reports it; start a server of it, or set its dimension in the catalog"
+	case len(served) == 0:
+		e.Reason = "is in the catalog without its kind, and no live server reports it; start a server of it, or set its kind in the catalog"
+	default:
+		e.Soon = true
+		e.Reason = "is served, and Rowmill is finding out whether it generates, reasons or embeds; try again in a few seconds, or " + remedy
+	}
+	return e
+}
+
+// unknown returns the error for a name that no model has.
+func (o *Models) unknown(name string, servers []Server) error {
+	var served, rest []string
+	for _, listed := range o.list(servers) {
+		if len(listed.Servers) > 0 {
+			served = append(served, listed.Model.ID)
+		} else {
+			rest = append(rest, listed.Model.ID)
+		}
+	}
+	e := &UnknownError{Name: name, All: append(served, rest...)}
+	others := slices.Clone(e.All)
+	for alias := range o.catalog.Aliases() {
+		others = append(others, alias)
+	}
+	for _, server := range servers {
+		for _, m := range server.Models {
+			others = append(others, m.Names()...)
+		}
+	}
+	slices.Sort(others)
+	if e.Near = nearest(name, slices.Compact(others)); e.Near == "" && !strings.Contains(name, "/") {
+		e.Near = withOrganisation(name, others)
+	}
+	return e
+}
+
+// nearest returns the name most similar to name.
+func nearest(name string, names []string) string {
+	return catalog.Nearest(name, slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "" }))
+}
+
+// withOrganisation returns the full name, organisation/name, of the model that has name
+// as its last part.
+func withOrganisation(name string, names []string) string {
+	for _, full := range names {
+		if _, own, is := strings.Cut(full, "/"); is && strings.EqualFold(own, name) && name != "" {
+			return full
+		}
+	}
+	return ""
+}

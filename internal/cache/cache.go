@@ -1,0 +1,115 @@
+// Package cache caches answers for a short time. TTL shares one answer among all
+// callers that ask for the same key, so that many callers cost one computation. LRU
+// is a cache of the most recently used values. The package knows nothing about the
+// values.
+package cache
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// errPanicked is the error for callers that waited for an answer when its computation
+// panicked.
+var errPanicked = errors.New("another request for the same answer panicked")
+
+// A TTL shares answers by key. No answer is older than Age, counted from the start of
+// its computation: a caller that asks Age after a change gets an answer with the
+// change.
+type TTL[K comparable, V any] struct {
+	Age  time.Duration
+	Most int              // largest number of cached answers; further keys are computed per caller
+	Now  func() time.Time // default time.Now
+
+	mu    sync.Mutex
+	kept  map[K]*answer[V]
+	swept time.Time // when old answers were last removed
+}
+
+type answer[V any] struct {
+	begun time.Time
+	done  chan struct{} // closed when value and err are set
+	value V
+	err   error
+}
+
+// Get returns the answer of a computation that started within the last Age, even if it
+// still runs; otherwise it calls compute. The context of compute is not cancelled when
+// a caller leaves, because others wait for the same answer. Waiting callers get an
+// error, but errors are not cached. Values are shared: do not modify them.
+func (m *TTL[K, V]) Get(ctx context.Context, key K, compute func(context.Context) (V, error)) (V, error) {
+	a, starter := m.join(key)
+	if starter {
+		m.fill(context.WithoutCancel(ctx), key, a, compute)
+		return a.value, a.err
+	}
+	select {
+	case <-a.done:
+		return a.value, a.err
+	case <-ctx.Done():
+		var none V
+		return none, ctx.Err()
+	}
+}
+
+// join returns the answer for a key, and whether the caller must compute it.
+func (m *TTL[K, V]) join(key K) (a *answer[V], mine bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.now()
+	if a = m.kept[key]; a != nil && m.fresh(a, now) {
+		return a, false
+	}
+	m.sweep(now)
+	a = &answer[V]{begun: now, done: make(chan struct{})}
+	if m.kept == nil {
+		m.kept = make(map[K]*answer[V])
+	}
+	if len(m.kept) < m.Most || m.kept[key] != nil {
+		m.kept[key] = a
+	}
+	return a, true
+}
+
+func (m *TTL[K, V]) fresh(a *answer[V], now time.Time) bool {
+	age := now.Sub(a.begun)
+	return 0 <= age && age < m.Age
+}
+
+// sweep removes old answers, at most once per Age unless the cache is full.
+func (m *TTL[K, V]) sweep(now time.Time) {
+	if age := now.Sub(m.swept); 0 <= age && age < m.Age && len(m.kept) < m.Most {
+		return
+	}
+	m.swept = now
+	for key, a := range m.kept {
+		if !m.fresh(a, now) {
+			delete(m.kept, key)
+		}
+	}
+}
+
+// fill computes an answer.
+func (m *TTL[K, V]) fill(ctx context.Context, key K, a *answer[V], compute func(context.Context) (V, error)) {
+	a.err = errPanicked
+	defer func() {
+		if a.err != nil {
+			m.mu.Lock()
+			if m.kept[key] == a {
+				delete(m.kept, key)
+			}
+			m.mu.Unlock()
+		}
+		close(a.done)
+	}()
+	a.value, a.err = compute(ctx)
+}
+
+func (m *TTL[K, V]) now() time.Time {
+	if m.Now == nil {
+		return time.Now()
+	}
+	return m.Now()
+}

@@ -1,0 +1,51 @@
+package cache
+
+import "sync"
+
+// An LRU is a cache of the most recently used values. It always has the Most values that
+// were used last, and at most twice as many values.
+type LRU[K comparable, V any] struct {
+	Most int
+
+	mu          sync.Mutex
+	now, before map[K]V // when now is full, it replaces before
+}
+
+// Get returns the value of a key if it is cached. Values are shared: do not modify
+// them.
+func (r *LRU[K, V]) Get(key K) (V, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	value, known := r.now[key]
+	if !known {
+		if value, known = r.before[key]; known {
+			r.put(key, value)
+		}
+	}
+	return value, known
+}
+
+// Put stores the value of a key.
+func (r *LRU[K, V]) Put(key K, value V) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.put(key, value)
+}
+
+// Drop forgets a key.
+func (r *LRU[K, V]) Drop(key K) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.now, key)
+	delete(r.before, key)
+}
+
+func (r *LRU[K, V]) put(key K, value V) {
+	if _, known := r.now[key]; !known && len(r.now) >= r.Most {
+		r.now, r.before = nil, r.now
+	}
+	if r.now == nil {
+		r.now = make(map[K]V, r.Most)
+	}
+	r.now[key] = value
+}

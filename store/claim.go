@@ -1,0 +1,96 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rowmill/rowmill"
+)
+
+// A Claim says which process claimed a job, while the job has made no progress since. If
+// the processes of several claims crash one after the other, the job may be the cause.
+type Claim struct {
+	Node    string `json:"node"`            // node name, for people
+	Process string `json:"process"`         // process id, unique across restarts of the node
+	Alone   bool   `json:"alone,omitempty"` // the process owns no other job as long as it owns this one
+	Epoch   int64  `json:"epoch"`           // epoch of the claim; the store sets it
+}
+
+// At returns the time of the claim by the store's clock.
+func (c Claim) At() time.Time { return time.UnixMilli(c.Epoch).UTC() }
+
+// MaxClaims limits the claims of a record. If the list is full, the next claim
+// starts a new list.
+const MaxClaims = 16
+
+// AddClaim makes the process of a claim the owner of rec.
+func (rec *Record) AddClaim(session string, epoch int64, by Claim) {
+	n := len(rec.Claims)
+	if n >= MaxClaims {
+		n = 0
+	}
+	lost := rec.Session != ""
+	rec.Job.ParkedUntil = nil
+	by.Epoch = epoch
+	rec.Claims = append(rec.Claims[:n:n], by)
+	rec.Session, rec.Epoch = session, epoch
+	rec.Note(Event{At: epoch, What: EventClaimed, Node: by.Node, Process: by.Process, Lost: lost})
+}
+
+// Park applies Jobs.Park to rec. The record keeps the last two claims other than the
+// claim of the present owner, so that the next owner also runs the job alone. These two no longer
+// count as evidence that the job crashes nodes: their Alone becomes false.
+func (rec *Record) Park(rest time.Duration, now time.Time, message string) {
+	until := now.Add(rest).UTC()
+	rec.Job.ParkedUntil, rec.Session = &until, ""
+	rec.Say(message, true, now)
+	rec.Acquit()
+	rec.Claims = slices.Clone(rec.Claims[max(0, len(rec.Claims)-2):])
+	for i := range rec.Claims {
+		rec.Claims[i].Alone = false
+	}
+}
+
+// Unpark applies Jobs.Unpark to rec and reports whether rec changed.
+func (rec *Record) Unpark(now time.Time) (changed bool, err error) {
+	switch until := rec.Job.ParkedUntil; {
+	case until == nil:
+		return false, fmt.Errorf("release job %s, which is not parked: %w", rec.Job.ID, rowmill.ErrConflict)
+	case !until.After(now):
+		return false, nil
+	}
+	now = now.UTC()
+	rec.Job.ParkedUntil = &now
+	return true, nil
+}
+
+// Watched reports whether the claim of the present owner is in the list: the job has made no
+// progress since the owner's claim, and may still crash the owner.
+func (rec *Record) Watched() bool {
+	n := len(rec.Claims)
+	return n > 0 && rec.Claims[n-1].Epoch == rec.Epoch
+}
+
+// Acquit removes the claim of the present owner, because the job has not crashed this
+// owner. Earlier claims stay in the list.
+func (rec *Record) Acquit() {
+	if rec.Watched() {
+		rec.Claims = slices.Clip(rec.Claims[:len(rec.Claims)-1])
+	}
+}
+
+// dropEarlierClaims drops the claims of earlier owners after a step of the
+// input that is never repeated: the earlier owners ended before this step, so the step did
+// not crash them. It keeps the present owner, because the step may still crash this owner.
+func (rec *Record) dropEarlierClaims(before fixedFields) {
+	started, finished := rec.DownloadStarted != nil, rec.DownloadFinished != nil
+	if started == before.started && finished == before.finished && rec.Shards == before.shards {
+		return
+	}
+	earlier := len(rec.Claims)
+	if rec.Watched() {
+		earlier--
+	}
+	rec.Claims = rec.Claims[earlier:]
+}

@@ -1,0 +1,71 @@
+package replay_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/kv/mem"
+	"github.com/rowmill/rowmill/store/records"
+	"github.com/rowmill/rowmill/store/replay"
+	"github.com/rowmill/rowmill/store/storetest"
+)
+
+// A complaint collects the log messages about lost writes.
+type logText struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (c *logText) Write(line []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.text.Write(line)
+}
+
+func (c *logText) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.text.String()
+}
+
+// TestConformance runs the conformance suite on a Store that checks all the time, over
+// a store that loses nothing. It must behave like the wrapped store and log nothing.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) storetest.Harness {
+		var mu sync.Mutex
+		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		read := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+		said := new(logText)
+		t.Cleanup(func() {
+			if text := said.String(); strings.Contains(text, "forgotten") && strings.Contains(text, "job=") {
+				t.Errorf("nothing was lost, but the log says: %s", text)
+			}
+		})
+		engine := mem.New(read)
+		return storetest.Harness{
+			Open: func(t testing.TB) store.Store {
+				t.Helper()
+				engine = engine.Reopen()
+				below, err := records.Open(t.Context(), engine, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := replay.New(replay.Config{Store: below, Log: slog.New(slog.NewTextHandler(said, nil)), Every: 50 * time.Millisecond})
+				t.Cleanup(func() {
+					if err := s.Close(); err != nil {
+						t.Errorf("close: %v", err)
+					}
+				})
+				return s
+			},
+			Advance: func(d time.Duration) { mu.Lock(); defer mu.Unlock(); now = now.Add(d) },
+			Now:     read,
+		}
+	})
+}

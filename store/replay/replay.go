@@ -1,0 +1,378 @@
+// Package replay detects acknowledged writes that a store has lost, and writes them
+// again. A server loses its last writes in a crash when it does not sync each write, or
+// in a failover. The package wraps the store of a node. It keeps acknowledged writes
+// for a while, checks regularly whether the store still has them, and repeats lost
+// writes in their original order. All writes of the contract are safe to repeat, so the
+// package need not know their meaning.
+//
+// It cannot repair three kinds of loss: writes of a node that crashed too; a claim,
+// when another node has claimed the job meanwhile (the lost rows are then run again);
+// and keys, values and audit entries, which are rarely written and not tracked. It
+// writes nothing into a store that has lost everything.
+package replay
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Config configures a Store.
+type Config struct {
+	Store store.Store
+	Log   *slog.Logger
+	// For is how long a write is kept. Default 30 s: many times the loss of appendfsync
+	// everysec, and longer than a restart or a failover.
+	For time.Duration
+	// Patience is how much longer than For the writes of a job are kept while lost writes
+	// cannot be repeated yet. Default ten times For.
+	Patience time.Duration
+	// Every is the time between two checks. Default 2 s.
+	Every time.Duration
+	// FailedAt returns the last time when the store did not answer. For three times Every
+	// after that, the store may have lost a job that another node is about to write
+	// again. So Get and Head return rowmill.ErrUnavailable for a missing job. Default:
+	// the store never fails.
+	FailedAt func() time.Time
+}
+
+// Store wraps a store and repeats acknowledged writes that it loses.
+type Store struct {
+	store.Store
+	cfg  Config
+	name string // name of this process as a writer
+	life context.Context
+	end  context.CancelFunc
+	done chan struct{}
+
+	lastCheck time.Time // start of the last successful check; used only by the goroutine that checks
+
+	mu   sync.Mutex
+	jobs map[string]*job
+}
+
+// New starts the checks of a store. Close also closes the wrapped store.
+func New(cfg Config) *Store {
+	if cfg.For == 0 {
+		cfg.For = 30 * time.Second
+	}
+	if cfg.Patience == 0 {
+		cfg.Patience = 10 * cfg.For
+	}
+	if cfg.Every == 0 {
+		cfg.Every = 2 * time.Second
+	}
+	if cfg.FailedAt == nil {
+		cfg.FailedAt = func() time.Time { return time.Time{} }
+	}
+	s := &Store{Store: cfg.Store, cfg: cfg, name: newName(), jobs: make(map[string]*job), done: make(chan struct{})}
+	s.life, s.end = context.WithCancel(context.Background())
+	go s.watch()
+	return s
+}
+
+// newName returns a name that no other process has.
+func newName() string {
+	id := uuid.New()
+	return base64.RawURLEncoding.EncodeToString(id[:9])
+}
+
+// Close checks a last time, stops the checks and closes the wrapped store.
+func (s *Store) Close() error {
+	s.end()
+	<-s.done
+	ctx, cancel := context.WithTimeout(context.Background(), finalCheckTimeout)
+	defer cancel()
+	if err := s.Check(ctx); err != nil {
+		s.cfg.Log.Warn("last check for lost writes failed; writes that the store has lost are not repeated", "err", err)
+	}
+	return s.Store.Close()
+}
+
+// finalCheckTimeout limits the last check of a node that stops. Lost writes that this
+// check does not repeat stay lost.
+const finalCheckTimeout = 2 * time.Second
+
+func (s *Store) watch() {
+	defer close(s.done)
+	tick := time.NewTicker(s.cfg.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.life.Done():
+			return
+		case <-tick.C:
+		}
+		ctx, cancel := context.WithTimeout(s.life, s.cfg.For)
+		if err := s.Check(ctx); err != nil && s.life.Err() == nil {
+			s.cfg.Log.Warn("check for lost writes failed; the next check tries again", "err", err)
+		}
+		cancel()
+	}
+}
+
+// Check compares the kept writes with the store, in one round trip, and repairs losses.
+// The Store calls it by itself; concurrent calls are not allowed.
+func (s *Store) Check(ctx context.Context) error {
+	began := time.Now()
+	ids, jobs := s.tracked()
+	if len(ids) == 0 {
+		return nil
+	}
+	least := make([]leastState, len(jobs))
+	for i, j := range jobs {
+		least[i] = j.leastState()
+	}
+	marks, err := s.Revisions(ctx, ids, s.name)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i, j := range jobs {
+		if least[i].missingIn(marks[i]) {
+			err := s.repair(ctx, j)
+			j.setPostponed(err != nil)
+			errs = append(errs, err)
+		} else {
+			j.syncWith(marks[i])
+		}
+	}
+	s.lastCheck = began
+	return errors.Join(errs...)
+}
+
+// tracked returns the jobs with kept writes, ordered by id. It drops writes that were
+// older than For at the time of the last successful check. So the time during which the
+// store does not answer does not count.
+func (s *Store) tracked() (ids []string, jobs []*job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
+		j := s.jobs[id]
+		if j.prune(s.lastCheck.Add(-s.cfg.For), s.cfg.Patience) {
+			delete(s.jobs, id)
+			continue
+		}
+		ids, jobs = append(ids, id), append(jobs, j)
+	}
+	return ids, jobs
+}
+
+// job returns the state of a job and creates it when missing.
+func (s *Store) job(id string) *job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.jobLocked(id)
+}
+
+// existing returns the state of a job, nil when there is none.
+func (s *Store) existing(id string) *job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.jobs[id]
+}
+
+func (s *Store) jobLocked(id string) *job {
+	if s.jobs[id] == nil {
+		s.jobs[id] = &job{id: id, writer: store.NewWriter(s.name), repairing: make(chan struct{}, 1)}
+	}
+	return s.jobs[id]
+}
+
+// begin adds a write of a job before it is sent.
+func (s *Store) begin(id string, w *write) (j *job, repairs int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j = s.jobLocked(id)
+	return j, j.begin(w)
+}
+
+// noteClaim records a claim before its outcome is known. A later Get may show its
+// outcome.
+func (s *Store) noteClaim(id, session string) *job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.jobLocked(id)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.claimSession, j.claimSent = session, time.Now()
+	return j
+}
+
+// repair writes lost writes of a job again.
+func (s *Store) repair(ctx context.Context, j *job) error {
+	done, err := j.lockRepair(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	least := j.leastState()
+	marks, err := s.Revisions(ctx, []string{j.id}, s.name)
+	if err != nil || !least.missingIn(marks[0]) {
+		return err
+	}
+	m := marks[0]
+	fence, final := j.state()
+	if !j.fallBehind() {
+		s.cfg.Log.Warn("the store has lost acknowledged writes of a job; they are written again",
+			"job", j.id, "writes", m.Writes, "had", j.writer.Acked(), "status", m.Status)
+	}
+	if j.hasGap(m.Writes) { // the job runs again from the recorded parts
+		if fence.Session != "" && m.Session == fence.Session && m.Epoch == fence.Epoch && !m.Status.Terminal() {
+			if err := s.Store.Release(ctx, fence); err != nil {
+				return err
+			}
+		}
+		j.setReopened()
+		j.loseOwnership()
+		fence, final = store.Fence{}, false
+	}
+	if m.Version == 0 {
+		if err := s.create(ctx, j); err != nil {
+			return err
+		}
+	}
+	switch {
+	case fence.Session == "", m.Session == fence.Session && m.Epoch == fence.Epoch:
+	case final && m.Session == fence.Session && !m.Status.Terminal(): // an earlier check claimed the job and failed later
+		fence.Epoch = m.Epoch
+	case m.Epoch > fence.Epoch, m.Status.Terminal(): // another owner has the job, or it has ended anyway
+		j.loseOwnership()
+		fence = store.Fence{}
+	case !final: // the owner here gets ErrLeaseLost and claims the job again
+		fence = store.Fence{}
+	default: // the job ended here, so no owner here will claim it again
+		rec, err := s.Store.Claim(ctx, j.id, fence.Session, store.Claim{})
+		switch {
+		case errors.Is(err, rowmill.ErrLeaseLost): // the session has ended; the next owner continues
+			j.loseOwnership()
+			fence = store.Fence{}
+		case err != nil:
+			return err
+		case !j.isAsLeft(rec): // the job continues from the parts of the other owner
+			j.loseOwnership()
+			if err := s.Store.Release(ctx, store.Fence{JobID: j.id, Session: rec.Session, Epoch: rec.Epoch}); err != nil {
+				return err
+			}
+			fence = store.Fence{}
+		default:
+			fence.Epoch = rec.Epoch
+		}
+	}
+	err = s.repeat(ctx, j, fence)
+	if final && fence.Session != "" && j.countMissingEnd() > maxMissingEnds {
+		err = errors.Join(err, s.reopen(ctx, j, fence))
+	}
+	return err
+}
+
+// maxMissingEnds is the number of checks that wait for another node to repeat a lost
+// end.
+const maxMissingEnds = 3
+
+// reopen releases a job whose end was lost, and which no longer runs here. Unless
+// another node repeats the end, the job runs again.
+func (s *Store) reopen(ctx context.Context, j *job, fence store.Fence) error {
+	marks, err := s.Revisions(ctx, []string{j.id}, s.name)
+	if err != nil {
+		return err
+	}
+	if m := marks[0]; m.Version == 0 || m.Status.Terminal() || m.Session != fence.Session || m.Epoch != fence.Epoch {
+		return nil
+	}
+	s.cfg.Log.Warn("the store has lost the end of a job, and no node has written it again; the job is released and runs again", "job", j.id)
+	if err := s.Store.Release(ctx, fence); err != nil {
+		return err
+	}
+	j.setReopened()
+	return nil
+}
+
+// create stores a job again: as this process submitted it, or else as this process claimed
+// it.
+func (s *Store) create(ctx context.Context, j *job) error {
+	base, created := j.origin()
+	ctx = store.As(ctx, store.NewWriter(s.name))
+	var err error
+	switch {
+	case created != nil:
+		if err = created.do(ctx, store.Fence{}); err == nil {
+			j.restartAge(created)
+		}
+	case base != nil:
+		_, _, err = s.Store.Create(ctx, asSubmitted(*base), nil)
+	}
+	if errors.Is(err, rowmill.ErrConflict) { // another node has stored it already
+		return nil
+	}
+	return err
+}
+
+// errEndLost means that a write must wait until another node has repeated the lost end of
+// the job. Other writes are repeated without a wait.
+var errEndLost = fmt.Errorf("%w: the store has lost the end of the job; the write waits until its node repeats the end", rowmill.ErrUnavailable)
+
+// repeat repeats the kept writes of a job. It skips the owner's writes when fence is
+// empty.
+func (s *Store) repeat(ctx context.Context, j *job, fence store.Fence) error {
+	w := store.NewWriter(s.name) // a new writer, because writes of j.writer are refused until the repair is complete
+	ctx = store.As(ctx, w)
+	var waiting error
+	for _, again := range j.startRepair() {
+		if again.needsFence && fence.Session == "" {
+			continue
+		}
+		err := again.do(ctx, fence)
+		if err == nil {
+			j.restartAge(again)
+		}
+		var limit *store.LimitError
+		switch {
+		case err == nil, errors.Is(err, rowmill.ErrTerminal), errors.Is(err, rowmill.ErrConflict), errors.Is(err, rowmill.ErrExpired), errors.As(err, &limit):
+			// The record has the write already, or later writes have replaced its
+			// effect.
+		case errors.Is(err, errEndLost):
+			waiting = err
+		case errors.Is(err, rowmill.ErrLeaseLost):
+			j.loseOwnership()
+			return err
+		default:
+			return err
+		}
+	}
+	marks, err := s.Revisions(ctx, []string{j.id}, s.name)
+	if err != nil {
+		return err
+	}
+	if err := w.Check(j.id, marks[0].Writes); err != nil { // the store may have lost writes during the repair
+		return err
+	}
+	j.writer.Reset(marks[0].Writes)
+	j.endRepair(fence)
+	if waiting != nil {
+		j.fallBehind()
+	}
+	return waiting
+}
+
+// asSubmitted restores the record of a submission from a later record.
+func asSubmitted(rec store.Record) store.Record {
+	rec.Job.Status, rec.Job.Started, rec.Job.Message = rowmill.StatusPending, nil, ""
+	if rec.Spec.URL != "" || rec.Spec.File != "" || rec.Spec.Raw != nil || rec.Spec.Continue != nil { // other inputs have a known number at submission
+		rec.Job.NumRows = nil
+	}
+	rec.Job.RowCounts = rowmill.RowCounts{} // also for carried rows, because their parts are not known here
+	rec.Job.InputTokens, rec.Job.OutputTokens, rec.Reserved, rec.Shards, rec.Cut = nil, nil, 0, 0, ""
+	return rec
+}

@@ -1,0 +1,383 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// hasWriter reports whether the caller tracks its own writes, so that the Store must not
+// track them.
+func hasWriter(ctx context.Context) bool { return store.WriterOf(ctx) != nil }
+
+// ownerWrite makes a write of a job's owner by calling send. It keeps repeat, which
+// makes the write again if the store loses it.
+func (s *Store) ownerWrite(ctx context.Context, f store.Fence, repeat *write, send func(context.Context, store.Fence) error) error {
+	j := s.job(f.JobID)
+	if !j.owns(f) { // the fence of an earlier owner; the store refuses it
+		return send(ctx, f)
+	}
+	repeat.needsFence = true
+	err := s.write(ctx, f.JobID, repeat, func(ctx context.Context) error { return send(ctx, f) })
+	if errors.Is(err, rowmill.ErrNotFound) { // the job cannot be stored again
+		err = fmt.Errorf("%w: %w", rowmill.ErrLeaseLost, err)
+	}
+	return err
+}
+
+// write makes a write by calling send. It keeps repeat, which makes the write again
+// if the store loses it. When the store has lost earlier writes, write repeats them
+// first.
+func (s *Store) write(ctx context.Context, id string, repeat *write, send func(context.Context) error) error {
+	if hasWriter(ctx) {
+		return send(ctx)
+	}
+	j, repairs := s.begin(id, repeat)
+	ctx = store.As(ctx, j.writer)
+	err := send(ctx)
+	if errors.Is(err, store.ErrLostWrites) || errors.Is(err, rowmill.ErrNotFound) && (repeat.needsFence || j.writer.Acked() > 0) {
+		if err = s.repair(ctx, j); err == nil || errors.Is(err, errEndLost) {
+			repairs = j.repairCount()
+			err = send(ctx)
+		}
+	}
+	j.end(repeat, err, repairs)
+	if errors.Is(err, store.ErrLostWrites) { // the store loses writes faster than they are repeated: the caller must try again
+		err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
+	}
+	return err
+}
+
+// ownerUpdate is like ownerWrite, for a write that returns the record. isEnd reports
+// whether a mark shows the end that the write makes; nil if the write ends nothing.
+func (s *Store) ownerUpdate(ctx context.Context, f store.Fence, isEnd func(store.Revision) bool, send, repeat func(context.Context, store.Fence) (store.Record, error)) (rec store.Record, err error) {
+	j := s.job(f.JobID)
+	w := &write{isEnd: isEnd, do: func(ctx context.Context, f store.Fence) error {
+		rec, err := repeat(ctx, f)
+		if err == nil && rec.Job.Status.Terminal() {
+			j.setEnded()
+		}
+		return err
+	}}
+	err = s.ownerWrite(ctx, f, w, func(ctx context.Context, f store.Fence) (err error) {
+		if rec, err = send(ctx, f); err == nil && rec.Job.Status.Terminal() {
+			j.setEnded()
+		}
+		return err
+	})
+	return rec, err
+}
+
+// Create stores a pending job.
+func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
+	if hasWriter(ctx) {
+		return s.Store.Create(ctx, rec, idem)
+	}
+	w := &write{create: true, do: s.recreate(rec, idem)}
+	j, repairs := s.begin(rec.Job.ID, w)
+	stored, existed, err = s.Store.Create(store.As(ctx, j.writer), rec, idem)
+	outcome := err
+	if existed {
+		outcome = rowmill.ErrConflict
+	}
+	j.end(w, outcome, repairs)
+	if existed {
+		s.confirmCreate(stored, idem)
+	}
+	return stored, existed, err
+}
+
+// Lookup returns the record that was created with an idempotency key. It keeps the
+// submission, because the client now relies on it.
+func (s *Store) Lookup(ctx context.Context, account string, idem store.Idempotency) (store.Record, error) {
+	rec, err := s.Store.Lookup(ctx, account, idem)
+	if err == nil {
+		s.confirmCreate(rec, &idem)
+	}
+	return rec, err
+}
+
+// confirmCreate keeps a submission that another node may have made. It skips an ended
+// job, because an ended job cannot be created again from its record.
+func (s *Store) confirmCreate(rec store.Record, idem *store.Idempotency) {
+	if rec.Job.Status.Terminal() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.jobLocked(rec.Job.ID).confirmCreate(&write{create: true, acked: true, do: s.recreate(asSubmitted(rec), idem)})
+}
+
+// recreate returns a function that stores a job again.
+func (s *Store) recreate(rec store.Record, idem *store.Idempotency) func(context.Context, store.Fence) error {
+	return func(ctx context.Context, _ store.Fence) error {
+		got, existed, err := s.Store.Create(ctx, rec, idem)
+		if existed && got.Job.ID != rec.Job.ID || errors.Is(err, rowmill.ErrConflict) { // the key belongs to another job now
+			if rec.Spec.Continue != nil { // another job may continue the same job now
+				continued := *rec.Spec.Continue
+				continued.Again, rec.Spec.Continue = true, &continued
+			}
+			_, _, err = s.Store.Create(ctx, rec, nil)
+		}
+		return err
+	}
+}
+
+// Cancel ends a job for its client. A repeated cancel is kept too, because its client
+// relies on it.
+func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change func(*store.Record)) (rec store.Record, err error) {
+	again := func(ctx context.Context, _ store.Fence) error {
+		_, err := s.Store.Cancel(ctx, jobID, now, change)
+		return err
+	}
+	cancels := func(m store.Revision) bool { return m.Status == rowmill.StatusCancelled }
+	err = s.write(ctx, jobID, &write{isEnd: cancels, do: again}, func(ctx context.Context) (err error) {
+		rec, err = s.Store.Cancel(ctx, jobID, now, change)
+		return err
+	})
+	switch {
+	case err == nil:
+		s.job(jobID).setEnded()
+	case errors.Is(err, rowmill.ErrTerminal) && rec.Job.Status == rowmill.StatusCancelled && !hasWriter(ctx):
+		s.job(jobID).confirmEnd(&write{isEnd: cancels, do: again})
+	}
+	return rec, err
+}
+
+// AddArtifact adds an artifact to a job that has ended.
+func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.Artifact) (rec store.Record, err error) {
+	err = s.write(ctx, jobID, &write{do: func(ctx context.Context, _ store.Fence) error {
+		_, err := s.Store.AddArtifact(ctx, jobID, variant, a)
+		return err
+	}}, func(ctx context.Context) (err error) {
+		rec, err = s.Store.AddArtifact(ctx, jobID, variant, a)
+		return err
+	})
+	if err == nil {
+		s.job(jobID).setEnded()
+	}
+	return rec, err
+}
+
+// ReplaceArtifact replaces an artifact that was made again.
+func (s *Store) ReplaceArtifact(ctx context.Context, jobID, variant string, old, remade store.Artifact) (rec store.Record, err error) {
+	err = s.write(ctx, jobID, &write{do: func(ctx context.Context, _ store.Fence) error {
+		_, err := s.Store.ReplaceArtifact(ctx, jobID, variant, old, remade)
+		return err
+	}}, func(ctx context.Context) (err error) {
+		rec, err = s.Store.ReplaceArtifact(ctx, jobID, variant, old, remade)
+		return err
+	})
+	return rec, err
+}
+
+// Continued records which job continues a job that has ended.
+func (s *Store) Continued(ctx context.Context, jobID, by string) error {
+	note := func(ctx context.Context) error { return s.Store.Continued(ctx, jobID, by) }
+	return s.afterEnd(ctx, jobID, note, note)
+}
+
+// RemoveData records that a job's data must not be read any more.
+func (s *Store) RemoveData(ctx context.Context, jobID string, now time.Time) (rec store.Record, err error) {
+	err = s.afterEnd(ctx, jobID, func(ctx context.Context) (err error) {
+		rec, err = s.Store.RemoveData(ctx, jobID, now)
+		return err
+	}, func(ctx context.Context) error {
+		_, err := s.Store.RemoveData(ctx, jobID, now)
+		return err
+	})
+	return rec, err
+}
+
+// afterEnd makes a write that needs an ended job by calling send. It keeps repeat,
+// which makes the write again if the store loses it. If the store has lost the end, the
+// repeat returns errEndLost until another node has repeated the end.
+func (s *Store) afterEnd(ctx context.Context, jobID string, send, repeat func(context.Context) error) error {
+	err := s.write(ctx, jobID, &write{do: func(ctx context.Context, _ store.Fence) error {
+		err := repeat(ctx)
+		if errors.Is(err, rowmill.ErrConflict) {
+			return errEndLost
+		}
+		return err
+	}}, send)
+	if err == nil {
+		s.job(jobID).setEnded()
+	}
+	return err
+}
+
+// DropParts removes the part records of a job that has ended.
+func (s *Store) DropParts(ctx context.Context, jobID string) error {
+	drop := func(ctx context.Context) error { return s.Store.DropParts(ctx, jobID) }
+	return s.write(ctx, jobID, &write{do: func(ctx context.Context, _ store.Fence) error { return drop(ctx) }}, drop)
+}
+
+// Claim makes session the owner of a job. When the store has lost acknowledged writes
+// of this process, Claim repeats them first.
+func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Claim) (store.Record, error) {
+	if hasWriter(ctx) {
+		return s.Store.Claim(ctx, jobID, session, by)
+	}
+	w := store.NewWriter(s.name)
+	rec, err := s.Store.Claim(store.As(ctx, w), jobID, session, by)
+	if errors.Is(err, rowmill.ErrLeaseLost) || errors.Is(err, rowmill.ErrTerminal) || errors.Is(err, rowmill.ErrNotFound) {
+		return rec, err
+	}
+	j := s.noteClaim(jobID, session)
+	if err != nil {
+		return rec, err
+	}
+	if j.hasGap(w.Acked() - 1) { // without this claim
+		j.loseOwnership()
+	}
+	if !j.recordClaim(rec, w.Acked()) {
+		return rec, nil
+	}
+	done, err := j.lockRepair(ctx)
+	if err != nil {
+		j.fallBehind()
+		return rec, err
+	}
+	defer done()
+	s.cfg.Log.Warn("the store had lost this node's claim of the job; the writes after the claim are repeated", "job", jobID)
+	fence := store.Fence{JobID: jobID, Session: session, Epoch: rec.Epoch}
+	if err := s.repeat(ctx, j, fence); err != nil && !errors.Is(err, errEndLost) {
+		j.fallBehind()
+		return rec, err
+	}
+	return s.Get(ctx, jobID)
+}
+
+// Get returns a record. The record may show the outcome of a claim.
+func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
+	rec, err := s.Store.Get(ctx, jobID)
+	if j := s.existing(jobID); err == nil && j != nil {
+		j.observe(rec)
+	}
+	return rec, s.notYet(err)
+}
+
+// notYet turns rowmill.ErrNotFound into rowmill.ErrUnavailable if the store has just
+// failed. Otherwise a client would believe that a job does not exist, although a node is
+// about to write the job again.
+func (s *Store) notYet(err error) error {
+	if !errors.Is(err, rowmill.ErrNotFound) || time.Since(s.cfg.FailedAt()) > 3*s.cfg.Every {
+		return err
+	}
+	return fmt.Errorf("%w: the record store has just come back, and may have lost writes that are repeated within seconds", rowmill.ErrUnavailable)
+}
+
+// Head returns the part of the record that clients see.
+func (s *Store) Head(ctx context.Context, jobID string) (*store.Head, error) {
+	if s.existing(jobID) == nil {
+		head, err := s.Store.Head(ctx, jobID)
+		return head, s.notYet(err)
+	}
+	rec, err := s.Get(ctx, jobID)
+	return rec.Head(), err
+}
+
+// ListParts returns the parts of a job, after it has repeated lost commits: an owner
+// runs the rows of missing parts again.
+func (s *Store) ListParts(ctx context.Context, jobID string) ([]store.Part, error) {
+	j := s.existing(jobID)
+	if j == nil {
+		return s.Store.ListParts(ctx, jobID)
+	}
+	repairs := j.repairCount()
+	parts, err := s.Store.ListParts(ctx, jobID)
+	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
+		return nil, err
+	}
+	least := j.leastState()
+	marks, markErr := s.Revisions(ctx, []string{jobID}, s.name)
+	switch {
+	case markErr != nil:
+		return nil, markErr
+	case least.missingIn(marks[0]):
+		if err := s.repair(ctx, j); err != nil && !errors.Is(err, errEndLost) {
+			return nil, err
+		}
+	case j.repairCount() == repairs:
+		return parts, err
+	}
+	return s.Store.ListParts(ctx, jobID)
+}
+
+// Park releases a job that no node runs for a while.
+func (s *Store) Park(ctx context.Context, f store.Fence, rest time.Duration, message string) error {
+	park := func(ctx context.Context, f store.Fence) error { return s.Store.Park(ctx, f, rest, message) }
+	return s.ownerWrite(ctx, f, &write{releases: true, do: park}, park)
+}
+
+// Release makes a job an orphan.
+func (s *Store) Release(ctx context.Context, f store.Fence) error {
+	return s.ownerWrite(ctx, f, &write{releases: true, do: s.Store.Release}, s.Store.Release)
+}
+
+// Update changes a record under a fence.
+func (s *Store) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
+	do := func(ctx context.Context, f store.Fence) (store.Record, error) { return s.Store.Update(ctx, f, change) }
+	return s.ownerUpdate(ctx, f, nil, do, do)
+}
+
+// Finish ends a job under a fence.
+func (s *Store) Finish(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
+	do := func(ctx context.Context, f store.Fence) (store.Record, error) { return s.Store.Finish(ctx, f, change) }
+	finishes := func(m store.Revision) bool {
+		return m.Status != rowmill.StatusCancelled && m.Session == f.Session && m.Epoch == f.Epoch
+	}
+	return s.ownerUpdate(ctx, f, finishes, do, do)
+}
+
+// Reserve sets money aside for a job. A repeat of a granted reservation is not checked
+// again.
+func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *float64) (store.Record, error) {
+	var granted atomic.Bool
+	return s.ownerUpdate(ctx, f, nil, func(ctx context.Context, f store.Fence) (store.Record, error) {
+		rec, err := s.Store.Reserve(ctx, f, usd, limit)
+		granted.Store(err == nil)
+		return rec, err
+	}, func(ctx context.Context, f store.Fence) (store.Record, error) {
+		if granted.Load() {
+			return s.Store.Reserve(ctx, f, usd, nil)
+		}
+		return s.Store.Reserve(ctx, f, usd, limit)
+	})
+}
+
+// CommitParts stores parts.
+func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Part) error {
+	do := func(ctx context.Context, f store.Fence) error { return s.Store.CommitParts(ctx, f, parts) }
+	return s.ownerWrite(ctx, f, &write{do: do}, do)
+}
+
+// LoseParts marks the records of parts as lost, because their objects cannot be read. It
+// removes nothing.
+func (s *Store) LoseParts(ctx context.Context, f store.Fence, keys []string, change func(*store.Record)) (lost store.Totals, err error) {
+	again := func(ctx context.Context, f store.Fence) error {
+		_, err := s.Store.LoseParts(ctx, f, keys, change)
+		return err
+	}
+	do := func(ctx context.Context, f store.Fence) (err error) {
+		lost, err = s.Store.LoseParts(ctx, f, keys, change)
+		return err
+	}
+	if f.Session != "" {
+		err = s.ownerWrite(ctx, f, &write{do: again}, do)
+		return lost, err
+	}
+	err = s.write(ctx, f.JobID, &write{do: again}, func(ctx context.Context) error { return do(ctx, f) })
+	return lost, err
+}
+
+// ReplaceParts replaces the parts of a shard with the complete part.
+func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.Part) error {
+	do := func(ctx context.Context, f store.Fence) error { return s.Store.ReplaceParts(ctx, f, complete) }
+	return s.ownerWrite(ctx, f, &write{do: do}, do)
+}

@@ -1,0 +1,191 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// adopt lets a new process claim a job after the session of its owner has ended.
+func (s *suite) adopt(id, process string) (store.Fence, func()) {
+	s.Helper()
+	session := s.session()
+	rec := must(s.Claim(s.Context(), id, session, store.Claim{Node: "node " + process, Process: process, Alone: process == "p2", Epoch: 5}))(s)
+	if n := len(rec.Claims); n == 0 || rec.Claims[n-1] != (store.Claim{Node: "node " + process, Process: process, Alone: process == "p2", Epoch: rec.Epoch}) {
+		s.Errorf("the claims are %+v, want the owner with epoch %d as the last one", rec.Claims, rec.Epoch)
+	}
+	s.wantSame("claims", s.get(id).Claims, rec.Claims)
+	return store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}, func() {
+		s.must(s.CloseSession(s.Context(), session))
+	}
+}
+
+// wantClaims compares the processes in the claims of a job.
+func (s *suite) wantClaims(when, id string, want ...string) {
+	s.Helper()
+	var got []string
+	for _, a := range s.get(id).Claims {
+		got = append(got, a.Process)
+	}
+	if !slices.Equal(got, want) {
+		s.Errorf("%s: claims are %q, want %q", when, got, want)
+	}
+}
+
+// wantTried compares the processes in the Tried of an orphan.
+func (s *suite) wantTried(when, id string, want ...string) {
+	s.Helper()
+	orphans := must(s.Orphans(s.Context(), 100))(s)
+	i := slices.IndexFunc(orphans, func(o store.Orphan) bool { return o.JobID == id })
+	if i < 0 {
+		s.Errorf("%s: the job is not among the orphans, want it there", when)
+		return
+	}
+	var got []string
+	for _, a := range orphans[i].Tried {
+		got = append(got, a.Process)
+	}
+	if !slices.Equal(got, want) {
+		s.Errorf("%s: the orphan names the claims %q, want %q", when, got, want)
+	}
+}
+
+// testClaims checks that an owner is listed if its session ends without a release.
+func testClaims(s *suite) {
+	id := s.create("a")
+	s.wantTried("it was never claimed", id)
+	first, dies := s.adopt(id, "p1")
+	s.update(first, func(r *store.Record) error {
+		r.Job.Message = "on"
+		return become(r, rowmill.StatusStarting, rowmill.StatusRunning)
+	})
+	dies()
+	s.wantTried("its first owner died", id, "p1")
+	second, dies := s.adopt(id, "p2")
+	s.wantClaims("claimed again", id, "p1", "p2")
+	dies()
+	s.wantTried("its second owner died", id, "p1", "p2")
+	s.wantError("a dead session gave the job back", errAny)(s.Release(s.Context(), second))
+	third, _ := s.adopt(id, "p3")
+	s.wantClaims("claimed once more", id, "p1", "p2", "p3")
+	s.must(s.Release(s.Context(), third))
+	s.wantTried("it was given back", id, "p1", "p2")
+	fourth, dies := s.adopt(id, "p4")
+	s.wantClaims("claimed after it was given back", id, "p1", "p2", "p4")
+	s.update(fourth, func(r *store.Record) error { r.Acquit(); return nil })
+	s.wantClaims("its owner says that it waits", id, "p1", "p2")
+	dies()
+	s.wantTried("it waited", id, "p1", "p2")
+}
+
+// testClaimsCleared checks that progress of a job empties its list of claims.
+func testClaimsCleared(s *suite) {
+	id := s.create("a")
+	_, dies := s.adopt(id, "p1")
+	dies()
+	f, dies := s.adopt(id, "p2")
+	now := s.start
+	s.update(f, func(r *store.Record) error { r.DownloadStarted = &now; return nil })
+	s.wantClaims("the download has begun", id, "p2")
+	dies()
+	_, dies = s.adopt(id, "p3")
+	dies()
+	f, _ = s.adopt(id, "p4")
+	s.wantClaims("before the input was cut", id, "p2", "p3", "p4")
+	s.update(f, func(r *store.Record) error { r.Shards = 2; r.Job.NumRows = pointer(int64(9)); return nil })
+	s.wantClaims("the input was cut", id, "p4")
+
+	again := func() {
+		s.Helper()
+		s.update(f, func(r *store.Record) error { r.Claims = []store.Claim{{Process: "p4", Epoch: f.Epoch}}; return nil })
+	}
+	part := func(key string) store.Part {
+		return store.Part{Key: key, Rows: 1, Accepted: []byte("set"), Totals: store.Totals{Rows: 1}}
+	}
+	commit := func(p store.Part, rows int64) {
+		s.Helper()
+		s.must(s.CommitParts(s.Context(), f, []store.Part{p}))
+	}
+	carried := part("carried")
+	carried.Carried = true
+	commit(carried, 1)
+	s.wantClaims("rows were carried", id, "p4")
+	commit(part("p"), 2)
+	s.wantClaims("a row is done", id)
+	again()
+	commit(part("p"), 2)
+	s.wantClaims("a part was recorded before", id, "p4")
+	s.must(s.ReplaceParts(s.Context(), f, store.Part{Key: "whole", Rows: 2, Complete: true, Totals: store.Totals{Rows: 2}}))
+	s.wantClaims("a shard is merged", id)
+	again()
+	s.update(f, func(r *store.Record) error { return become(r, rowmill.StatusFailed) })
+	s.wantClaims("it has ended", id)
+}
+
+// testClaimsBounded checks the limit of the list of claims.
+func testClaimsBounded(s *suite) {
+	id := s.create("a")
+	for i := range store.MaxClaims + 3 {
+		_, dies := s.adopt(id, fmt.Sprint("p", i+10))
+		dies()
+	}
+	if n := len(s.get(id).Claims); n != 3 {
+		s.Errorf("%d claims are listed, want 3", n)
+	}
+}
+
+// testPark checks that a parked job is no orphan until its time has come or Unpark is
+// called. The next owner gets the last two owners that made no progress.
+func testPark(s *suite) {
+	id := s.create("a")
+	for _, process := range []string{"p0", "p1", "p2"} {
+		_, dies := s.adopt(id, process)
+		dies()
+	}
+	park := func(process string, rest time.Duration) store.Fence {
+		s.Helper()
+		f, _ := s.adopt(id, process)
+		s.must(s.Park(s.Context(), f, rest, "parked"))
+		return f
+	}
+	began, err := s.Time(s.Context())
+	s.must(err)
+	f := park("p3", time.Hour)
+	rec := s.get(id)
+	if at := rec.Job.ParkedUntil; at == nil || at.Sub(began) < time.Hour || at.Sub(began) > 2*time.Hour || rec.Session != "" || rec.Job.Message != "parked" {
+		s.Errorf("the job is parked until %v, with owner %q and message %q; want it parked for an hour, without an owner", at, rec.Session, rec.Job.Message)
+	}
+	s.wantClaims("parked", id, "p1", "p2")
+	if slices.ContainsFunc(rec.Claims, func(a store.Claim) bool { return a.Alone }) {
+		s.Error("an owner of the parked job still counts as the only one of its node, want none")
+	}
+	if orphans, err := s.Orphans(s.Context(), 10); err != nil || len(orphans) > 0 {
+		s.Errorf("%d orphans while the job is parked, %v, want none", len(orphans), err)
+	}
+	if open, err := s.Active(s.Context(), []string{"a"}, began, 10); err != nil || !slices.Contains(open[0], id) {
+		s.Errorf("active jobs are %q, %v; want the parked job among them", open, err)
+	}
+	_, err = s.Claim(s.Context(), id, s.session(), store.Claim{Process: "p9"})
+	s.wantError("a parked job is claimed", rowmill.ErrConflict)(err)
+	s.wantError("its last owner parks it again", rowmill.ErrLeaseLost)(s.Park(s.Context(), f, time.Hour, ""))
+	for range 2 {
+		s.must(s.Unpark(s.Context(), id))
+	}
+	s.wantTried("released", id, "p1", "p2")
+	park("p4", 0)
+	s.wantClaims("parked again", id, "p1", "p2")
+	s.wantTried("its time has come", id, "p1", "p2")
+	f, _ = s.adopt(id, "p5")
+	if rec := s.get(id); rec.Job.ParkedUntil != nil {
+		s.Errorf("the job has an owner but is parked until %v, want it not parked", rec.Job.ParkedUntil)
+	}
+	s.wantError("a job that is not parked is released", rowmill.ErrConflict)(s.Unpark(s.Context(), id))
+	s.must(s.Park(s.Context(), f, time.Hour, ""))
+	ended, err := s.Cancel(s.Context(), id, began, nil)
+	if err != nil || ended.Job.ParkedUntil != nil {
+		s.Errorf("the cancelled job is parked until %v, %v; want it not parked", ended.Job.ParkedUntil, err)
+	}
+}
