@@ -44,6 +44,9 @@ type node struct {
 	phase phase
 	since time.Time    // when it started
 	said  *nodes.State // the last state sent to the other nodes
+
+	looking   bool // a check of storage runs
+	lookAgain bool // storage has changed during the check
 }
 
 // A host is the System around a node: it does work for the node outside of the
@@ -290,13 +293,15 @@ func (n *node) onStorageChanged(c actor.Context) {
 	n.jobs.tellAll(c, storageChanged{})
 	n.reach.judge(n.cfg.StoragePatience)
 	n.publishState()
-	n.planLook(c)
+	if n.lookAgain = n.looking; !n.looking {
+		n.lookAtStorage(c)
+	}
 	n.jobs.scan(c)
 }
 
-// planLook sets the time of the next check of storage. A single node checks it only
-// during an outage.
-func (n *node) planLook(c actor.Context) {
+// lookAtStorage checks storage that had no calls for a while. On a single node it does so
+// only during an outage.
+func (n *node) lookAtStorage(c actor.Context) {
 	_, records := n.storage.Records()
 	_, objects := n.storage.Objects()
 	interval := lookInterval
@@ -307,14 +312,22 @@ func (n *node) planLook(c actor.Context) {
 		return
 	}
 	n.timers.after(c, interval, "storage", n.lookAtStorage)
-}
-
-// lookAtStorage checks storage that had no calls for a while.
-func (n *node) lookAtStorage(c actor.Context) {
-	n.planLook(c)
 	n.reach.judge(n.cfg.StoragePatience)
+	if n.looking {
+		return
+	}
+	n.looking = true
 	n.tasks.run(c, "look at storage", func(ctx context.Context) step {
 		n.storage.Look(ctx, lookInterval)
-		return nil
+		return n.onLooked
 	})
+}
+
+// onLooked ends a check of storage. A change during the check starts another one.
+func (n *node) onLooked(c actor.Context) {
+	n.looking = false
+	if n.lookAgain {
+		n.lookAgain = false
+		n.lookAtStorage(c)
+	}
 }

@@ -41,8 +41,18 @@ func IsTransient(err error) bool {
 	if errors.Is(err, rowmill.ErrUnavailable) || errors.Is(err, store.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) {
 		return true
 	}
+	return blob.IsTransient(err) || isNetwork(err)
+}
+
+// isNetwork reports whether err comes from a connection. The error of a file is a net.Error
+// too, because each syscall.Errno is one.
+func isNetwork(err error) bool {
 	var network net.Error
-	return blob.IsTransient(err) || errors.As(err, &network)
+	if !errors.As(err, &network) {
+		return false
+	}
+	_, file := network.(syscall.Errno)
+	return !file
 }
 
 // IsPermanent reports whether retries cannot change an error. For an unknown error neither

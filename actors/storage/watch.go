@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,7 +48,6 @@ type Watch struct {
 	records   *status
 	objects   *status
 	elsewhere atomic.Bool
-	looking   sync.Mutex
 	changed   chan struct{}
 }
 
@@ -162,12 +160,7 @@ const probeTimeout = 3 * time.Second
 
 // Look probes storage without a successful call within the time fresh. It also probes
 // storage in an outage if no operation waits for it: a waiting operation itself retries.
-// While one Look runs, another Look does nothing.
 func (w *Watch) Look(ctx context.Context, fresh time.Duration) {
-	if !w.looking.TryLock() {
-		return
-	}
-	defer w.looking.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	done := make(chan struct{})

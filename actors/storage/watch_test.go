@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -132,6 +133,9 @@ var faults = map[string]struct {
 	"a cost beyond a limit":   {err: &store.LimitError{}},
 	"a damaged record":        {err: store.ErrDamaged},
 	"a damaged part":          {err: errors.New("no Parquet"), bounds: true},
+	"a file that was removed": {err: &os.PathError{Op: "chtimes", Err: syscall.ENOENT}, bounds: true},
+	"a folder that is a file": {err: &os.PathError{Op: "open", Err: syscall.ENOTDIR}, bounds: true},
+	"no address left":         {err: &net.OpError{Op: "dial", Err: syscall.EADDRNOTAVAIL}, passes: true},
 }
 
 func TestWait(t *testing.T) {
