@@ -128,7 +128,7 @@ func (f compactionFailed) Error() string { return string(f) }
 // runAt has another node run a compaction. A node is lost when it is silent for as
 // long as a lease.
 func (r *committer) runAt(ctx context.Context, address string, m *commit.Compaction) (int64, error) {
-	ask := mergeParts{Job: r.job.id, Account: r.job.spec.Account, Priority: r.job.spec.Priority, Compaction: m}
+	ask := compact{Job: r.job.id, Account: r.job.spec.Account, Priority: r.job.spec.Priority, Compaction: m}
 	known := ask
 	known.Compaction = &commit.Compaction{Key: m.Key}
 	begun := time.Now()
@@ -155,7 +155,7 @@ func (r *committer) runAt(ctx context.Context, address string, m *commit.Compact
 	}
 }
 
-func (r *committer) askCompaction(ctx context.Context, address string, m mergeParts) (commit.CompactionState, error) {
+func (r *committer) askCompaction(ctx context.Context, address string, m compact) (commit.CompactionState, error) {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
 	return r.transport.runCompaction(ctx, address, m)

@@ -280,7 +280,7 @@ var compactionKinds = map[string]peerv1.CompactionKind{
 	commit.MakeRows:  peerv1.CompactionKind_COMPACTION_KIND_ROWS,
 }
 
-func compactionOf(m *mergeParts) *peerv1.RunCompactionRequest {
+func compactionOf(m *compact) *peerv1.RunCompactionRequest {
 	e := m.Compaction
 	s := e.Schema
 	return &peerv1.RunCompactionRequest{
@@ -301,13 +301,13 @@ func compactionOf(m *mergeParts) *peerv1.RunCompactionRequest {
 	}
 }
 
-func readCompaction(r *peerv1.RunCompactionRequest) (*mergeParts, error) {
+func readCompaction(r *peerv1.RunCompactionRequest) (*compact, error) {
 	e := r.GetCompaction()
 	if r.GetJob() == "" || e.GetKey() == "" {
 		return nil, refuse(peer.CodeInvalid, "compaction: job or key is missing")
 	}
 	s := e.GetSchema()
-	return &mergeParts{
+	return &compact{
 		Job: r.GetJob(), Account: r.GetAccount(), Priority: rowmill.Priority(r.GetPriority()),
 		Compaction: &commit.Compaction{
 			Make: wordOf(compactionKinds, e.GetKind()), Key: e.GetKey(), First: e.GetFirst(), Rows: e.GetRows(),

@@ -22,8 +22,8 @@ import (
 
 // A crew holds the engines, nodes and workers of a job, as the owner of the job
 // sees them: which engines serve the model, which nodes are invited, which workers
-// there are, and the letters, which are the next messages to workers. It knows no
-// actors: the job actor sends the letters.
+// there are, and the outgoing messages, which are the next messages to workers. It knows no
+// actors: the job actor sends the outgoing messages.
 type crew struct {
 	spec       *rowmill.Spec
 	log        *slog.Logger
@@ -37,14 +37,14 @@ type crew struct {
 	unwanted   map[string]bool  // workers that must drop their rows; each is logged once
 	invites    invitations
 	looked     time.Time // when checkWorkers last ran
-	letters    []letter
-	queued     map[*assign.Assignee]bool // workers that have a letter in letters
+	outgoing   []outgoing
+	queued     map[*assign.Assignee]bool // workers that have a message in outgoing
 }
 
-// A letter is an assignment on its way to a worker.
-type letter struct {
+// An outgoing message is an assignment on its way to a worker.
+type outgoing struct {
 	to   *link
-	of   *assign.Assignee // takeLetters sets body to the present assignment of this worker; nil if body is set already
+	of   *assign.Assignee // takeOutgoing sets body to the present assignment of this worker; nil if body is set already
 	body *assign.Assignment
 }
 
@@ -133,7 +133,7 @@ func (w *crew) onHeartbeat(h *assign.Heartbeat, reply *link, now time.Time) (*as
 			w.unwanted[h.Worker] = true
 			w.log.Warn("the owner does not accept a worker, so the worker must drop its rows", "worker", h.Worker, "node", h.Address)
 		}
-		w.letters = append(w.letters, letter{to: reply, body: &assign.Assignment{Worker: h.Worker, Stop: true}})
+		w.outgoing = append(w.outgoing, outgoing{to: reply, body: &assign.Assignment{Worker: h.Worker, Stop: true}})
 		return nil, nil
 	}
 	w.links[h.Worker] = reply
@@ -193,12 +193,12 @@ func (w *crew) lose(m *assign.Assignee) {
 // removeWorker removes a worker, and returns how many of its rows run again.
 func (w *crew) removeWorker(m *assign.Assignee) (again int64) {
 	again = w.owner.Remove(m)
-	w.letters = append(w.letters, letter{to: w.links[m.Worker], body: &assign.Assignment{Worker: m.Worker, Stop: true}})
+	w.outgoing = append(w.outgoing, outgoing{to: w.links[m.Worker], body: &assign.Assignment{Worker: m.Worker, Stop: true}})
 	w.serve()
 	return again
 }
 
-// onUndelivered handles the error of a letter that could not be delivered. If the process
+// onUndelivered handles the error of a message that could not be delivered. If the process
 // refuses connections or does not know the job, its workers and their rows are lost.
 func (w *crew) onUndelivered(l *link, err error) {
 	l.transport.unanswered(w.log, l.address, err)
@@ -222,25 +222,25 @@ func (w *crew) noteCommitted(parts []assign.Proposal, now time.Time) {
 	w.serve()
 }
 
-// serve assigns rows to workers with room, and queues a letter to each of them.
+// serve assigns rows to workers with room, and queues a message to each of them.
 func (w *crew) serve() {
 	for _, m := range w.owner.Serve() {
 		w.tell(m)
 	}
 }
 
-// tell queues a letter with the assignment of a worker.
+// tell queues a message with the assignment of a worker.
 func (w *crew) tell(m *assign.Assignee) {
 	if !w.queued[m] {
 		w.queued[m] = true
-		w.letters = append(w.letters, letter{to: w.links[m.Worker], of: m})
+		w.outgoing = append(w.outgoing, outgoing{to: w.links[m.Worker], of: m})
 	}
 }
 
-// takeLetters returns the letters to send now.
-func (w *crew) takeLetters() []letter {
-	out := w.letters
-	w.letters = nil
+// takeOutgoing returns the outgoing messages to send now.
+func (w *crew) takeOutgoing() []outgoing {
+	out := w.outgoing
+	w.outgoing = nil
 	clear(w.queued)
 	for i, l := range out {
 		if l.of != nil {

@@ -41,8 +41,8 @@ func crewOf(t *testing.T, engines ...engineView) (*crew, *metrics) {
 }
 
 // report sends the crew a heartbeat of a worker that wants rows, and returns the
-// letters.
-func (w *crew) report(t *testing.T, worker string, number int64, now time.Time) (m *assign.Assignee, letters []letter) {
+// outgoing.
+func (w *crew) report(t *testing.T, worker string, number int64, now time.Time) (m *assign.Assignee, outgoing []outgoing) {
 	t.Helper()
 	h := &assign.Heartbeat{Worker: worker, Address: worker, Number: number, Fresh: number == 1, Ports: 1, Want: true, Hungry: true}
 	m, _ = w.onHeartbeat(h, &link{transport: &transport{}, address: worker}, now)
@@ -50,12 +50,12 @@ func (w *crew) report(t *testing.T, worker string, number int64, now time.Time) 
 		w.serve()
 		w.tell(m)
 	}
-	return m, w.takeLetters()
+	return m, w.takeOutgoing()
 }
 
-// said returns the letters as texts: the address, and the number of rows or "stop".
-func said(letters []letter) (out []string) {
-	for _, l := range letters {
+// said returns the outgoing messages as texts: the address, and the number of rows or "stop".
+func said(outgoing []outgoing) (out []string) {
+	for _, l := range outgoing {
 		rows := 0
 		for _, b := range l.body.Batches {
 			for _, s := range b.Spans {
@@ -104,21 +104,21 @@ func TestInvitedNodes(t *testing.T) {
 	}
 }
 
-// A worker gets one letter for all changes, with its latest assignment.
+// A worker gets one message for all changes, with its latest assignment.
 func TestALetterHasTheWholeAssignment(t *testing.T) {
 	t.Parallel()
 	w, m := crewOf(t, at("a:1"), at("b:1"))
 	now := time.Now()
-	a, letters := w.report(t, "a:1", 1, now)
-	if got := said(letters); !slices.Equal(got, []string{"a:1: 0"}) {
-		t.Errorf("letters before all workers have reported: %q", got)
+	a, outgoing := w.report(t, "a:1", 1, now)
+	if got := said(outgoing); !slices.Equal(got, []string{"a:1: 0"}) {
+		t.Errorf("outgoing before all workers have reported: %q", got)
 	}
 	w.owner.Assigning = true
-	_, letters = w.report(t, "b:1", 1, now)
-	got := said(letters)
+	_, outgoing = w.report(t, "b:1", 1, now)
+	got := said(outgoing)
 	slices.Sort(got)
 	if len(got) != 2 || !strings.HasPrefix(got[0], "a:1: ") || !strings.HasPrefix(got[1], "b:1: ") || slices.Contains(got, "b:1: 0") {
-		t.Errorf("each of two workers gets one letter with rows: %q", got)
+		t.Errorf("each of two workers gets one message with rows: %q", got)
 	}
 	w.showFree(true)
 	free := w.owner.Free()
@@ -128,16 +128,16 @@ func TestALetterHasTheWholeAssignment(t *testing.T) {
 
 	w.tell(a)
 	w.lose(a)
-	letters = w.takeLetters()
-	if got := said(letters); !slices.Contains(got, "a:1: stop") {
+	outgoing = w.takeOutgoing()
+	if got := said(outgoing); !slices.Contains(got, "a:1: stop") {
 		t.Errorf("the lost worker gets no stop: %q", got)
 	}
 	if lost := testutil.ToFloat64(m.returned.WithLabelValues("lost")); lost == 0 {
 		t.Error("the rows of the lost worker are not counted")
 	}
 	for range 2 {
-		if m, letters := w.report(t, "a:1", 2, now); m != nil || !slices.Equal(said(letters), []string{"a:1: stop"}) {
-			t.Errorf("a lost worker that comes back gets %q, want only a stop", said(letters))
+		if m, outgoing := w.report(t, "a:1", 2, now); m != nil || !slices.Equal(said(outgoing), []string{"a:1: stop"}) {
+			t.Errorf("a lost worker that comes back gets %q, want only a stop", said(outgoing))
 		}
 	}
 	w.showFree(false)
@@ -157,7 +157,7 @@ func TestSilentWorkersAreLost(t *testing.T) {
 	w.report(t, "", 1, now) // another owner has taken the worker of this node over
 	looks := func(now time.Time) []string {
 		w.checkWorkers(lease, patience, now)
-		return said(w.takeLetters())
+		return said(w.takeOutgoing())
 	}
 	for range 3 {
 		now = now.Add(heartbeatInterval)
@@ -196,8 +196,8 @@ func TestALetterThatDoesNotArrive(t *testing.T) {
 	} {
 		w, _ := crewOf(t, at("a:1"))
 		w.owner.Assigning = true
-		_, letters := w.report(t, "a:1", 1, time.Now())
-		w.onUndelivered(letters[0].to, test.err)
+		_, outgoing := w.report(t, "a:1", 1, time.Now())
+		w.onUndelivered(outgoing[0].to, test.err)
 		if lost := w.owner.At("a:1") == nil; lost != test.lost {
 			t.Errorf("%v: lost is %v", test.err, lost)
 		}

@@ -50,9 +50,9 @@
 //	dismiss *       job → node       the job has ended                    yes, the worker reads the record
 //	Heartbeat *     worker → job     my rows, my room, my written parts   yes, the next one repeats it
 //	Assignment *    job → worker     your rows, your committed parts      yes, the next one repeats it
-//	mergeParts *    committer →      state of this compaction? An unknown     yes, repeated; answered without
-//	                System           compaction starts                        the node actor
-//	getRow         System → job     where is this row?                   answered
+//	compact *       committer →      state of this compaction? It starts  yes, repeated; answered without
+//	                System           if it is unknown                     the node actor
+//	getRow          System → job     where is this row?                   answered
 //	countRows *     System → job     which node has how many rows?        answered
 //	facts *         System → System  send the facts about your node       answered without the node actor, which may be blocked
 //	figures *       System → System  send your load and your work         the same
@@ -112,8 +112,8 @@
 // The node actor has three parts that run in its mailbox: nodeJobs, nodeWorkers and
 // cleaner. Each has one duty, its state and its timers.
 //
-// The crew of a job collects letters to workers, and the job sends them after each
-// message. An assignment states the whole situation, so a worker gets one letter at
+// The crew of a job collects messages to workers, and the job sends them after each
+// message. An assignment states the whole situation, so a worker gets one message at
 // most.
 //
 // Rows travel between goroutines as *dispatch.Task. A dispatcher's goroutines take

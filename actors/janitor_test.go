@@ -83,9 +83,9 @@ type askedStore struct {
 	asked *atomic.Int64
 }
 
-func (s askedStore) Holders(ctx context.Context) ([]string, error) {
+func (s askedStore) AccountsWithData(ctx context.Context) ([]string, error) {
 	s.asked.Add(1)
-	return s.Store.Holders(ctx)
+	return s.Store.AccountsWithData(ctx)
 }
 
 // A node with the storage of another deployment, or with a clock that is wrong by

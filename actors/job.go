@@ -76,7 +76,7 @@ const (
 
 // A job is the actor that owns one job on this node, from claim to end. Its parts
 // decide and know no actors: ownership (the record), intake (the input), crew (the
-// workers) and closing (the end). After each message the job sends the letters of
+// workers) and closing (the end). After each message the job sends the outgoing messages of
 // crew.
 type job struct {
 	*deps
@@ -143,7 +143,7 @@ func (j *job) Receive(c actor.Context) {
 	case *actor.Stopping:
 		j.onStopping()
 		return
-	case step: // after a letter was sent, or could not be sent
+	case step: // after a message was sent, or could not be sent
 		m(c)
 	case cancelJob:
 		j.finish(c, j.own.cancelledRecord())
@@ -160,7 +160,7 @@ func (j *job) Receive(c actor.Context) {
 			j.receive(c)
 		}
 	}
-	for _, l := range j.crew.takeLetters() {
+	for _, l := range j.crew.takeOutgoing() {
 		l.body.Job, l.body.Epoch = j.own.fence.JobID, j.own.fence.Epoch
 		l.to.send(c, j.tasks, l.body)
 	}

@@ -160,7 +160,7 @@ func (s *server) onSuspect(c actor.Context, err error) {
 
 // probe probes the server, unless a probe is in progress.
 func (s *server) probe(c actor.Context) {
-	if !s.health.Probe() {
+	if !s.health.StartProbe() {
 		return
 	}
 	began := time.Now()

@@ -153,7 +153,7 @@ func (s service) GetFigures(ctx context.Context, r *peerv1.GetFiguresRequest) (*
 
 // serveCompaction returns the state of a compaction for an owner on another node. It first
 // starts a compaction that is new.
-func (s *System) serveCompaction(m *mergeParts) (state commit.CompactionState, err error) {
+func (s *System) serveCompaction(m *compact) (state commit.CompactionState, err error) {
 	switch {
 	case s.Draining():
 		return state, refuse(codeDraining, "this node takes no more work")

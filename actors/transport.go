@@ -96,7 +96,7 @@ func (t *transport) isDownloading(ctx context.Context, address, job string) (boo
 	return res.GetRunning(), err
 }
 
-func (t *transport) runCompaction(ctx context.Context, address string, m mergeParts) (commit.CompactionState, error) {
+func (t *transport) runCompaction(ctx context.Context, address string, m compact) (commit.CompactionState, error) {
 	res, err := ask(ctx, t, address, peerNode.RunCompaction, compactionOf(&m))
 	return commit.CompactionState{Done: res.GetDone(), Size: res.GetSize(), Failed: res.GetFailed()}, err
 }

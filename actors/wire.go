@@ -73,10 +73,10 @@ type NodeRows struct {
 	Rate     *float64 // rows committed per second over the last minute; nil until known
 }
 
-// mergeParts asks a node for the state of a compaction; the node starts an unknown
+// compact asks a node for the state of a compaction; the node starts an unknown
 // compaction. The answer is a commit.CompactionState. After the first answer, requests have only
 // the key of the compaction.
-type mergeParts struct {
+type compact struct {
 	Job        string
 	Account    string
 	Priority   rowmill.Priority // of the job

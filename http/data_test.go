@@ -138,7 +138,7 @@ func TestDeleteData_LeavesTheJobHeld(t *testing.T) {
 	w := setup(t)
 	id := w.succeeded(`{"inputs":["a"]}`, answers("x"))
 	w.do("DELETE", "/v1/jobs/"+id+"/data", "").want(200)
-	if held, err := w.store.Held(t.Context(), caller.DefaultAccount, time.Now().Add(time.Hour), 10); err != nil || !cmp.Equal(held, []string{id}) {
+	if held, err := w.store.RetainedJobs(t.Context(), caller.DefaultAccount, time.Now().Add(time.Hour), 10); err != nil || !cmp.Equal(held, []string{id}) {
 		t.Errorf("held %v, %v", held, err)
 	}
 }

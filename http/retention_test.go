@@ -102,9 +102,9 @@ type longHeld struct {
 	asked int
 }
 
-func (s *longHeld) Held(ctx context.Context, account string, ended time.Time, limit int) ([]string, error) {
+func (s *longHeld) RetainedJobs(ctx context.Context, account string, ended time.Time, limit int) ([]string, error) {
 	s.asked = limit
-	ids, err := s.Store.Held(ctx, account, ended, 1)
+	ids, err := s.Store.RetainedJobs(ctx, account, ended, 1)
 	for len(ids) < limit {
 		ids = append(ids, ids[0])
 	}

@@ -13,13 +13,13 @@ import (
 // so that no reader starts to read data that is about to be deleted; the deletion of the
 // objects and of the part records; DataGone.
 type Retention interface {
-	// Holders returns the accounts that have held jobs, sorted.
-	Holders(ctx context.Context) ([]string, error)
+	// AccountsWithData returns the accounts that have retained jobs, sorted.
+	AccountsWithData(ctx context.Context) ([]string, error)
 
-	// Held returns up to limit (> 0) ids of an account's held jobs that ended at or
-	// before ended, earliest end first. The end is Record.EndedAt. A job is held from
-	// its end until DataGone.
-	Held(ctx context.Context, account string, ended time.Time, limit int) ([]string, error)
+	// RetainedJobs returns up to limit (> 0) ids of an account's retained jobs that ended
+	// at or before ended, earliest end first. The end is Record.EndedAt. A job is retained
+	// from its end until DataGone.
+	RetainedJobs(ctx context.Context, account string, ended time.Time, limit int) ([]string, error)
 
 	// RemoveData sets DataRemoved to now, unless it is set, and removes the rows and
 	// the URL of the input from the specification. The error is rowmill.ErrConflict while
@@ -30,10 +30,10 @@ type Retention interface {
 	// rowmill.ErrConflict before RemoveData.
 	DataGone(ctx context.Context, jobID string) error
 
-	// Due returns up to limit (> 0) ids of jobs with something to remove at the time by or
+	// DueJobs returns up to limit (> 0) ids of jobs with something to remove at the time by or
 	// before, the longest due first. A job is due from its end or, after KeepInput, from
 	// the time until which the input is kept. It is not due after InputGone or RemoveData.
-	Due(ctx context.Context, by time.Time, limit int) ([]string, error)
+	DueJobs(ctx context.Context, by time.Time, limit int) ([]string, error)
 	// KeepInput records that objects hold the whole input of a job until a time, and
 	// that nothing else of the job needs removal. It removes input rows from the
 	// specification. It changes nothing after InputGone. The error is rowmill.ErrConflict
@@ -77,7 +77,7 @@ func (rec *Record) End(was rowmill.Status, now time.Time) {
 }
 
 // Due returns when something of a job must be removed next. due is false if nothing must be
-// removed; see Retention.Due.
+// removed; see Retention.DueJobs.
 func (rec *Record) Due() (at time.Time, due bool) {
 	switch {
 	case !rec.Job.Status.Terminal() || rec.InputRemoved != nil:

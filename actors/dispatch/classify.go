@@ -59,9 +59,9 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	Final    Outcome = iota // the output is final: an answer or an error
-	Again                   // try again after a pause
-	Unblamed                // try elsewhere; the attempt does not count
+	Final      Outcome = iota // the output is final: an answer or an error
+	Again                     // try again after a pause
+	NotCounted                // try elsewhere; the attempt does not count
 )
 
 // accept classifies a reply to the given attempt, counted from 1. An error with the
@@ -85,7 +85,7 @@ func (c *Classifier) accept(ctx context.Context, r *engine.Reply, attempt int) (
 		}
 		switch {
 		case ctx.Err() != nil:
-			return rowmill.Output{}, Unblamed
+			return rowmill.Output{}, NotCounted
 		case problem != "":
 			return c.reject(r, attempt, problem)
 		}

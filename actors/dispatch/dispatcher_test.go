@@ -412,7 +412,7 @@ func TestARouteRestsAlone(t *testing.T) {
 		t.Fatalf("%d rows came back, %d are queued", len(back), d.queued)
 	}
 	for _, task := range back {
-		if task.Outcome != Unblamed {
+		if task.Outcome != NotCounted {
 			t.Errorf("a row comes back as %v", task.Outcome)
 		}
 	}

@@ -53,8 +53,8 @@ func (h *Health) Up() bool { return h.phase == up }
 // Info returns the last answer to a probe.
 func (h *Health) Info() engine.Info { return h.info }
 
-// Probe reports whether to start a probe now, and notes that it has started.
-func (h *Health) Probe() bool {
+// StartProbe reports whether to start a probe now, and notes that it has started.
+func (h *Health) StartProbe() bool {
 	if h.probing {
 		return false
 	}

@@ -48,7 +48,7 @@ func TestHealth(t *testing.T) {
 				up = false
 				continue
 			}
-			h.Probe()
+			h.StartProbe()
 			got := h.Probed(infos[end], errs[end], answers)
 			if up = got == Renewed || up && got != Fell; got != changes[want] || h.Up() != up {
 				t.Fatalf("%s: step %d, %s: %v, up = %v", name, i, step, got, h.Up())
@@ -67,7 +67,7 @@ func TestHealth_OneProbeAndOneReadingAtATime(t *testing.T) {
 	t.Parallel()
 	h := new(Health)
 	h.Probed(oneModel, nil, false)
-	if !h.Probe() || h.Probe() {
+	if !h.StartProbe() || h.StartProbe() {
 		t.Error("two probes at a time")
 	}
 	if !h.Read(start) || h.Read(start) {
@@ -94,7 +94,7 @@ func TestHealth_IsUpOnlyByAProbe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h, known := new(Health), false
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			h.Probe()
+			h.StartProbe()
 			err, was := error(nil), h.Up()
 			switch rapid.IntRange(0, 2).Draw(t, "end") {
 			case 0:

@@ -145,7 +145,7 @@ func (d *Dispatcher) takeHeld(r *route, back []*Task) []*Task {
 // giveBack returns tasks to their jobs, without an attempt.
 func giveBack(tasks []*Task) {
 	for _, t := range tasks {
-		t.Outcome = Unblamed
+		t.Outcome = NotCounted
 		t.queue.out.put(true, t)
 	}
 }

@@ -230,7 +230,7 @@ func (q *Queue) fit(t *Task) (text string, ok bool) {
 	switch {
 	case err == nil:
 	case q.job.Ctx.Err() != nil: // the job stopped
-		t.Outcome = Unblamed
+		t.Outcome = NotCounted
 		return "", false
 	case errors.Is(err, engine.ErrNoCounting):
 		q.cutsPrompts.Store(errors.Is(err, engine.ErrCutsPrompts))
@@ -338,7 +338,7 @@ func (q *Queue) accepted(t *Task, reply *engine.Reply, text string, began time.T
 func (q *Queue) failed(t *Task, err error, seen *requestResult, began time.Time) {
 	var fault *engine.Error
 	if !errors.As(err, &fault) { // the job stopped
-		t.Outcome = Unblamed
+		t.Outcome = NotCounted
 		return
 	}
 	q.handleFault(t, fault, seen)
@@ -357,7 +357,7 @@ func (q *Queue) handleFault(t *Task, fault *engine.Error, seen *requestResult) {
 	t.due = now.Add(fault.RetryAfter)
 	switch {
 	case fault.Broke:
-		t.Outcome = Unblamed
+		t.Outcome = NotCounted
 		seen.broken = append(seen.broken, broken{task: t, fault: fault})
 		return
 	case fault.Class == engine.Busy:
@@ -377,7 +377,7 @@ func (q *Queue) handleFault(t *Task, fault *engine.Error, seen *requestResult) {
 			q.limit.Store(int64(q.job.Spec.PromptLimit(fault.Context)))
 		}
 		t.shorten(fault.Prompt, q.promptLimit())
-		t.Outcome = Unblamed
+		t.Outcome = NotCounted
 		return
 	}
 	t.attempts++
@@ -400,7 +400,7 @@ func (t *Task) lost(fault *engine.Error) {
 		t.timeouts++
 	}
 	if t.lostRequests++; t.lostRequests < maxLostRequests {
-		t.Outcome = Unblamed
+		t.Outcome = NotCounted
 		return
 	}
 	what := "The connection to the engine broke on every attempt: "
@@ -427,7 +427,7 @@ func (q *Queue) refused(t *Task, fault *engine.Error, seen *requestResult, now t
 	seen.busy, seen.asked = true, max(seen.asked, fault.RetryAfter)
 	switch most := q.disp.cfg.Wait; {
 	case most <= 0 || now.Sub(t.refusedFrom) < most:
-		t.Outcome = Unblamed
+		t.Outcome = NotCounted
 	case now.Sub(q.disp.answeredAt(q)) >= most:
 		t.Out, t.Outcome = failed(rowmill.CodeModelUnavailable, fmt.Sprintf("%s has answered no row for %v: %s", q.disp.cfg.Engine, most, fault.Error()), "", t.attempts), Final
 	default:

@@ -89,7 +89,7 @@ func TestQueue_GroupsTextsToEmbed(t *testing.T) {
 	}
 	s.embed = func([]engine.Row) ([]engine.Reply, []*engine.Error, error) { return nil, nil, lost() }
 	for _, task := range b.run(tasksOf([]string{"a", "b"}, plain)) {
-		if task.Outcome != Unblamed {
+		if task.Outcome != NotCounted {
 			t.Errorf("a lost request: %v", task.Outcome)
 		}
 	}
@@ -108,9 +108,9 @@ func TestQueue_ErrorsOfServers(t *testing.T) {
 		"busy":                   {engine.Error{Class: engine.Moment, Status: 429, Overloaded: true}, 1, Again, "", false},
 		"busy every time":        {engine.Error{Class: engine.Moment, Status: 429, Overloaded: true}, 3, Final, rowmill.RowAttemptsUsedUp, false},
 		"crashes":                {engine.Error{Class: engine.Moment, Status: 500}, 2, Again, "", false},
-		"lost":                   {engine.Error{Class: engine.Moment}, 9, Unblamed, "", true},
+		"lost":                   {engine.Error{Class: engine.Moment}, 9, NotCounted, "", true},
 		"lost every time":        {engine.Error{Class: engine.Moment}, 10, Final, rowmill.RowAttemptsUsedUp, true},
-		"server down":            {engine.Error{Class: engine.ServerFault, Status: 404}, 1, Unblamed, "", true},
+		"server down":            {engine.Error{Class: engine.ServerFault, Status: 404}, 1, NotCounted, "", true},
 		"rejected":               {engine.Error{Class: engine.RowFault, Status: 400}, 1, Final, rowmill.RowRejected, false},
 		"schema the server lost": {engine.Error{Class: engine.JobFault, Status: 400}, 1, Final, rowmill.CodeEngineError, false},
 	} {
@@ -160,7 +160,7 @@ func TestQueue_KeepsAttempts(t *testing.T) {
 			return script[turn-1]()
 		}}, func(j *Job) { j.Spec.Schema = json.RawMessage(objectSchema) })
 		row, start := tasks(1, 10)[0], time.Now().UTC()
-		for i, held := range []Outcome{Again, Unblamed, Again, Final} {
+		for i, held := range []Outcome{Again, NotCounted, Again, Final} {
 			if b.once(row); row.Outcome != held || held != Final && row.Out.Tries != nil || held != Final && row.OutputBytes() != 0 {
 				t.Fatalf("attempt %d: outcome %v with %+v, want %v", i, row.Outcome, row.Out, held)
 			}
@@ -251,7 +251,7 @@ func TestQueue_NothingIsSentForAJobThatWasStopped(t *testing.T) {
 	b.queue.Put(tasks(1, 10))
 	<-waits
 	cancel()
-	if got := b.wait(1)[0]; got.Outcome != Unblamed {
+	if got := b.wait(1)[0]; got.Outcome != NotCounted {
 		t.Errorf("the row in flight: %v", got.Outcome)
 	}
 	b.queue.Put(tasks(20, 10))
@@ -457,13 +457,13 @@ func TestQueue_RequestsThatHang(t *testing.T) {
 		began := time.Now()
 		both := b.run(tasksOf([]string{"hangs", "answers"}, plain))
 		hung := both[slices.IndexFunc(both, func(t *Task) bool { return t.Row.Text == "hangs" })]
-		if hung.Outcome != Unblamed || time.Since(began) > 2*time.Minute {
+		if hung.Outcome != NotCounted || time.Since(began) > 2*time.Minute {
 			t.Fatalf("the first request ended as %v after %v", hung.Outcome, time.Since(began))
 		}
 		last := time.Duration(0)
 		for range 3 {
 			began := time.Now()
-			if b.once(hung); hung.Outcome != Unblamed || time.Since(began) < max(time.Minute, 2*last) {
+			if b.once(hung); hung.Outcome != NotCounted || time.Since(began) < max(time.Minute, 2*last) {
 				t.Fatalf("%v after %v, want without blame after a time that doubles", hung.Outcome, time.Since(began))
 			}
 			last = time.Since(began)
@@ -494,7 +494,7 @@ func TestDispatcher_PauseGivesBackWaitingRows(t *testing.T) {
 		b.disp.Pause()
 		back := b.wait(50 - limit)
 		for _, task := range back {
-			if task.Outcome != Unblamed {
+			if task.Outcome != NotCounted {
 				t.Errorf("row %d: %v", task.Rel, task.Outcome)
 			}
 		}

@@ -85,13 +85,13 @@ func testStateTooLong(s *suite) {
 	s.says(one, most, one, two)
 }
 
-func testLeave(s *suite) { ends(s, func(p Process) { p.Leave() }) }
+func testLeave(s *suite) { testMemberEnds(s, func(p Process) { p.Leave() }) }
 
-func testKill(s *suite) { ends(s, func(p Process) { p.Kill() }) }
+func testKill(s *suite) { testMemberEnds(s, func(p Process) { p.Kill() }) }
 
-// ends ends one of three processes, and verifies that the others forget this process and
+// testMemberEnds ends one of three processes, and verifies that the others forget this process and
 // no other process.
-func ends(s *suite, end func(Process)) {
+func testMemberEnds(s *suite, end func(Process)) {
 	one, two, three := s.serving(0, echo), s.serving(1, echo), s.serving(2, echo)
 	s.knows(one, two, three)
 	address := two.Self().Peer

@@ -281,7 +281,7 @@ func (forgetful) Get(context.Context, string) (store.Record, error) {
 	return store.Record{}, rowmill.ErrNotFound
 }
 
-func (forgetful) Holders(context.Context) ([]string, error) { return nil, nil }
+func (forgetful) AccountsWithData(context.Context) ([]string, error) { return nil, nil }
 
 // Spooled rows are waste only if the client got no answer. If the job has shards, it was
 // running, and its record is lost.

@@ -206,7 +206,7 @@ func (j *Janitor) expire(ctx context.Context, now, today time.Time) (more bool, 
 
 // lines returns the accounts that have data and an expiry for it.
 func (j *Janitor) lines(ctx context.Context, today time.Time) (lines []line, err error) {
-	accounts, err := j.Store.Holders(ctx)
+	accounts, err := j.Store.AccountsWithData(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +231,7 @@ func (j *Janitor) lines(ctx context.Context, today time.Time) (lines []line, err
 // expireSome removes the data of up to limit jobs. Jobs that failed recently are
 // skipped. err is the first error of the failed jobs.
 func (j *Janitor) expireSome(ctx context.Context, at line, limit int, now time.Time) (done, failed int, err error) {
-	jobs, err := j.Store.Held(ctx, at.account, at.ended, limit+j.failures.of(at.account))
+	jobs, err := j.Store.RetainedJobs(ctx, at.account, at.ended, limit+j.failures.of(at.account))
 	if err != nil {
 		return 0, 0, err
 	}

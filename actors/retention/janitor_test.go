@@ -231,7 +231,7 @@ func (r *rig) gone(ids ...string) {
 		if rec.Spec.Inline != nil || rec.Job.Status != rowmill.StatusSucceeded || *rec.Job.NumRows != 3 {
 			r.Errorf("record %+v: its rows must go, the rest must stay", rec)
 		}
-		if held, err := r.store.Held(r.Context(), rec.Spec.Account, r.Clock(), 10); err != nil || slices.Contains(held, id) {
+		if held, err := r.store.RetainedJobs(r.Context(), rec.Spec.Account, r.Clock(), 10); err != nil || slices.Contains(held, id) {
 			r.Errorf("held after all: %v, %v", held, err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // kept any longer. A job whose cleanup fails delays no other job. more says that other
 // jobs wait.
 func (j *Janitor) tidy(ctx context.Context, today time.Time) (more bool, err error) {
-	jobs, err := j.Store.Due(ctx, today.Add(-j.TidyAfter), j.Batch+len(j.stuck))
+	jobs, err := j.Store.DueJobs(ctx, today.Add(-j.TidyAfter), j.Batch+len(j.stuck))
 	if err != nil {
 		return false, err
 	}

@@ -233,7 +233,7 @@ func (a *account) judgeExpiry(keeper int) {
 	time.Sleep(time.Minute)
 	w.heal()
 	time.Sleep(2*orphanAge + 3*time.Minute)
-	held, err := w.vault.base.Held(background, defaultAccount, time.Now(), 100)
+	held, err := w.vault.base.RetainedJobs(background, defaultAccount, time.Now(), 100)
 	if err != nil {
 		a.wrong("what is held: %v", err)
 	}

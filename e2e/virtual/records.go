@@ -365,13 +365,13 @@ func (r *records) ExpiredFiles(ctx context.Context, now time.Time, limit int) ([
 	return r.vault.base.ExpiredFiles(ctx, now, limit)
 }
 
-func (r *records) Holders(ctx context.Context) ([]string, error) {
-	return ask(ctx, r, false, "holders", "", func(ctx context.Context, s *recordstore.Store) ([]string, error) { return s.Holders(ctx) })
+func (r *records) AccountsWithData(ctx context.Context) ([]string, error) {
+	return ask(ctx, r, false, "holders", "", func(ctx context.Context, s *recordstore.Store) ([]string, error) { return s.AccountsWithData(ctx) })
 }
 
-func (r *records) Held(ctx context.Context, account string, ended time.Time, limit int) ([]string, error) {
+func (r *records) RetainedJobs(ctx context.Context, account string, ended time.Time, limit int) ([]string, error) {
 	return ask(ctx, r, false, "held", account, func(ctx context.Context, s *recordstore.Store) ([]string, error) {
-		return s.Held(ctx, account, ended, limit)
+		return s.RetainedJobs(ctx, account, ended, limit)
 	})
 }
 
@@ -385,8 +385,8 @@ func (r *records) DataGone(ctx context.Context, jobID string) error {
 	return do(ctx, r, "data-gone", jobID, func(ctx context.Context, s *recordstore.Store) error { return s.DataGone(ctx, jobID) })
 }
 
-func (r *records) Due(ctx context.Context, by time.Time, limit int) ([]string, error) {
-	return ask(ctx, r, false, "due", "", func(ctx context.Context, s *recordstore.Store) ([]string, error) { return s.Due(ctx, by, limit) })
+func (r *records) DueJobs(ctx context.Context, by time.Time, limit int) ([]string, error) {
+	return ask(ctx, r, false, "due", "", func(ctx context.Context, s *recordstore.Store) ([]string, error) { return s.DueJobs(ctx, by, limit) })
 }
 
 func (r *records) KeepInput(ctx context.Context, jobID string, until time.Time) error {

@@ -32,7 +32,7 @@ func mayChange(c *gin.Context) bool {
 	return true
 }
 
-// contextSession is the name under which the ticket of a session is stored in the
+// contextSession is the name under which the sessionClaims of a session is stored in the
 // request's context.
 const contextSession = "rowmill.session"
 
@@ -140,8 +140,8 @@ func (g *Gate) session(c *gin.Context) string {
 	return g.sessions.cookie(c)
 }
 
-// who returns the sender of a request, and the ticket if the request has a session.
-func (g *Gate) who(c *gin.Context) (who caller.Principal, session *ticket, err error) {
+// who returns the sender of a request, and the sessionClaims if the request has a session.
+func (g *Gate) who(c *gin.Context) (who caller.Principal, session *sessionClaims, err error) {
 	if cookie := g.session(c); cookie != "" {
 		who, t, err := g.sessions.who(c, cookie)
 		return who, &t, err
@@ -196,7 +196,7 @@ func (b *checkedBody) Read(p []byte) (int, error) {
 // SessionEnd returns when the request's session ends. is says whether the request has a
 // session.
 func SessionEnd(c *gin.Context) (at time.Time, is bool) {
-	session, is := c.Value(contextSession).(ticket)
+	session, is := c.Value(contextSession).(sessionClaims)
 	return session.Expires, is
 }
 

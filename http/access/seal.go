@@ -86,8 +86,8 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// encrypt returns the text of a cookie that holds a ticket.
-func (s *Seal) encrypt(ctx context.Context, t ticket) (string, error) {
+// encrypt returns the text of a cookie that holds a sessionClaims.
+func (s *Seal) encrypt(ctx context.Context, t sessionClaims) (string, error) {
 	aead := (*s.given.Load())[0]
 	if aead == nil {
 		var err error
@@ -102,8 +102,8 @@ func (s *Seal) encrypt(ctx context.Context, t ticket) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(aead.Seal(nil, nil, plain, []byte(sealPurpose))), nil
 }
 
-// decrypt returns the ticket in a cookie, or rowmill.ErrNotFound if no key decrypts it.
-func (s *Seal) decrypt(ctx context.Context, cookie string) (t ticket, err error) {
+// decrypt returns the sessionClaims in a cookie, or rowmill.ErrNotFound if no key decrypts it.
+func (s *Seal) decrypt(ctx context.Context, cookie string) (t sessionClaims, err error) {
 	sealed, err := base64.RawURLEncoding.DecodeString(cookie)
 	if err != nil {
 		return t, rowmill.ErrNotFound

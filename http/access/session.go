@@ -34,16 +34,16 @@ const (
 	maxSignInFailures = 10
 )
 
-// A ticket is the encrypted content of a session cookie. It names the key of the session,
+// A sessionClaims is the encrypted content of a session cookie. It names the key of the session,
 // but does not contain the key.
-type ticket struct {
+type sessionClaims struct {
 	KeyID       string    `json:"key"`  // empty for a configured key
 	Fingerprint string    `json:"mark"` // Principal.Fingerprint; it changes when the key is rotated
 	Issued      time.Time `json:"issued"`
 	Expires     time.Time `json:"expires"`
 
 	// Bearer is set if the session was started with a token. A token cannot be looked up
-	// later, so the ticket holds all facts about it. Expires is not later than the
+	// later, so the sessionClaims holds all facts about it. Expires is not later than the
 	// token's expiry.
 	Bearer *bearer `json:"bearer,omitempty"`
 }
@@ -132,7 +132,7 @@ func (s *Sessions) end(c *gin.Context) (any, error) {
 // setSession sets a new session cookie and returns its expiry.
 func (s *Sessions) setSession(c *gin.Context, who caller.Principal) (expires time.Time, err error) {
 	now := s.now().UTC()
-	t := ticket{KeyID: who.KeyID, Fingerprint: who.Fingerprint, Issued: now, Expires: now.Add(sessionTime)}
+	t := sessionClaims{KeyID: who.KeyID, Fingerprint: who.Fingerprint, Issued: now, Expires: now.Add(sessionTime)}
 	if who.Token {
 		t.Bearer = &bearer{Issuer: s.keys.issuer.Name(), Name: who.Name, Account: who.Account, Role: who.Role, Expires: who.Expires}
 		if who.Expires.Before(t.Expires) {
@@ -168,9 +168,9 @@ func (s *Sessions) cookie(c *gin.Context) string {
 	return cookie.Value
 }
 
-// who returns the owner of a session and its ticket. It clears the dialect, because the
+// who returns the owner of a session and its sessionClaims. It clears the dialect, because the
 // console reads the API's own answers.
-func (s *Sessions) who(c *gin.Context, cookie string) (who caller.Principal, t ticket, err error) {
+func (s *Sessions) who(c *gin.Context, cookie string) (who caller.Principal, t sessionClaims, err error) {
 	ctx := c.Request.Context()
 	ended := unauthorized(SchemeKey, "session_expired", "the session has ended; sign in again")
 	if c.FullPath() == routeCancel {
@@ -213,7 +213,7 @@ func (s *Sessions) checkOrigin(c *gin.Context) error {
 }
 
 // renew sets a new cookie if the session's cookie is older than sessionRenew.
-func (s *Sessions) renew(c *gin.Context, who caller.Principal, t ticket) {
+func (s *Sessions) renew(c *gin.Context, who caller.Principal, t sessionClaims) {
 	if s.now().Sub(t.Issued) < sessionRenew {
 		return
 	}

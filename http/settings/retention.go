@@ -59,7 +59,7 @@ func (s *Settings) preview(c *gin.Context) (any, error) {
 // heldJobs returns up to maxPreviewed ended jobs that retention has not finished, in the
 // order of their end. all is false if there are more such jobs.
 func (s *Settings) heldJobs(ctx context.Context, account string, now time.Time) (jobs []heldJob, all bool, err error) {
-	ids, err := s.Store.Held(ctx, account, now, maxPreviewed+1)
+	ids, err := s.Store.RetainedJobs(ctx, account, now, maxPreviewed+1)
 	if err != nil {
 		return nil, false, err
 	}

@@ -202,12 +202,12 @@ func missing(rec store.Record, objects []blob.Info) (files []Missing) {
 
 // checkRecords checks the jobs with results that have no objects in the bucket.
 func (p Pair) checkRecords(ctx context.Context, seen map[string]bool, r *Report) error {
-	accounts, err := p.Records.Holders(ctx)
+	accounts, err := p.Records.AccountsWithData(ctx)
 	if err != nil {
 		return err
 	}
 	for _, account := range accounts {
-		ids, err := p.Records.Held(ctx, account, p.Clock().AddDate(100, 0, 0), math.MaxInt32)
+		ids, err := p.Records.RetainedJobs(ctx, account, p.Clock().AddDate(100, 0, 0), math.MaxInt32)
 		if err != nil {
 			return err
 		}

@@ -2,9 +2,9 @@ package deployment
 
 import "fmt"
 
-// evidence is the input of decide: identities and counts that show whether records and
+// observed is the input of decide: identities and counts that show whether records and
 // a bucket belong together.
-type evidence struct {
+type observed struct {
 	Records, Bucket *Identity // nil when there is no identity
 	// Known counts jobs with objects in the bucket that the records know, and Unknown
 	// counts such jobs that the records do not know. Ids are random, so one known job is
@@ -32,7 +32,7 @@ type evidence struct {
 // data: the bucket may belong to a deployment that has just started. Records with an
 // identity and a bucket without one are accepted: a crash of Settle can leave this state,
 // because Settle writes the identity of the records first.
-func (e evidence) decide(fresh Identity) (Identity, error) {
+func (e observed) decide(fresh Identity) (Identity, error) {
 	proof := e.Known+e.Present > 0
 	empty := e.Unknown+e.Missing == 0
 	differ := func(why string) error { return &DifferError{Records: e.Records, Bucket: e.Bucket, Why: why} }
@@ -60,11 +60,11 @@ func (e evidence) decide(fresh Identity) (Identity, error) {
 }
 
 // moving reports whether a move is still filling the records or the bucket.
-func (e evidence) moving() bool {
+func (e observed) moving() bool {
 	return e.Records != nil && e.Records.Moving || e.Bucket != nil && e.Bucket.Moving
 }
 
-func (e evidence) counts() string {
+func (e observed) counts() string {
 	return fmt.Sprintf("the records know none of the %d examined jobs with objects; %d of the result files that the records name are missing", e.Unknown, e.Missing)
 }
 

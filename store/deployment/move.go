@@ -80,7 +80,7 @@ func (p Pair) Source(ctx context.Context) (Identity, error) {
 	switch {
 	case err != nil:
 		return Identity{}, err
-	case evidence{Records: records, Bucket: bucket}.moving():
+	case observed{Records: records, Bucket: bucket}.moving():
 		return Identity{}, &UnfinishedError{p.RecordsName, p.BucketName}
 	case records == nil && bucket == nil:
 		return Identity{}, fmt.Errorf("there is no deployment to move at %s and %s: no node was ever started there", p.RecordsName, p.BucketName)

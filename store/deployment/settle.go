@@ -42,7 +42,7 @@ func (p Pair) Settle(ctx context.Context) (Identity, error) {
 }
 
 func (p Pair) settleOnce(ctx context.Context) (Identity, error) {
-	e, err := p.evidence(ctx)
+	e, err := p.observe(ctx)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -66,8 +66,8 @@ func (p Pair) settleOnce(ctx context.Context) (Identity, error) {
 	return settled, p.Confirm(ctx, settled) // a node of another store may have marked the bucket meanwhile
 }
 
-// decide calls evidence.decide and adds the names to its errors.
-func (p Pair) decide(e evidence, fresh Identity) (Identity, error) {
+// decide calls observed.decide and adds the names to its errors.
+func (p Pair) decide(e observed, fresh Identity) (Identity, error) {
 	settled, err := e.decide(fresh)
 	var differ *DifferError
 	var format *FormatError
@@ -120,7 +120,7 @@ func (p Pair) Adopt(ctx context.Context) (settled Identity, records, bucket *Ide
 		return Identity{}, nil, nil, err
 	}
 	switch {
-	case evidence{Records: records, Bucket: bucket}.moving():
+	case observed{Records: records, Bucket: bucket}.moving():
 		return Identity{}, records, bucket, &UnfinishedError{p.RecordsName, p.BucketName}
 	case bucket != nil && bucket.Format > Format:
 		return Identity{}, records, bucket, &FormatError{Found: *bucket, BucketName: p.BucketName}
@@ -140,9 +140,9 @@ func (p Pair) Adopt(ctx context.Context) (settled Identity, records, bucket *Ide
 	return settled, records, bucket, err
 }
 
-// evidence reads both identities. If one is missing, it also collects the facts that
+// observe reads both identities. If one is missing, it also collects the facts that
 // show whether they belong together.
-func (p Pair) evidence(ctx context.Context) (e evidence, err error) {
+func (p Pair) observe(ctx context.Context) (e observed, err error) {
 	if e.Records, e.Bucket, err = p.read(ctx); err != nil || e.Records != nil && e.Bucket != nil {
 		return e, err
 	}
@@ -153,7 +153,7 @@ func (p Pair) evidence(ctx context.Context) (e evidence, err error) {
 }
 
 // countJobs searches the bucket for a job with objects that the records know.
-func (p Pair) countJobs(ctx context.Context, e *evidence) error {
+func (p Pair) countJobs(ctx context.Context, e *observed) error {
 	after := ""
 	for looked := 0; looked < maxFolders; looked += folderPage {
 		ids, err := p.Bucket.Folders(ctx, layout.Jobs, after, folderPage)
@@ -194,14 +194,14 @@ func (p Pair) knows(ctx context.Context, id string) (bool, error) {
 }
 
 // countResults searches the records for a result file that the bucket has.
-func (p Pair) countResults(ctx context.Context, e *evidence) error {
-	accounts, err := p.Records.Holders(ctx)
+func (p Pair) countResults(ctx context.Context, e *observed) error {
+	accounts, err := p.Records.AccountsWithData(ctx)
 	if err != nil {
 		return err
 	}
 	looked := 0
 	for _, account := range accounts {
-		ids, err := p.Records.Held(ctx, account, p.Clock().AddDate(100, 0, 0), maxNamed)
+		ids, err := p.Records.RetainedJobs(ctx, account, p.Clock().AddDate(100, 0, 0), maxNamed)
 		if err != nil {
 			return err
 		}

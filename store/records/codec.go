@@ -35,7 +35,7 @@ const (
 	tableKeys     kv.Table = "keys"
 	tableValues   kv.Table = "values"
 	tableAudit    kv.Table = "audit"
-	tableHeld     kv.Table = "held"
+	tableRetained kv.Table = "held"
 	tableDue      kv.Table = "due"
 
 	tableBatches   kv.Table = "batches"
@@ -56,7 +56,7 @@ var tables = []kv.Table{
 	tableJobs, tableTexts, tableSpecs, tableAccounts,
 	tableWaiting, tableOwned, tableTurns, tableIdem, tableIdemAge,
 	tableParts, tablePartKeys, tableUsage, tableKeyUsage, tableReserved, tableGranted, tableKeys, tableValues,
-	tableAudit, tableHeld, tableDue,
+	tableAudit, tableRetained, tableDue,
 	tableBatches, tableFiles, tableFileLists, tableFilesDue,
 	tableDeliveries, tableDeliveryLists, tableDeliveriesDue, tableEndpoints, tableEndpointsDue, tableDeliveryExpires,
 }

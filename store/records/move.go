@@ -89,7 +89,7 @@ func (t *tx) movedJob(key, _ []byte) (e store.Entry, err error) {
 	if err != nil {
 		return e, err
 	}
-	held, err := t.Get(tableHeld, retainedKey(h.Account, rec))
+	held, err := t.Get(tableRetained, retainedKey(h.Account, rec))
 	if err != nil {
 		return e, err
 	}
@@ -275,7 +275,7 @@ func (t *tx) importJob(j *store.MovedJob) error {
 		return err
 	}
 	if !j.Held {
-		t.Delete(tableHeld, retainedKey(account, rec))
+		t.Delete(tableRetained, retainedKey(account, rec))
 	}
 	for i, p := range j.Parts {
 		known, err := t.Get(tablePartKeys, append(partsOf(rec.Job.ID), p.Key...))

@@ -19,7 +19,7 @@ func (s *Store) RepairIndexes(ctx context.Context) error {
 	var damaged []*kv.DamagedError
 	err := s.view(ctx, func(t *tx) error {
 		damaged = nil
-		for _, table := range []kv.Table{tableAccounts, tableWaiting, tableOwned, tableReserved, tableHeld, tableDue} {
+		for _, table := range []kv.Table{tableAccounts, tableWaiting, tableOwned, tableReserved, tableRetained, tableDue} {
 			for _, err := range t.Scan(kv.Range{Table: table}) {
 				var at *kv.DamagedError
 				switch {

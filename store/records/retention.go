@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// retainedKey returns a key that sorts an account's held jobs by their end.
+// retainedKey returns a key that sorts an account's retained jobs by their end.
 func retainedKey(account string, rec store.Record) []byte {
 	return orderKey(account, rec.EndedAt(), rec.Job.ID)
 }
@@ -20,15 +20,15 @@ func retainedKey(account string, rec store.Record) []byte {
 // reindexHeld adds a job to the index held when it has just ended.
 func (t *tx) reindexHeld(before *header, after header) {
 	if after.Job.Status.Terminal() && (before == nil || !before.Job.Status.Terminal()) {
-		t.Put(tableHeld, retainedKey(after.Account, after.Record), nil)
+		t.Put(tableRetained, retainedKey(after.Account, after.Record), nil)
 	}
 }
 
-// Holders returns the accounts that have held jobs.
-func (s *Store) Holders(ctx context.Context) ([]string, error) {
+// AccountsWithData returns the accounts that have retained jobs.
+func (s *Store) AccountsWithData(ctx context.Context) ([]string, error) {
 	var accounts []string
 	err := s.view(ctx, func(t *tx) error {
-		leads, err := t.accounts(tableHeld)
+		leads, err := t.accounts(tableRetained)
 		accounts = nil
 		for _, l := range leads {
 			accounts = append(accounts, l.account)
@@ -36,7 +36,7 @@ func (s *Store) Holders(ctx context.Context) ([]string, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list accounts with held jobs: %w", err)
+		return nil, fmt.Errorf("list accounts with retained jobs: %w", err)
 	}
 	return accounts, nil
 }
@@ -78,19 +78,19 @@ func (t *tx) accounts(table kv.Table) (accounts []accountKeys, err error) {
 	return accounts, nil
 }
 
-// Held returns held jobs of an account, earliest end first.
-func (s *Store) Held(ctx context.Context, account string, ended time.Time, limit int) ([]string, error) {
+// RetainedJobs returns retained jobs of an account, earliest end first.
+func (s *Store) RetainedJobs(ctx context.Context, account string, ended time.Time, limit int) ([]string, error) {
 	if limit <= 0 {
 		return nil, rowmill.Invalid("limit", "The limit is %d and must be at least 1.", limit)
 	}
 	var ids []string
 	first := []byte(account + "\x00")
 	err := s.view(ctx, func(t *tx) (err error) {
-		ids, err = t.ids(kv.Range{Table: tableHeld, From: first, To: until(first, ended)}, len(first)+positionBytes, limit)
+		ids, err = t.ids(kv.Range{Table: tableRetained, From: first, To: until(first, ended)}, len(first)+positionBytes, limit)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list held jobs: %w", err)
+		return nil, fmt.Errorf("list retained jobs: %w", err)
 	}
 	return ids, nil
 }
@@ -217,8 +217,8 @@ func (t *tx) reindexDue(before *header, after header) {
 	}
 }
 
-// Due returns jobs that have something to remove.
-func (s *Store) Due(ctx context.Context, by time.Time, limit int) ([]string, error) {
+// DueJobs returns jobs that have something to remove.
+func (s *Store) DueJobs(ctx context.Context, by time.Time, limit int) ([]string, error) {
 	if limit <= 0 {
 		return nil, rowmill.Invalid("limit", "The limit is %d and must be at least 1.", limit)
 	}
@@ -233,7 +233,7 @@ func (s *Store) Due(ctx context.Context, by time.Time, limit int) ([]string, err
 	return ids, nil
 }
 
-// DataGone removes a job from the held jobs.
+// DataGone removes a job from the retained jobs.
 func (s *Store) DataGone(ctx context.Context, jobID string) error {
 	return s.write(ctx, func(t *tx) error {
 		h, err := t.writable(jobID)
@@ -244,9 +244,9 @@ func (s *Store) DataGone(ctx context.Context, jobID string) error {
 			return fmt.Errorf("the data of job %s was not removed: %w", jobID, rowmill.ErrConflict)
 		}
 		key := retainedKey(h.Account, h.Record)
-		held, err := t.Get(tableHeld, key)
+		held, err := t.Get(tableRetained, key)
 		if held != nil || errors.Is(err, store.ErrDamaged) {
-			t.Delete(tableHeld, key)
+			t.Delete(tableRetained, key)
 			return nil
 		}
 		return err

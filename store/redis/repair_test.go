@@ -83,7 +83,7 @@ func TestLostTailIsWrittenAgain(t *testing.T) {
 		if rec, err := s.Get(t.Context(), id); err != nil || rec.Job.Status.Terminal() {
 			t.Fatalf("the end was not lost: %s, %v", rec.Job.Status, err)
 		}
-		must(s.Check(t.Context()))
+		must(s.CheckLostWrites(t.Context()))
 		rec, err = s.Get(t.Context(), id)
 		if err != nil || rec.Job.Status != rowmill.StatusSucceeded || rec.Job.RowsDone != 6 {
 			t.Errorf("it is %s with %d rows, %v", rec.Job.Status, rec.Job.RowsDone, err)
@@ -108,7 +108,7 @@ func TestNothingIsWrittenIntoAnEmptyServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	command(t, server, "FLUSHALL")
-	if err := s.Check(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+	if err := s.CheckLostWrites(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
 		t.Errorf("a check of an empty server: %v, want ErrUnavailable", err)
 	}
 	if left := command(t, server, "DBSIZE"); left != "0" {

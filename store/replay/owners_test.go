@@ -24,7 +24,7 @@ func TestUnrepeatableWritesKeptLonger(t *testing.T) {
 	other.must(other.Continued(t.Context(), "job-1", "job-2"))
 	v.forget()
 	for range 3 {
-		if err := other.Check(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+		if err := other.CheckLostWrites(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
 			t.Errorf("the check before the end is repaired: %v", err)
 		}
 	}
@@ -49,7 +49,7 @@ func TestLostWritesKeptAfterFailedCheck(t *testing.T) {
 	n.create()
 	v.forget()
 	v.afterMarks = func() { v.unreachable = true }
-	if err := n.Check(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+	if err := n.CheckLostWrites(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
 		t.Errorf("a check that ends before it has repaired anything: %v", err)
 	}
 	v.unreachable = false
@@ -70,7 +70,7 @@ func TestRemovalRepeatedAfterEnd(t *testing.T) {
 	other.must(other.DropParts(t.Context(), "job-1"))
 	v.forget()
 	for range 3 {
-		if err := other.Check(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+		if err := other.CheckLostWrites(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
 			t.Errorf("the check before the end is repaired: %v", err)
 		}
 	}
@@ -117,7 +117,7 @@ func TestWaitingWriteDoesNotStopOthers(t *testing.T) {
 	other.must(v.CloseSession(t.Context(), lost.session))
 	f := other.claim()
 	for range 5 {
-		if err := other.Check(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+		if err := other.CheckLostWrites(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
 			t.Errorf("a check before the end: %v", err)
 		}
 	}
@@ -431,7 +431,7 @@ func TestClaimAfterAnotherOwner(t *testing.T) {
 			other.commit(o, "other", 3, 3)
 			other.must(other.Release(t.Context(), o))
 			if ends {
-				_ = n.Check(t.Context()) // it may find that its session has ended
+				_ = n.CheckLostWrites(t.Context()) // it may find that its session has ended
 			}
 			n.claim()
 			n.check()

@@ -94,7 +94,7 @@ func (s *Store) Close() error {
 	<-s.done
 	ctx, cancel := context.WithTimeout(context.Background(), finalCheckTimeout)
 	defer cancel()
-	if err := s.Check(ctx); err != nil {
+	if err := s.CheckLostWrites(ctx); err != nil {
 		s.cfg.Log.Warn("last check for lost writes failed; writes that the store has lost are not repeated", "err", err)
 	}
 	return s.Store.Close()
@@ -115,16 +115,16 @@ func (s *Store) watch() {
 		case <-tick.C:
 		}
 		ctx, cancel := context.WithTimeout(s.life, s.cfg.For)
-		if err := s.Check(ctx); err != nil && s.life.Err() == nil {
+		if err := s.CheckLostWrites(ctx); err != nil && s.life.Err() == nil {
 			s.cfg.Log.Warn("check for lost writes failed; the next check tries again", "err", err)
 		}
 		cancel()
 	}
 }
 
-// Check compares the kept writes with the store, in one round trip, and repairs losses.
+// CheckLostWrites compares the kept writes with the store, in one round trip, and repairs losses.
 // The Store calls it by itself; concurrent calls are not allowed.
-func (s *Store) Check(ctx context.Context) error {
+func (s *Store) CheckLostWrites(ctx context.Context) error {
 	began := time.Now()
 	ids, jobs := s.tracked()
 	if len(ids) == 0 {

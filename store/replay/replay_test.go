@@ -44,7 +44,7 @@ func TestLostWrites(t *testing.T) {
 			n.finish(f)
 			v.forget()
 			v.refuseChanges = true
-			if err := n.Check(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+			if err := n.CheckLostWrites(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
 				n.t.Errorf("a check of a full store: %v", err)
 			}
 			v.refuseChanges = false
@@ -67,7 +67,7 @@ func TestLostWrites(t *testing.T) {
 			other := v.node()
 			n.must(other.Continued(n.t.Context(), "job-1", "job-2"))
 			v.forget()
-			if err := other.Check(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+			if err := other.CheckLostWrites(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
 				n.t.Errorf("the check before the end is repaired: %v", err)
 			}
 			n.check()
@@ -131,7 +131,7 @@ func TestLostWrites(t *testing.T) {
 			n.commit(f, "1", 2, 2)
 			v.forget()
 			v.refuseChanges = true
-			if err := n.Check(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+			if err := n.CheckLostWrites(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
 				n.t.Errorf("a check of a full store: %v", err)
 			}
 			v.refuseChanges = false
@@ -352,14 +352,14 @@ func TestLostWrites(t *testing.T) {
 			n.must(n.Continued(n.t.Context(), "job-1", "job-2"))
 			v.forget()
 			for range 3 {
-				if err := n.Check(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+				if err := n.CheckLostWrites(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
 					n.t.Errorf("a check while the end is missing: %v", err)
 				}
 				if got := n.get().Session; got != f.Session {
 					n.t.Errorf("session %q owns the job", got)
 				}
 			}
-			_ = n.Check(n.t.Context())
+			_ = n.CheckLostWrites(n.t.Context())
 			again := v.node()
 			if f := again.claim(); f.Session != again.session {
 				n.t.Errorf("session %q owns the job", f.Session)
@@ -450,7 +450,7 @@ func TestLostWrites(t *testing.T) {
 			n.commit(f, "1", 1, 1)
 			v.unreachable = true
 			for range 3 {
-				if err := n.Check(n.t.Context()); err == nil {
+				if err := n.CheckLostWrites(n.t.Context()); err == nil {
 					n.t.Error("a check of an unreachable store succeeded")
 				}
 			}

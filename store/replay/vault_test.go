@@ -149,7 +149,7 @@ func (n *node) must(err error) {
 	}
 }
 
-func (n *node) check() { n.t.Helper(); n.must(n.Check(n.t.Context())) }
+func (n *node) check() { n.t.Helper(); n.must(n.CheckLostWrites(n.t.Context())) }
 
 func (n *node) get() store.Record {
 	n.t.Helper()

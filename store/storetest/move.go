@@ -187,7 +187,7 @@ func (s *suite) readEverything() map[string]any {
 			parts, err := s.ListParts(ctx, j.ID)
 			note("parts "+j.ID, parts, err)
 		}
-		held, err := s.Held(ctx, account, far, 100)
+		held, err := s.RetainedJobs(ctx, account, far, 100)
 		note("held of "+account, held, err)
 		usage, err := s.Usage(ctx, account, s.start.AddDate(0, 0, -2), far)
 		note("usage of "+account, usage, err)
@@ -205,9 +205,9 @@ func (s *suite) readEverything() map[string]any {
 	}
 	audit, _, err := s.ListAudit(ctx, "", 100, "")
 	note("audit", audit, err)
-	holders, err := s.Holders(ctx)
+	holders, err := s.AccountsWithData(ctx)
 	note("holders", holders, err)
-	due, err := s.Due(ctx, far, 100)
+	due, err := s.DueJobs(ctx, far, 100)
 	note("due", due, err)
 	expired, err := s.ExpiredFiles(ctx, far, 100)
 	note("expired", expired, err)

@@ -18,52 +18,52 @@ func (s *suite) cancelled(account string, at time.Time) string {
 	return id
 }
 
-// wantHeld checks the held jobs of an account that ended by a time.
-func (s *suite) wantHeld(account string, by time.Time, limit int, want ...string) {
+// wantRetained checks the retained jobs of an account that ended by a time.
+func (s *suite) wantRetained(account string, by time.Time, limit int, want ...string) {
 	s.Helper()
-	got, err := s.Held(s.Context(), account, by, limit)
+	got, err := s.RetainedJobs(s.Context(), account, by, limit)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		s.Errorf("held jobs of %s that ended by %v: %v (-want +got):\n%s", account, by, err, diff)
+		s.Errorf("retained jobs of %s that ended by %v: %v (-want +got):\n%s", account, by, err, diff)
 	}
 }
 
-// wantHolders compares the accounts that have held jobs.
-func (s *suite) wantHolders(want ...string) {
+// wantAccountsWithData compares the accounts that have retained jobs.
+func (s *suite) wantAccountsWithData(want ...string) {
 	s.Helper()
-	got, err := s.Holders(s.Context())
+	got, err := s.AccountsWithData(s.Context())
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		s.Errorf("accounts with held jobs: %v (-want +got):\n%s", err, diff)
+		s.Errorf("accounts with retained jobs: %v (-want +got):\n%s", err, diff)
 	}
 }
 
-// testHeld checks the order and limits of held jobs, however they ended.
-func testHeld(s *suite) {
+// testRetainedJobs checks the order and limits of retained jobs, however they ended.
+func testRetainedJobs(s *suite) {
 	now := s.Now().UTC().Truncate(time.Second)
 	at := func(second int) time.Time { return now.Add(time.Duration(second) * time.Second) }
-	s.wantHolders()
-	s.wantHeld("a", at(31), 10)
+	s.wantAccountsWithData()
+	s.wantRetained("a", at(31), 10)
 	s.create("open")
 	late := s.cancelled("a", at(3))
 	early := s.cancelled("a", at(1))
 	middle := s.cancelled("a", at(2))
 	ab := s.cancelled("ab", at(1))
 	s.reopen()
-	s.wantHolders("a", "ab")
-	s.wantHeld("a", at(31), 10, early, middle, late)
-	s.wantHeld("a", at(31), 2, early, middle)
-	s.wantHeld("a", at(2), 10, early, middle)
-	s.wantHeld("a", at(2).Add(-1), 10, early)
-	s.wantHeld("a", at(1).Add(-1), 10)
-	s.wantHeld("ab", at(31), 10, ab)
-	s.wantHeld("open", at(31), 10)
-	s.wantError("a limit of 0 is accepted", errAny)(s.Held(s.Context(), "a", at(31), 0))
+	s.wantAccountsWithData("a", "ab")
+	s.wantRetained("a", at(31), 10, early, middle, late)
+	s.wantRetained("a", at(31), 2, early, middle)
+	s.wantRetained("a", at(2), 10, early, middle)
+	s.wantRetained("a", at(2).Add(-1), 10, early)
+	s.wantRetained("a", at(1).Add(-1), 10)
+	s.wantRetained("ab", at(31), 10, ab)
+	s.wantRetained("open", at(31), 10)
+	s.wantError("a limit of 0 is accepted", errAny)(s.RetainedJobs(s.Context(), "a", at(31), 0))
 
 	done, failed := s.running(3), s.running(3)
 	s.finish(done, rowmill.StatusSucceeded)
 	s.finish(failed, rowmill.StatusFailed)
-	s.wantHeld("a", at(-60), 10) // their owner wrote an end in May, which does not count
-	if held, err := s.Held(s.Context(), "a", s.Now().Add(time.Minute), 10); err != nil || len(held) != 5 {
-		s.Errorf("the held jobs are %v, %v; want all 5", held, err)
+	s.wantRetained("a", at(-60), 10) // their owner wrote an end in May, which does not count
+	if held, err := s.RetainedJobs(s.Context(), "a", s.Now().Add(time.Minute), 10); err != nil || len(held) != 5 {
+		s.Errorf("the retained jobs are %v, %v; want all 5", held, err)
 	}
 }
 
@@ -87,9 +87,9 @@ func testEndIsTheStores(s *suite) {
 	finished := must(s.Finish(s.Context(), f, func(r *store.Record) error { return r.Job.Become(rowmill.StatusSucceeded, now.Add(-100*days)) }))(s)
 	s.wantUnchanged(finished)
 	s.reopen()
-	s.wantHeld("a", now.Add(-2*time.Minute), 10)
-	if held, err := s.Held(s.Context(), "a", s.Now().Add(time.Minute), 10); err != nil || len(held) != 4 {
-		s.Errorf("the held jobs are %v, %v; want all 4", held, err)
+	s.wantRetained("a", now.Add(-2*time.Minute), 10)
+	if held, err := s.RetainedJobs(s.Context(), "a", s.Now().Add(time.Minute), 10); err != nil || len(held) != 4 {
+		s.Errorf("the retained jobs are %v, %v; want all 4", held, err)
 	}
 	for _, id := range []string{behind, ahead, f.JobID} {
 		rec := s.get(id)
@@ -106,7 +106,7 @@ func testEndIsTheStores(s *suite) {
 	if rec := s.get(near); rec.Ended != nil || !rec.EndedAt().Equal(*rec.Job.Completed) {
 		s.Errorf("job %s has Ended %v and Completed %v, want only Completed, because the clocks agree", near, rec.Ended, rec.Job.Completed)
 	}
-	s.wantHeld("a", s.Now().Add(time.Minute), 10, near)
+	s.wantRetained("a", s.Now().Add(time.Minute), 10, near)
 }
 
 // testRemoveData checks the steps of a removal.
@@ -120,7 +120,7 @@ func testRemoveData(s *suite) {
 	s.wantUnchanged(before)
 	before = s.finish(f, rowmill.StatusSucceeded)
 	s.wantError("the data of a job that has it is gone", rowmill.ErrConflict)(s.DataGone(s.Context(), f.JobID))
-	s.wantHeld("a", now, 10, f.JobID)
+	s.wantRetained("a", now, 10, f.JobID)
 
 	removed := must(s.RemoveData(s.Context(), f.JobID, now))(s)
 	before.DataRemoved, before.InputRemoved, before.Spec.Inline, before.Version = &now, &now, nil, before.Version+1
@@ -133,18 +133,18 @@ func testRemoveData(s *suite) {
 		s.wantSame("record after the second removal", removed, again)
 	}
 	s.wantError("add an artifact after the removal", rowmill.ErrExpired)(s.AddArtifact(s.Context(), f.JobID, "late", store.Artifact{Key: "k"}))
-	s.wantHeld("a", now, 10, f.JobID)
+	s.wantRetained("a", now, 10, f.JobID)
 
 	for range 2 {
 		if err := s.DataGone(s.Context(), f.JobID); err != nil {
 			s.Errorf("data gone: %v", err)
 		}
 	}
-	s.wantHeld("a", now, 10)
-	s.wantHolders()
+	s.wantRetained("a", now, 10)
+	s.wantAccountsWithData()
 	s.reopen()
 	s.wantUnchanged(removed)
-	s.wantHolders()
+	s.wantAccountsWithData()
 }
 
 // testShowRunning checks that ShowRunning is stored, for open and ended jobs.
@@ -163,20 +163,20 @@ func testShowRunning(s *suite) {
 		s.reopen()
 		s.wantUnchanged(want)
 	}
-	s.wantHeld("a", s.Now().Add(time.Minute), 10, ended)
+	s.wantRetained("a", s.Now().Add(time.Minute), 10, ended)
 }
 
 // wantDue checks the jobs that have something to remove by a time.
 func (s *suite) wantDue(by time.Time, limit int, want ...string) {
 	s.Helper()
-	got, err := s.Due(s.Context(), by, limit)
+	got, err := s.DueJobs(s.Context(), by, limit)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		s.Errorf("jobs due by %v: %v (-want +got):\n%s", by, err, diff)
 	}
 }
 
-// testDue checks when jobs are due, however they ended.
-func testDue(s *suite) {
+// testDueJobs checks when jobs are due, however they ended.
+func testDueJobs(s *suite) {
 	now := s.Now().UTC().Truncate(time.Second)
 	at := func(second int) time.Time { return now.Add(time.Duration(second) * time.Second) }
 	s.wantDue(at(31), 10)
@@ -186,7 +186,7 @@ func testDue(s *suite) {
 	s.wantDue(at(2), 10, early)
 	s.wantDue(at(31), 10, early, late)
 	s.wantDue(at(31), 1, early)
-	s.wantError("a limit of 0 is accepted", errAny)(s.Due(s.Context(), at(31), 0))
+	s.wantError("a limit of 0 is accepted", errAny)(s.DueJobs(s.Context(), at(31), 0))
 	for range 2 {
 		if err := s.KeepInput(s.Context(), early, at(10)); err != nil {
 			s.Errorf("keep input: %v", err)

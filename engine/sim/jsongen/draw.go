@@ -123,7 +123,7 @@ func (d *drawing) value(dst []byte, schemas ...*jsonschema.Schema) ([]byte, erro
 			return appendJSON(dst, s.Enum.Values[d.below(len(s.Enum.Values))])
 		}
 	}
-	kind, err := d.kind(r)
+	kind, err := d.drawKind(r)
 	if err != nil {
 		return dst, err
 	}
@@ -176,7 +176,7 @@ var (
 // kind chooses the JSON type of a value from the types that all schemas allow. If all
 // types are allowed, it chooses a type to which a keyword applies, or a string. It chooses
 // null rarely, and arrays and objects only if necessary while d is frugal.
-func (d *drawing) kind(r rules) (kinds, error) {
+func (d *drawing) drawKind(r rules) (kinds, error) {
 	allowed, ofKeywords := allKinds, kinds(0)
 	for _, s := range r {
 		if s.Types == nil {
