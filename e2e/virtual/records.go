@@ -20,7 +20,7 @@ import (
 // A vault is the shared store of all nodes, which can return to an earlier state.
 type vault struct {
 	mu      sync.RWMutex // held for writing while an earlier state comes back
-	engine  *mem.Engine
+	engine  *mem.Backend
 	base    *recordstore.Store
 	leases  *leases
 	forgets time.Duration // largest time to forget: earlier states are kept for this time
@@ -43,7 +43,7 @@ type state struct {
 // stateEvery is the smallest time between two kept states.
 const stateEvery = 50 * time.Millisecond
 
-func newVault(engine *mem.Engine, leases *leases) *vault {
+func newVault(engine *mem.Backend, leases *leases) *vault {
 	v := &vault{engine: engine, leases: leases}
 	v.open()
 	return v

@@ -26,30 +26,30 @@ var (
 // Store stores the records in one file. All methods are safe for concurrent use.
 type Store struct {
 	*records.Store
-	engine *bolt.Engine
+	backend *bolt.Backend
 }
 
 // Open opens the file, or creates it. The sessions of earlier processes do not exist any
 // more. Open refuses a file that another process has locked, and records that this version
 // of Rowmill cannot read. It repairs damaged indexes.
 func Open(ctx context.Context, config Config) (*Store, error) {
-	engine, err := bolt.Open(ctx, config)
+	backend, err := bolt.Open(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	s, err := records.Open(ctx, engine, config.Logger)
+	s, err := records.Open(ctx, backend, config.Logger)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open record file %s: %w", config.Path, err), engine.Close())
+		return nil, errors.Join(fmt.Errorf("open record file %s: %w", config.Path, err), backend.Close())
 	}
 	if err := s.RepairIndexes(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("open record file %s: %w", config.Path, err), engine.Close())
+		return nil, errors.Join(fmt.Errorf("open record file %s: %w", config.Path, err), backend.Close())
 	}
-	return &Store{s, engine}, nil
+	return &Store{s, backend}, nil
 }
 
 // Copy writes a consistent copy of all records to a new file, which Open
-// can open. See bolt.Engine.
-func (s *Store) Copy(ctx context.Context, path string) error { return s.engine.Copy(ctx, path) }
+// can open. See bolt.Backend.
+func (s *Store) Copy(ctx context.Context, path string) error { return s.backend.Copy(ctx, path) }
 
 // A Loss is a page of a table that cannot be read. Its entries are lost.
 type Loss = bolt.Loss

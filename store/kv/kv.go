@@ -1,6 +1,6 @@
-// Package kv is the contract between the records (store/records) and their engines
+// Package kv is the contract between the records (store/records) and their backends
 // (store/kv/bolt, store/kv/redis, store/kv/mem): transactions over tables of keys and
-// values. It does not know the meaning of the tables. Package kvtest tests engines
+// values. It does not know the meaning of the tables. Package kvtest tests backends
 // against the contract.
 //
 // # Rules
@@ -21,7 +21,7 @@
 //  5. A transaction sees its own Put and Delete in Get, but not in Scan.
 //  6. Add reads nothing: two transactions that add to the same key do not conflict. A key
 //     that Add writes is never written by Put.
-//  7. Now is the engine's clock at the start of the transaction. The same clock decides when
+//  7. Now is the backend's clock at the start of the transaction. The same clock decides when
 //     sessions expire.
 //  8. Each value carries a checksum of its table, its key and its bytes. Reads check it. A
 //     mismatch is ErrDamaged and affects only that value.
@@ -62,9 +62,9 @@ const MaxKey = 8 << 10
 // A Table is the name of a table.
 type Table string
 
-// An Engine stores tables, and the sessions of nodes. All methods are safe for
+// A Backend stores tables, and the sessions of nodes. All methods are safe for
 // concurrent use.
-type Engine interface {
+type Backend interface {
 	store.Sessions
 
 	// View runs read, possibly several times. Only the last run counts: all its reads see
@@ -92,11 +92,11 @@ type Tx interface {
 	Get(t Table, key []byte) ([]byte, error)
 
 	// Absent reports whether a key has no value. Like Get, it adds the key to the read
-	// set. Use it for a key that almost never has a value: an engine may assume that there
+	// set. Use it for a key that almost never has a value: a backend may assume that there
 	// is no value, and check this at the commit.
 	Absent(t Table, key []byte) (bool, error)
 
-	// Want announces keys that the transaction will Get. An engine on a server then reads
+	// Want announces keys that the transaction will Get. A backend on a server then reads
 	// these keys in the same request as the next Get or Scan.
 	Want(t Table, keys ...[]byte)
 
@@ -117,7 +117,7 @@ type Tx interface {
 	// Alive reports which sessions exist and have not expired.
 	Alive(sessions ...string) (alive []bool, err error)
 
-	// Now returns the engine's clock at the start of the run.
+	// Now returns the backend's clock at the start of the run.
 	Now() time.Time
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Sessions holds the sessions of an engine in memory, for engines that only one process
+// Sessions holds the sessions of a backend in memory, for backends that only one process
 // uses. The sessions of an earlier process do not exist any more, so their jobs are orphans.
 type Sessions struct {
 	clock func() time.Time

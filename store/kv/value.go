@@ -11,7 +11,7 @@ import (
 )
 
 // A stored value is the id of its transaction (8 bytes), the kind of its checksum (1),
-// the checksum (4) and the bytes. The checksum does not cover the id, because an engine
+// the checksum (4) and the bytes. The checksum does not cover the id, because a backend
 // may assign the id at the end of a commit.
 const (
 	idBytes  = 8
@@ -44,7 +44,7 @@ func sum(kind byte, t Table, key, value []byte) uint32 {
 	return binary.BigEndian.Uint32(digest[:])
 }
 
-// Seal returns a value as an engine stores it.
+// Seal returns a value as a backend stores it.
 func Seal(t Table, key []byte, id uint64, value []byte) []byte {
 	stored := make([]byte, 0, overhead+len(value))
 	stored = append(binary.BigEndian.AppendUint64(stored, id), kindCRC)

@@ -22,8 +22,8 @@ func (s *Store) Finish(ctx context.Context, f store.Fence, change func(*store.Re
 	return s.change(ctx, f, change, true)
 }
 
-// change is Update, or Finish when end is true. If the job has succeeded, it checks the
-// number of rows.
+// change runs Update, or Finish if end is true. It checks that a succeeded job has all
+// its rows.
 func (s *Store) change(ctx context.Context, f store.Fence, change func(*store.Record) error, end bool) (store.Record, error) {
 	var changed store.Record
 	err := s.write(ctx, func(t *tx) error {

@@ -24,8 +24,8 @@ const last = 11
 // the damage, and lists must hold all other records.
 func TestDamageCostsOneRecord(t *testing.T) {
 	t.Parallel()
-	ctx, engine, log := t.Context(), mem.New(time.Now), new(bytes.Buffer)
-	s, err := records.Open(ctx, engine, slog.New(slog.NewTextHandler(log, nil)))
+	ctx, backend, log := t.Context(), mem.New(time.Now), new(bytes.Buffer)
+	s, err := records.Open(ctx, backend, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestDamageCostsOneRecord(t *testing.T) {
 
 	// A damaged specification: the job is still listed.
 	first := storetest.JobID(0)
-	engine.Damage("specs", []byte(first), last)
+	backend.Damage("specs", []byte(first), last)
 	_, err = s.Get(ctx, first)
 	damaged("get", err)
 	if jobs, _, err := s.List(ctx, "a", 9, ""); err != nil || len(jobs) != 3 {
@@ -56,7 +56,7 @@ func TestDamageCostsOneRecord(t *testing.T) {
 
 	// A damaged header: lists hold the other jobs.
 	second, third := storetest.JobID(1), storetest.JobID(2)
-	engine.Damage("jobs", []byte(second), last)
+	backend.Damage("jobs", []byte(second), last)
 	_, err = s.Head(ctx, second)
 	damaged("head", err)
 	jobs, next, err := s.List(ctx, "a", 1, "")
@@ -67,7 +67,7 @@ func TestDamageCostsOneRecord(t *testing.T) {
 		t.Errorf("second page: %v, %q, %v", jobs, next, err)
 	}
 	// The id of a record is damaged: lists hold the other jobs.
-	if err := engine.Update(ctx, func(t kv.Tx) error { t.Delete("jobs", []byte(second)); return nil }); err != nil {
+	if err := backend.Update(ctx, func(t kv.Tx) error { t.Delete("jobs", []byte(second)); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if jobs, _, err := s.List(ctx, "a", 9, ""); err != nil || len(jobs) != 2 {
@@ -90,7 +90,7 @@ func TestDamageCostsOneRecord(t *testing.T) {
 	if err := s.CommitParts(ctx, f, []store.Part{{Key: "p", Rows: 1, Totals: totals}}); err != nil {
 		t.Fatal(err)
 	}
-	engine.Damage("parts", records.FirstKey(t, s, "parts"), last)
+	backend.Damage("parts", records.FirstKey(t, s, "parts"), last)
 	_, err = s.ListParts(ctx, third)
 	damaged("list parts", err)
 	_, err = s.Finish(ctx, f, func(r *store.Record) error {
@@ -100,7 +100,7 @@ func TestDamageCostsOneRecord(t *testing.T) {
 	damaged("finish", err)
 
 	// A damaged ledger entry: no sum is returned.
-	engine.Damage("usage", records.FirstKey(t, s, "usage"), last)
+	backend.Damage("usage", records.FirstKey(t, s, "usage"), last)
 	_, err = s.Usage(ctx, "a", time.Now().AddDate(0, 0, -1), time.Now())
 	damaged("usage", err)
 
@@ -110,7 +110,7 @@ func TestDamageCostsOneRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	engine.Damage("keys", []byte("k1"), last)
+	backend.Damage("keys", []byte("k1"), last)
 	if keys, err := s.ListKeys(ctx); err != nil || len(keys) != 1 || keys[0].ID != "k2" {
 		t.Errorf("keys %v, %v", keys, err)
 	}
@@ -128,8 +128,8 @@ func TestDamageCostsOneRecord(t *testing.T) {
 func TestDamagedSpecificationEndsItsJob(t *testing.T) {
 	t.Parallel()
 	for _, table := range []kv.Table{"specs", "texts"} {
-		ctx, engine := t.Context(), mem.New(time.Now)
-		s, err := records.Open(ctx, engine, nil)
+		ctx, backend := t.Context(), mem.New(time.Now)
+		s, err := records.Open(ctx, backend, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestDamagedSpecificationEndsItsJob(t *testing.T) {
 			rec.Spec.Raw = &rowmill.Raw{Dialect: rowmill.DialectOpenAI, Path: "/v1/chat/completions"}
 			_, _, err := s.Create(ctx, rec, nil)
 			must("create", err)
-			engine.Damage(table, []byte(rec.Job.ID), last)
+			backend.Damage(table, []byte(rec.Job.ID), last)
 		}
 		session, err := s.OpenSession(ctx, "node", time.Hour)
 		must("open a session", err)
@@ -182,7 +182,7 @@ func TestDamagedSpecificationEndsItsJob(t *testing.T) {
 			must("remove data", err)
 			must("data gone", s.DataGone(ctx, id))
 		}
-		storetest.Consistent(t, engine, s)
+		storetest.Consistent(t, backend, s)
 	}
 }
 
@@ -191,8 +191,8 @@ func TestDamagedSpecificationEndsItsJob(t *testing.T) {
 func TestRepairIndexes(t *testing.T) {
 	t.Parallel()
 	for _, table := range []kv.Table{"accounts", "waiting", "owned", "reserved", "held", "due"} {
-		ctx, engine := t.Context(), mem.New(time.Now)
-		s, err := records.Open(ctx, engine, nil)
+		ctx, backend := t.Context(), mem.New(time.Now)
+		s, err := records.Open(ctx, backend, nil)
 		must := func(err error) {
 			t.Helper()
 			if err != nil {
@@ -213,7 +213,7 @@ func TestRepairIndexes(t *testing.T) {
 		_, err = s.Cancel(ctx, storetest.JobID(2), time.Now(), func(*store.Record) {})
 		must(err)
 		entries := func() (keys []string) {
-			must(engine.View(ctx, func(tx kv.Tx) error {
+			must(backend.View(ctx, func(tx kv.Tx) error {
 				for e, err := range tx.Scan(kv.Range{Table: table}) {
 					if err == nil {
 						keys = append(keys, string(e.Key))
@@ -227,7 +227,7 @@ func TestRepairIndexes(t *testing.T) {
 		if len(before) == 0 {
 			t.Fatalf("table %s is empty", table)
 		}
-		engine.Damage(table, []byte(before[0]), last)
+		backend.Damage(table, []byte(before[0]), last)
 		if len(entries()) != len(before)-1 {
 			t.Fatalf("table %s is not damaged", table)
 		}
@@ -235,7 +235,7 @@ func TestRepairIndexes(t *testing.T) {
 		if after := entries(); !slices.Equal(after, before) {
 			t.Errorf("table %s: %q, want %q", table, after, before)
 		}
-		storetest.Consistent(t, engine, s)
+		storetest.Consistent(t, backend, s)
 	}
 }
 
@@ -243,8 +243,8 @@ func TestRepairIndexes(t *testing.T) {
 // then agree with the part that is left.
 func TestRebuild(t *testing.T) {
 	t.Parallel()
-	ctx, engine := t.Context(), mem.New(time.Now)
-	s, err := records.Open(ctx, engine, nil)
+	ctx, backend := t.Context(), mem.New(time.Now)
+	s, err := records.Open(ctx, backend, nil)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -265,7 +265,7 @@ func TestRebuild(t *testing.T) {
 		must(s.CommitParts(ctx, fence, []store.Part{{Key: key, Rows: totals.Rows, Shard: i, Totals: totals}}))
 	}
 	first := records.FirstKey(t, s, "parts")
-	must(engine.Update(ctx, func(tx kv.Tx) error {
+	must(backend.Update(ctx, func(tx kv.Tx) error {
 		tx.Delete("parts", first)
 		tx.Delete("partkeys", []byte(id+"\x00q"))
 		return nil
@@ -276,7 +276,7 @@ func TestRebuild(t *testing.T) {
 	if rec.Job.RowsDone != 2 {
 		t.Errorf("%d rows are done, want the 2 rows of the second part", rec.Job.RowsDone)
 	}
-	must(engine.View(ctx, func(tx kv.Tx) error {
+	must(backend.View(ctx, func(tx kv.Tx) error {
 		if place, err := tx.Get("partkeys", []byte(id+"\x00q")); err != nil || place == nil {
 			t.Errorf("the part is not known by its key: %v", err)
 		}

@@ -1,6 +1,6 @@
-// Package records implements store.Store over an engine of package kv. It owns the
-// tables of the records and each operation of the contract, once for all engines. It
-// knows no engine.
+// Package records implements store.Store over a backend of package kv. It owns the
+// tables of the records and each operation of the contract, once for all backends. It
+// knows no backend.
 //
 // # Tables
 //

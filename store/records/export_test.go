@@ -17,8 +17,8 @@ const Layout = layout
 var Tables = tables
 
 // SetLayout stores another layout number, as a newer program does.
-func SetLayout(ctx context.Context, engine kv.Engine, layout int64) error {
-	return engine.Update(ctx, func(t kv.Tx) error {
+func SetLayout(ctx context.Context, backend kv.Backend, layout int64) error {
+	return backend.Update(ctx, func(t kv.Tx) error {
 		t.Put(tableMeta, keyLayout, binary.BigEndian.AppendUint64(nil, uint64(layout)))
 		return nil
 	})

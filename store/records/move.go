@@ -39,7 +39,7 @@ var exportedTables = []struct {
 // Export calls visit with each stored entry.
 func (s *Store) Export(ctx context.Context, visit func(store.Entry) error) error {
 	live := 0
-	err := s.engine.View(ctx, checkLayout)
+	err := s.backend.View(ctx, checkLayout)
 	if err == nil {
 		live, err = s.LiveSessions(ctx)
 	}

@@ -19,25 +19,25 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open returns a store over an engine.
-func open(t testing.TB, engine kv.Engine) *records.Store {
+// open returns a store over a backend.
+func open(t testing.TB, backend kv.Backend) *records.Store {
 	t.Helper()
-	s, err := records.Open(t.Context(), engine, nil)
+	s, err := records.Open(t.Context(), backend, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// engines are the engines on which the conformance suite of the store runs.
-var engines = map[string]func(t *testing.T, clock func() time.Time) (open func(t testing.TB) kv.Engine){
-	"mem": func(_ *testing.T, clock func() time.Time) func(t testing.TB) kv.Engine {
+// backends are the backends on which the conformance suite of the store runs.
+var backends = map[string]func(t *testing.T, clock func() time.Time) (open func(t testing.TB) kv.Backend){
+	"mem": func(_ *testing.T, clock func() time.Time) func(t testing.TB) kv.Backend {
 		e := mem.New(clock)
-		return func(testing.TB) kv.Engine { e = e.Reopen(); return e }
+		return func(testing.TB) kv.Backend { e = e.Reopen(); return e }
 	},
-	"bolt": func(t *testing.T, clock func() time.Time) func(t testing.TB) kv.Engine {
+	"bolt": func(t *testing.T, clock func() time.Time) func(t testing.TB) kv.Backend {
 		config := bolt.Config{Path: filepath.Join(t.TempDir(), "data", "records.db"), Clock: clock}
-		return func(t testing.TB) kv.Engine {
+		return func(t testing.TB) kv.Backend {
 			t.Helper()
 			e, err := bolt.Open(t.Context(), config)
 			if err != nil {
@@ -50,16 +50,16 @@ var engines = map[string]func(t *testing.T, clock func() time.Time) (open func(t
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for name, engine := range engines {
+	for name, backend := range backends {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			storetest.Run(t, func(t *testing.T) storetest.Harness {
 				var passed atomic.Int64
 				begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 				now := func() time.Time { return begin.Add(time.Duration(passed.Load())) }
-				openEngine := engine(t, now)
+				openBackend := backend(t, now)
 				return storetest.Harness{
-					Open:    func(t testing.TB) store.Store { return open(t, openEngine(t)) },
+					Open:    func(t testing.TB) store.Store { return open(t, openBackend(t)) },
 					Advance: func(d time.Duration) { passed.Add(int64(d)) },
 					Now:     now,
 					Edit: func(t testing.TB, s store.Store, edit func(kind, id string, doc []byte) []byte) {

@@ -16,26 +16,26 @@ import (
 
 var _ store.Store = (*Store)(nil)
 
-// Store implements store.Store over an engine. All methods are safe for concurrent use.
+// Store implements store.Store over a backend. All methods are safe for concurrent use.
 type Store struct {
-	store.Sessions // implemented by the engine
+	store.Sessions // implemented by the backend
 
-	engine kv.Engine
-	log    *slog.Logger
-	cache  headCache
+	backend kv.Backend
+	log     *slog.Logger
+	cache   headCache
 }
 
 // layout is the number of the table layout in doc.go. Open refuses records of another
 // layout.
 const layout = 4
 
-// Open returns a store over an engine. Store.Close closes the engine. Open refuses
+// Open returns a store over a backend. Store.Close closes the backend. Open refuses
 // records of another layout. log gets messages for operators; nil discards them.
-func Open(ctx context.Context, engine kv.Engine, log *slog.Logger) (*Store, error) {
+func Open(ctx context.Context, backend kv.Backend, log *slog.Logger) (*Store, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	err := engine.Update(ctx, func(t kv.Tx) error {
+	err := backend.Update(ctx, func(t kv.Tx) error {
 		found, err := layoutOf(t)
 		switch {
 		case err != nil:
@@ -50,7 +50,7 @@ func Open(ctx context.Context, engine kv.Engine, log *slog.Logger) (*Store, erro
 	if err != nil {
 		return nil, err
 	}
-	return &Store{Sessions: engine, engine: engine, log: log, cache: headCache{Most: cachedJobs}}, nil
+	return &Store{Sessions: backend, backend: backend, log: log, cache: headCache{Most: cachedJobs}}, nil
 }
 
 // layoutOf returns the layout of the records; 0 when there are none.
@@ -84,37 +84,37 @@ func checkLayout(t kv.Tx) error {
 
 // OpenSession starts a session.
 func (s *Store) OpenSession(ctx context.Context, node string, ttl time.Duration) (string, error) {
-	if err := s.engine.View(ctx, checkLayout); err != nil {
+	if err := s.backend.View(ctx, checkLayout); err != nil {
 		return "", err
 	}
-	return s.engine.OpenSession(ctx, node, ttl)
+	return s.backend.OpenSession(ctx, node, ttl)
 }
 
 // RenewSession extends a session. It fails when this program must not write any more,
 // so that the session expires.
 func (s *Store) RenewSession(ctx context.Context, session string) error {
-	if err := s.engine.View(ctx, checkLayout); err != nil {
+	if err := s.backend.View(ctx, checkLayout); err != nil {
 		return err
 	}
-	return s.engine.RenewSession(ctx, session)
+	return s.backend.RenewSession(ctx, session)
 }
 
 // Ping reports whether the records can be written.
 func (s *Store) Ping(ctx context.Context) error {
-	if err := s.engine.Ping(ctx); err != nil {
+	if err := s.backend.Ping(ctx); err != nil {
 		return err
 	}
-	return s.engine.View(ctx, checkLayout)
+	return s.backend.View(ctx, checkLayout)
 }
 
-// Time returns the time of the engine's clock.
-func (s *Store) Time(ctx context.Context) (time.Time, error) { return s.engine.Time(ctx) }
+// Time returns the time of the backend's clock.
+func (s *Store) Time(ctx context.Context) (time.Time, error) { return s.backend.Time(ctx) }
 
-// Confirm reports whether the engine writes to the server that all nodes write to.
-func (s *Store) Confirm(ctx context.Context) error { return s.engine.Confirm(ctx) }
+// Confirm reports whether the backend writes to the server that all nodes write to.
+func (s *Store) Confirm(ctx context.Context) error { return s.backend.Confirm(ctx) }
 
-// Close closes the engine.
-func (s *Store) Close() error { return s.engine.Close() }
+// Close closes the backend.
+func (s *Store) Close() error { return s.backend.Close() }
 
 // A tx is a transaction over the tables of the records.
 type tx struct {
@@ -126,7 +126,7 @@ type tx struct {
 
 // view runs a read transaction.
 func (s *Store) view(ctx context.Context, read func(*tx) error) error {
-	return s.engine.View(ctx, func(t kv.Tx) error { return read(&tx{Tx: t, log: s.log}) })
+	return s.backend.View(ctx, func(t kv.Tx) error { return read(&tx{Tx: t, log: s.log}) })
 }
 
 // write runs a transaction and returns when it is durable. run may be called several
@@ -134,7 +134,7 @@ func (s *Store) view(ctx context.Context, read func(*tx) error) error {
 func (s *Store) write(ctx context.Context, run func(*tx) error) error {
 	w := store.WriterOf(ctx)
 	var recorded int64
-	err := s.engine.Update(ctx, func(k kv.Tx) error {
+	err := s.backend.Update(ctx, func(k kv.Tx) error {
 		k.Want(tableMeta, keyLayout)
 		t := &tx{Tx: k, log: s.log, writer: w}
 		err := run(t)

@@ -26,7 +26,7 @@ func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "appendfsync everysec")
 	ctx := t.Context()
-	connect := func() *redis.Engine {
+	connect := func() *redis.Backend {
 		e, err := redis.Open(ctx, redis.Config{URL: server.URL()})
 		if err != nil {
 			t.Fatal(err)
@@ -122,10 +122,10 @@ func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 }
 
 // everything returns the content of all tables as text.
-func everything(t *testing.T, engine kv.Engine) string {
+func everything(t *testing.T, backend kv.Backend) string {
 	t.Helper()
 	var all strings.Builder
-	if err := engine.View(t.Context(), func(tx kv.Tx) error {
+	if err := backend.View(t.Context(), func(tx kv.Tx) error {
 		all.Reset()
 		for _, table := range records.Tables {
 			for e, err := range tx.Scan(kv.Range{Table: table}) {

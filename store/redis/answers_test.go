@@ -302,7 +302,7 @@ func TestUnknownOutcome(t *testing.T) {
 	if parts, err := s.ListParts(t.Context(), "job"); err != nil || len(parts) != 1 {
 		t.Errorf("parts %v, %v", parts, err)
 	}
-	storetest.Consistent(t, s.Engine(), s)
+	storetest.Consistent(t, s.Backend(), s)
 
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)

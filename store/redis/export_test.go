@@ -2,5 +2,5 @@ package redis
 
 import "github.com/rowmill/rowmill/store/kv"
 
-// Engine returns the engine of the store.
-func (s *Store) Engine() kv.Engine { return s.engine }
+// Backend returns the backend of the store.
+func (s *Store) Backend() kv.Backend { return s.backend }

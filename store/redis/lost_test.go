@@ -47,7 +47,7 @@ func TestLostTail(t *testing.T) {
 		for _, w := range writers {
 			w.holds(t, after, safe)
 		}
-		storetest.Consistent(t, after.Engine(), after)
+		storetest.Consistent(t, after.Backend(), after)
 		if err := server.Kill(); err != nil {
 			t.Fatal(err)
 		}

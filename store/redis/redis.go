@@ -26,22 +26,22 @@ var (
 // Store stores the records on a server. All methods are safe for concurrent use.
 type Store struct {
 	*records.Store
-	engine    *redis.Engine
+	backend   *redis.Backend
 	reserving chan struct{} // holds one item while a reservation is made
 }
 
 // Open connects to the server. It refuses a server that cannot fulfil the contract (see
 // redis.Open of store/kv/redis), and records of another version of the program.
 func Open(ctx context.Context, config Config) (*Store, error) {
-	engine, err := redis.Open(ctx, config)
+	backend, err := redis.Open(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	s, err := records.Open(ctx, engine, config.Logger)
+	s, err := records.Open(ctx, backend, config.Logger)
 	if err != nil {
-		return nil, errors.Join(err, engine.Close())
+		return nil, errors.Join(err, backend.Close())
 	}
-	return &Store{s, engine, make(chan struct{}, 1)}, nil
+	return &Store{s, backend, make(chan struct{}, 1)}, nil
 }
 
 // Reserve sets money aside for a job. The reservations of a process run one after the
@@ -57,12 +57,12 @@ func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *
 	return s.Store.Reserve(ctx, f, usd, limit)
 }
 
-// SetURL changes the user and the password for new connections. See redis.Engine.
-func (s *Store) SetURL(url string) error { return s.engine.SetURL(url) }
+// SetURL changes the user and the password for new connections. See redis.Backend.
+func (s *Store) SetURL(url string) error { return s.backend.SetURL(url) }
 
 // Durability reports the data losses that the server's settings allow. See
-// redis.Engine.
-func (s *Store) Durability(ctx context.Context) ([]string, error) { return s.engine.Durability(ctx) }
+// redis.Backend.
+func (s *Store) Durability(ctx context.Context) ([]string, error) { return s.backend.Durability(ctx) }
 
-// FailedAt returns when the server last did not answer. See redis.Engine.
-func (s *Store) FailedAt() time.Time { return s.engine.FailedAt() }
+// FailedAt returns when the server last did not answer. See redis.Backend.
+func (s *Store) FailedAt() time.Time { return s.backend.FailedAt() }

@@ -1,4 +1,4 @@
-// Package bolt is the engine of the embedded store: one bbolt file for one process. It
+// Package bolt is the backend of the embedded store: one bbolt file for one process. It
 // owns the format of that file and combines transactions into commits. It does not know
 // the meaning of the tables.
 //
@@ -125,10 +125,10 @@ func (c Config) Validate() error {
 	return nil
 }
 
-var _ kv.Engine = (*Engine)(nil)
+var _ kv.Backend = (*Backend)(nil)
 
-// Engine stores tables in one file. All methods are safe for concurrent use.
-type Engine struct {
+// Backend stores tables in one file. All methods are safe for concurrent use.
+type Backend struct {
 	*kv.Sessions
 	config  Config
 	db      *bbolt.DB
@@ -143,14 +143,14 @@ type Engine struct {
 const fileFormat = 2
 
 var (
-	bucketEngine = []byte("engine")
-	keyFormat    = []byte("form")
-	keyPing      = []byte("ping")
+	bucketForm = []byte("engine")
+	keyFormat  = []byte("form")
+	keyPing    = []byte("ping")
 )
 
 // Open opens the file, or creates it. The sessions of earlier processes do not exist any
 // more. Open refuses a file that another process has locked.
-func Open(ctx context.Context, config Config) (*Engine, error) {
+func Open(ctx context.Context, config Config) (*Backend, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 		return nil, errors.Join(fmt.Errorf("open record file %s: %w", config.Path, err), db.Close())
 	}
 	sessions := kv.NewSessions(config.Clock)
-	e := &Engine{Sessions: sessions, config: config, db: db, commits: startCommitter(db, sessions, config)}
+	e := &Backend{Sessions: sessions, config: config, db: db, commits: startCommitter(db, sessions, config)}
 	if e.path.opened, err = os.Stat(config.Path); err != nil {
 		return nil, errors.Join(openError(config, err), e.Close())
 	}
@@ -200,7 +200,7 @@ func prepare(db *bbolt.DB, path string) error {
 			return nil
 		}
 		fresh = false
-		bucket := btx.Bucket(bucketEngine)
+		bucket := btx.Bucket(bucketForm)
 		if bucket == nil {
 			return errors.New("another version of rowmill wrote it, in a format that this version does not read: start that version, or move the file away to start without records")
 		}
@@ -217,7 +217,7 @@ func prepare(db *bbolt.DB, path string) error {
 		return err
 	}
 	err = db.Update(func(btx *bbolt.Tx) error {
-		bucket, err := btx.CreateBucket(bucketEngine)
+		bucket, err := btx.CreateBucket(bucketForm)
 		if err != nil {
 			return err
 		}
@@ -230,7 +230,7 @@ func prepare(db *bbolt.DB, path string) error {
 }
 
 // Close waits for the present commit, fails the queued writes, and unlocks the file.
-func (e *Engine) Close() error {
+func (e *Backend) Close() error {
 	e.closing.Do(func() {
 		e.commits.stop()
 		if err := e.db.Close(); err != nil {
@@ -241,13 +241,13 @@ func (e *Engine) Close() error {
 }
 
 // Time returns the time of Config.Clock.
-func (e *Engine) Time(ctx context.Context) (time.Time, error) { return e.config.Clock(), ctx.Err() }
+func (e *Backend) Time(ctx context.Context) (time.Time, error) { return e.config.Clock(), ctx.Err() }
 
-// Confirm checks nothing: unlike a Redis replica, no other engine can replace this one.
-func (e *Engine) Confirm(ctx context.Context) error { return ctx.Err() }
+// Confirm checks nothing: unlike a Redis replica, no other backend can replace this one.
+func (e *Backend) Confirm(ctx context.Context) error { return ctx.Err() }
 
 // Ping writes to the file, unless a commit succeeded within PingFresh.
-func (e *Engine) Ping(ctx context.Context) error {
+func (e *Backend) Ping(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -258,13 +258,13 @@ func (e *Engine) Ping(ctx context.Context) error {
 		return nil
 	}
 	return e.Update(ctx, func(t kv.Tx) error {
-		t.Put(kv.Table(bucketEngine), keyPing, nil)
+		t.Put(kv.Table(bucketForm), keyPing, nil)
 		return nil
 	})
 }
 
 // View runs a read transaction.
-func (e *Engine) View(ctx context.Context, read func(kv.Tx) error) error {
+func (e *Backend) View(ctx context.Context, read func(kv.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -283,7 +283,7 @@ func (e *Engine) View(ctx context.Context, read func(kv.Tx) error) error {
 }
 
 // Update runs a transaction in the next commit and returns after the commit is on disk.
-func (e *Engine) Update(ctx context.Context, run func(kv.Tx) error) error {
+func (e *Backend) Update(ctx context.Context, run func(kv.Tx) error) error {
 	if err := e.path.check(e.config.Path); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func open(t testing.TB, config bolt.Config) *bolt.Engine {
+func open(t testing.TB, config bolt.Config) *bolt.Backend {
 	t.Helper()
 	e, err := bolt.Open(t.Context(), config)
 	if err != nil {
@@ -40,7 +40,7 @@ func TestConformance(t *testing.T) {
 		}
 		return kvtest.Harness{
 			Serial:  true,
-			Open:    func(t testing.TB) kv.Engine { return open(t, config) },
+			Open:    func(t testing.TB) kv.Backend { return open(t, config) },
 			Advance: func(d time.Duration) { passed.Add(int64(d)) },
 			Damage: func(t testing.TB, table kv.Table, key []byte, at int) {
 				t.Helper()
@@ -92,7 +92,7 @@ func TestTheFileMustBePresent(t *testing.T) {
 	refused("deleted")
 }
 
-// edit changes the file while no engine has it open.
+// edit changes the file while no backend has it open.
 func edit(t testing.TB, path string, change func(*bbolt.Tx) error) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0o600, nil)

@@ -19,7 +19,7 @@ import (
 
 const tableValues kv.Table = "values"
 
-func openHere(t testing.TB) *Engine {
+func openHere(t testing.TB) *Backend {
 	t.Helper()
 	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "records.db")})
 	if err != nil {
@@ -34,7 +34,7 @@ func openHere(t testing.TB) *Engine {
 }
 
 // gate blocks the committer until release is called.
-func gate(s *Engine) (release func()) {
+func gate(s *Backend) (release func()) {
 	entered, leave, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -49,7 +49,7 @@ func gate(s *Engine) (release func()) {
 }
 
 // waiting waits until n writes are queued.
-func waiting(s *Engine, n int) {
+func waiting(s *Backend, n int) {
 	for {
 		s.commits.mu.Lock()
 		queued := len(s.commits.queue)
@@ -61,7 +61,7 @@ func waiting(s *Engine, n int) {
 }
 
 // commits returns the number of transactions of the file.
-func commits(t testing.TB, s *Engine) (n int) {
+func commits(t testing.TB, s *Backend) (n int) {
 	t.Helper()
 	if err := s.View(t.Context(), func(t kv.Tx) error { n = t.(*tx).btx.ID(); return nil }); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 // continue during the copy. The pages that these writes replace become free only after the
 // copy, so the record file grows meanwhile. The copy is not synced. It is an error if path
 // exists.
-func (e *Engine) Copy(ctx context.Context, path string) error {
+func (e *Backend) Copy(ctx context.Context, path string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("copy record file %s: %w", e.config.Path, err)

@@ -42,7 +42,7 @@ func TestFreePagesAreNotWritten(t *testing.T) {
 }
 
 // commitBytes returns the size of the pages that a small write allocates.
-func commitBytes(t *testing.T, e *Engine) int64 {
+func commitBytes(t *testing.T, e *Backend) int64 {
 	t.Helper()
 	before := e.db.Stats()
 	if err := e.Update(t.Context(), func(t kv.Tx) error { t.Put("small", []byte("k"), []byte("1")); return nil }); err != nil {
@@ -54,7 +54,7 @@ func commitBytes(t *testing.T, e *Engine) int64 {
 }
 
 // putLarge stores a value of 60 KB.
-func putLarge(t *testing.T, e *Engine, i int) {
+func putLarge(t *testing.T, e *Backend, i int) {
 	t.Helper()
 	value := bytes.Repeat([]byte("x"), 60<<10)
 	if err := e.Update(t.Context(), func(t kv.Tx) error { t.Put(tableValues, fmt.Append(nil, i), value); return nil }); err != nil {

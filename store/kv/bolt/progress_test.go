@@ -17,8 +17,8 @@ import (
 func TestProgressLeavesSpecAlone(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "records.db")
-	engine := open(t, bolt.Config{Path: path})
-	s, err := records.Open(t.Context(), engine, nil)
+	backend := open(t, bolt.Config{Path: path})
+	s, err := records.Open(t.Context(), backend, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestProgressLeavesSpecAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := store.Fence{JobID: "job-big", Session: session, Epoch: claimed.Epoch}
-	before := engine.PagesWritten()
+	before := backend.PagesWritten()
 	const commits = 20
 	for i := range commits {
 		one := store.Totals{Rows: 1, InputTokens: 100}
@@ -55,7 +55,7 @@ func TestProgressLeavesSpecAlone(t *testing.T) {
 	}
 	// Meta, freelist, root and a leaf for each of the seven buckets are about eleven
 	// pages of 4 KiB. The prompt alone would be 256 pages.
-	if each := float64(engine.PagesWritten()-before) / (2 * commits); each > 20 {
+	if each := float64(backend.PagesWritten()-before) / (2 * commits); each > 20 {
 		t.Errorf("a write of progress puts %.1f pages", each)
 	}
 }

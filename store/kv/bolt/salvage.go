@@ -44,7 +44,7 @@ func Salvage(ctx context.Context, config Config, to string, finish func() error)
 	}
 	w := salvageWriter{db: db}
 	losses, err = pages.Salvage(file, func(table string, key, value []byte) error {
-		if table == string(bucketEngine) {
+		if table == string(bucketForm) {
 			return nil
 		}
 		if _, _, err := kv.Unseal(kv.Table(table), key, value); err != nil {

@@ -165,7 +165,7 @@ func (t *tx) apply() (wrote bool, err error) {
 	if err != nil || len(list) == 0 {
 		return false, err
 	}
-	id, err := t.btx.Bucket(bucketEngine).NextSequence()
+	id, err := t.btx.Bucket(bucketForm).NextSequence()
 	if err != nil {
 		return false, err
 	}

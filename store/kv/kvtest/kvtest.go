@@ -1,5 +1,5 @@
-// Package kvtest is the conformance suite of kv.Engine: it tests every rule of package
-// kv. It knows no engine.
+// Package kvtest is the conformance suite of kv.Backend: it tests every rule of package
+// kv. It knows no backend.
 package kvtest
 
 import (
@@ -12,13 +12,13 @@ import (
 
 // Harness is new, empty storage for tables.
 type Harness struct {
-	// Open opens an engine on the storage. The suite closes the engine, and may then open
+	// Open opens a backend on the storage. The suite closes the backend, and may then open
 	// another one to check stored data.
-	Open func(t testing.TB) kv.Engine
+	Open func(t testing.TB) kv.Backend
 	// Advance moves the clock that decides when sessions expire.
 	Advance func(d time.Duration)
 	// Damage changes the byte at index at of a stored value in the form of kv.Seal. No
-	// engine is open on the storage during the call.
+	// backend is open on the storage during the call.
 	Damage func(t testing.TB, table kv.Table, key []byte, at int)
 	// Serial means that transactions run one after the other: a transaction cannot run
 	// during another one.
@@ -47,7 +47,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"KeysAreBounded", testKeysAreBounded},
 		{"Conflicts", testConflicts},
 		{"NoUpdateIsLost", testNoUpdateIsLost},
-		{"AbsenceIsRead", testAbsenceIsRead},
+		{"OneCreatesAKey", testOneCreatesAKey},
 		{"GuardKey", testGuardKey},
 		{"ErrorsCountAtOneMoment", testErrorsCountAtOneMoment},
 		{"Add", testAdd},
@@ -60,7 +60,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := &suite{T: t, Harness: fresh(t)}
-			s.Engine = s.Open(t)
+			s.Backend = s.Open(t)
 			t.Cleanup(func() {
 				if err := s.Close(); err != nil {
 					t.Errorf("close: %v", err)
@@ -71,11 +71,11 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 	}
 }
 
-// A suite is one test with its engine.
+// A suite is one test with its backend.
 type suite struct {
 	*testing.T
 	Harness
-	kv.Engine
+	kv.Backend
 }
 
 const (
@@ -83,14 +83,14 @@ const (
 	other kv.Table = "other"
 )
 
-// reopen closes the engine, calls between, and opens the engine again.
+// reopen closes the backend, calls between, and opens the backend again.
 func (s *suite) reopen(between func()) {
 	s.Helper()
 	if err := s.Close(); err != nil {
 		s.Fatalf("close: %v", err)
 	}
 	between()
-	s.Engine = s.Open(s)
+	s.Backend = s.Open(s)
 }
 
 // update runs a transaction that must succeed.

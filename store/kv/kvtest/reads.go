@@ -116,7 +116,7 @@ func testScan(s *suite) {
 	}
 }
 
-// testScanMany scans more keys than an engine reads in one request, at once and in
+// testScanMany scans more keys than a backend reads in one request, at once and in
 // pages.
 func testScanMany(s *suite) {
 	const many, page = 700, 130

@@ -90,9 +90,9 @@ func testNoUpdateIsLost(s *suite) {
 	s.want("n", "160")
 }
 
-// testAbsenceIsRead lets several goroutines create the same key. Exactly one must find
+// testOneCreatesAKey lets several goroutines create the same key. Exactly one must find
 // it absent.
-func testAbsenceIsRead(s *suite) {
+func testOneCreatesAKey(s *suite) {
 	var made atomic.Int32
 	s.concurrently(20, func(_, round int) error {
 		first := false
@@ -327,9 +327,9 @@ func testContextAndClose(s *suite) {
 	}
 	read := func(t kv.Tx) error { _, err := t.Get(table, []byte("a")); return err }
 	if err := s.View(s.Context(), read); err == nil {
-		s.Error("a view of a closed engine succeeds, want an error")
+		s.Error("a view of a closed backend succeeds, want an error")
 	}
 	if err := s.Update(s.Context(), read); err == nil {
-		s.Error("an update of a closed engine succeeds, want an error")
+		s.Error("an update of a closed backend succeeds, want an error")
 	}
 }

@@ -1,4 +1,4 @@
-// Package mem is an engine in memory, for tests; the data is lost when the process ends.
+// Package mem is a backend in memory, for tests; the data is lost when the process ends.
 // The transactions run concurrently and conflict, like transactions of several nodes on
 // one server.
 package mem
@@ -18,13 +18,13 @@ import (
 )
 
 var (
-	_ kv.Engine = (*Engine)(nil)
+	_ kv.Backend = (*Backend)(nil)
 
 	errClosed = errors.New("record store is closed")
 )
 
-// Engine stores tables in memory. All methods are safe for concurrent use.
-type Engine struct {
+// Backend stores tables in memory. All methods are safe for concurrent use.
+type Backend struct {
 	*kv.Sessions
 	clock func() time.Time
 
@@ -41,38 +41,38 @@ type State struct {
 	last   uint64                  // id of the last transaction
 }
 
-// New returns an engine without tables. clock decides when its sessions expire.
-func New(clock func() time.Time) *Engine {
-	return &Engine{Sessions: kv.NewSessions(clock), clock: clock}
+// New returns a backend without tables. clock decides when its sessions expire.
+func New(clock func() time.Time) *Backend {
+	return &Backend{Sessions: kv.NewSessions(clock), clock: clock}
 }
 
-// Reopen returns a new engine with the tables of e, which is closed, and without sessions.
-func (e *Engine) Reopen() *Engine {
+// Reopen returns a new backend with the tables of e, which is closed, and without sessions.
+func (e *Backend) Reopen() *Backend {
 	again := New(e.clock)
 	again.now = e.State()
 	return again
 }
 
 // State returns the present tables.
-func (e *Engine) State() State {
-	now, _ := e.state() // also of a closed engine
+func (e *Backend) State() State {
+	now, _ := e.state() // also of a closed backend
 	return now
 }
 
 // Back goes back to an earlier state: it replaces all tables. The sessions stay.
-func (e *Engine) Back(to State) {
+func (e *Backend) Back(to State) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.now = to
 }
 
-// Fork returns a new engine with the same tables and sessions.
-func (e *Engine) Fork() *Engine {
-	return &Engine{Sessions: e.Sessions.Copy(), clock: e.clock, now: e.State()}
+// Fork returns a new backend with the same tables and sessions.
+func (e *Backend) Fork() *Backend {
+	return &Backend{Sessions: e.Sessions.Copy(), clock: e.clock, now: e.State()}
 }
 
 // Damage flips one bit in the stored value of a key.
-func (e *Engine) Damage(t kv.Table, key []byte, at int) {
+func (e *Backend) Damage(t kv.Table, key []byte, at int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	i, _ := find(e.now.tables[t], key)
@@ -83,7 +83,7 @@ func (e *Engine) Damage(t kv.Table, key []byte, at int) {
 	e.now.tables[t][i] = found
 }
 
-func (e *Engine) state() (State, error) {
+func (e *Backend) state() (State, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -93,19 +93,19 @@ func (e *Engine) state() (State, error) {
 }
 
 // Time returns the time of the clock.
-func (e *Engine) Time(ctx context.Context) (time.Time, error) { return e.clock(), ctx.Err() }
+func (e *Backend) Time(ctx context.Context) (time.Time, error) { return e.clock(), ctx.Err() }
 
-// Confirm checks nothing: unlike a Redis replica, no other engine can replace this one.
-func (e *Engine) Confirm(ctx context.Context) error { return ctx.Err() }
+// Confirm checks nothing: unlike a Redis replica, no other backend can replace this one.
+func (e *Backend) Confirm(ctx context.Context) error { return ctx.Err() }
 
-// Ping reports whether the engine is open.
-func (e *Engine) Ping(ctx context.Context) error {
+// Ping reports whether the backend is open.
+func (e *Backend) Ping(ctx context.Context) error {
 	_, err := e.state()
 	return errors.Join(err, ctx.Err())
 }
 
 // Close makes later calls fail.
-func (e *Engine) Close() error {
+func (e *Backend) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = true
@@ -113,7 +113,7 @@ func (e *Engine) Close() error {
 }
 
 // View runs a read transaction.
-func (e *Engine) View(ctx context.Context, read func(kv.Tx) error) error {
+func (e *Backend) View(ctx context.Context, read func(kv.Tx) error) error {
 	t, err := e.begin(ctx)
 	if err == nil {
 		err = read(t)
@@ -127,7 +127,7 @@ func (e *Engine) View(ctx context.Context, read func(kv.Tx) error) error {
 // Update runs a transaction until it does not conflict. Transactions that conflicted
 // run one after the other, because many writers of the same key would otherwise conflict
 // again and again.
-func (e *Engine) Update(ctx context.Context, run func(kv.Tx) error) error {
+func (e *Backend) Update(ctx context.Context, run func(kv.Tx) error) error {
 	if done, err := e.try(ctx, run); done {
 		return err
 	}
@@ -141,7 +141,7 @@ func (e *Engine) Update(ctx context.Context, run func(kv.Tx) error) error {
 }
 
 // try runs a transaction once. done is false when it conflicted.
-func (e *Engine) try(ctx context.Context, run func(kv.Tx) error) (done bool, err error) {
+func (e *Backend) try(ctx context.Context, run func(kv.Tx) error) (done bool, err error) {
 	t, err := e.begin(ctx)
 	if err != nil {
 		return true, err
@@ -149,18 +149,18 @@ func (e *Engine) try(ctx context.Context, run func(kv.Tx) error) (done bool, err
 	return e.commit(t, panics.Catch(func() error { return run(t) }))
 }
 
-func (e *Engine) begin(ctx context.Context) (*tx, error) {
+func (e *Backend) begin(ctx context.Context) (*tx, error) {
 	now, err := e.state()
 	if err := cmp.Or(ctx.Err(), err); err != nil {
 		return nil, err
 	}
-	return &tx{engine: e, state: now, now: e.clock(), read: map[tableKey]uint64{}}, nil
+	return &tx{backend: e, state: now, now: e.clock(), read: map[tableKey]uint64{}}, nil
 }
 
 // commit applies the writes of a transaction. failed is the error of the transaction; if it
 // is not nil, nothing is written. done is false when the transaction conflicted and must
 // run again.
-func (e *Engine) commit(t *tx, failed error) (done bool, err error) {
+func (e *Backend) commit(t *tx, failed error) (done bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for at, id := range t.read {

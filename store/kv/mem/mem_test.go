@@ -21,7 +21,7 @@ func TestConformance(t *testing.T) {
 		begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		e := mem.New(func() time.Time { return begin.Add(time.Duration(passed.Load())) })
 		return kvtest.Harness{
-			Open:    func(testing.TB) kv.Engine { e = e.Reopen(); return e },
+			Open:    func(testing.TB) kv.Backend { e = e.Reopen(); return e },
 			Advance: func(d time.Duration) { passed.Add(int64(d)) },
 			Damage:  func(_ testing.TB, table kv.Table, key []byte, at int) { e.Damage(table, key, at) },
 		}
@@ -33,14 +33,14 @@ func TestConformance(t *testing.T) {
 func TestStates(t *testing.T) {
 	t.Parallel()
 	e := mem.New(time.Now)
-	put := func(e *mem.Engine, value string) {
+	put := func(e *mem.Backend, value string) {
 		t.Helper()
 		err := e.Update(t.Context(), func(tx kv.Tx) error { tx.Put("table", []byte("key"), []byte(value)); return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := func(e *mem.Engine, value string) {
+	want := func(e *mem.Backend, value string) {
 		t.Helper()
 		err := e.View(t.Context(), func(tx kv.Tx) error {
 			if found, err := tx.Get("table", []byte("key")); err != nil || string(found) != value {

@@ -61,13 +61,13 @@ type add struct {
 
 // A tx is one run of a transaction on the state at its start.
 type tx struct {
-	engine *Engine
-	state  State
-	now    time.Time
-	read   map[tableKey]uint64
-	alive  []string
-	writes kv.Writes
-	adds   []add
+	backend *Backend
+	state   State
+	now     time.Time
+	read    map[tableKey]uint64
+	alive   []string
+	writes  kv.Writes
+	adds    []add
 }
 
 func (t *tx) wrote() bool {
@@ -137,7 +137,7 @@ func (t *tx) Add(table kv.Table, key []byte, more ...int64) {
 // Alive reports whether sessions are alive.
 func (t *tx) Alive(sessions ...string) (alive []bool, err error) {
 	for _, session := range sessions {
-		lives := t.engine.Alive(session)
+		lives := t.backend.Alive(session)
 		if lives {
 			t.alive = append(t.alive, session)
 		}

@@ -93,7 +93,7 @@ func classify(ctx context.Context, err error) errorClass {
 // maybeExecuted means that the server may have executed an attempt that failed. If the last
 // attempt of a write fails and the server may have executed any attempt, the error is
 // store.ErrOutcomeUnknown.
-func (e *Engine) try(ctx context.Context, write bool, call func(context.Context) error) (maybeExecuted bool, err error) {
+func (e *Backend) try(ctx context.Context, write bool, call func(context.Context) error) (maybeExecuted bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
@@ -121,7 +121,7 @@ func (e *Engine) try(ctx context.Context, write bool, call func(context.Context)
 
 // callError returns the error of a call after the last attempt has failed with err, an error
 // of class v. unknown means that the server may have executed a write.
-func (e *Engine) callError(ctx context.Context, unknown bool, v errorClass, err error) error {
+func (e *Backend) callError(ctx context.Context, unknown bool, v errorClass, err error) error {
 	switch {
 	case v.cause == "closed":
 		err = errClosed

@@ -41,12 +41,12 @@ const conflictLocks = 64
 // lockOf returns the lock for a key at which transactions of this process have conflicted.
 // With the lock they run one after the other, so that they conflict only with transactions
 // of other processes.
-func (e *Engine) lockOf(at tableKey) *sync.Mutex {
+func (e *Backend) lockOf(at tableKey) *sync.Mutex {
 	return &e.locks[maphash.Comparable(e.seed, at)%conflictLocks]
 }
 
 // View runs a read transaction.
-func (e *Engine) View(ctx context.Context, read func(kv.Tx) error) error {
+func (e *Backend) View(ctx context.Context, read func(kv.Tx) error) error {
 	return e.retryConflicts(ctx, false, func(t *tx) error {
 		err := read(t)
 		if err == nil && t.wrote() {
@@ -57,14 +57,14 @@ func (e *Engine) View(ctx context.Context, read func(kv.Tx) error) error {
 }
 
 // Update runs a transaction.
-func (e *Engine) Update(ctx context.Context, run func(kv.Tx) error) error {
+func (e *Backend) Update(ctx context.Context, run func(kv.Tx) error) error {
 	return e.retryConflicts(ctx, true, func(t *tx) error { return panics.Catch(func() error { return run(t) }) })
 }
 
 // retryConflicts repeats a transaction while it conflicts. The pauses grow, because the
 // transactions that must run again should not slow the server down. Each time, one of the
 // conflicting transactions succeeds.
-func (e *Engine) retryConflicts(ctx context.Context, update bool, run func(*tx) error) error {
+func (e *Backend) retryConflicts(ctx context.Context, update bool, run func(*tx) error) error {
 	var stale *staleError
 	err := retry.Contention.Do(ctx, func() error {
 		if stale != nil {
@@ -82,11 +82,11 @@ func (e *Engine) retryConflicts(ctx context.Context, update bool, run func(*tx) 
 
 // runOnce runs a transaction once and commits it. It returns a *staleError if another
 // transaction has written a key that this transaction has read, even if run itself failed.
-func (e *Engine) runOnce(ctx context.Context, optimistic, update bool, run func(*tx) error) error {
+func (e *Backend) runOnce(ctx context.Context, optimistic, update bool, run func(*tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	t := &tx{ctx: ctx, engine: e, now: e.now(), optimistic: optimistic, read: map[tableKey][]byte{}, assumedAbsent: map[tableKey]bool{}}
+	t := &tx{ctx: ctx, backend: e, now: e.now(), optimistic: optimistic, read: map[tableKey][]byte{}, assumedAbsent: map[tableKey]bool{}}
 	own := run(t)
 	list, err := t.writes.All()
 	if own == nil {
@@ -116,7 +116,7 @@ func (e *Engine) runOnce(ctx context.Context, optimistic, update bool, run func(
 }
 
 // cacheValues caches the values that a transaction has read and written.
-func (e *Engine) cacheValues(t *tx, list []kv.Write, id string) {
+func (e *Backend) cacheValues(t *tx, list []kv.Write, id string) {
 	for at, stored := range t.read {
 		if !t.assumedAbsent[at] && len(stored) <= knownBytes {
 			e.known.Put(at, stored)
@@ -142,7 +142,7 @@ func (e *Engine) cacheValues(t *tx, list []kv.Write, id string) {
 
 // dropCached removes from the cache the values that a failed transaction has read or may
 // have written.
-func (e *Engine) dropCached(t *tx, err error) {
+func (e *Backend) dropCached(t *tx, err error) {
 	if stale := (*staleError)(nil); errors.As(err, &stale) {
 		e.conflicts.Inc()
 	}
@@ -173,7 +173,7 @@ type answer struct {
 }
 
 // run runs the script.
-func (e *Engine) run(ctx context.Context, r request) (answer, error) {
+func (e *Backend) run(ctx context.Context, r request) (answer, error) {
 	args := e.args(r)
 	var list []any
 	_, err := e.try(ctx, r.token != "", func(ctx context.Context) (err error) {
@@ -209,7 +209,7 @@ func (e *Engine) run(ctx context.Context, r request) (answer, error) {
 }
 
 // args encodes a request as the arguments of the script.
-func (e *Engine) args(r request) []any {
+func (e *Backend) args(r request) []any {
 	var args []any
 	list := func(n int, of ...any) { args = append(append(args, n), of...) }
 	args = append(args, e.config.Prefix, r.token)
@@ -257,7 +257,7 @@ func (e *Engine) args(r request) []any {
 }
 
 // name returns the name that the hash of a table has on the server.
-func (e *Engine) name(t kv.Table) string { return e.config.Prefix + "t:" + string(t) }
+func (e *Backend) name(t kv.Table) string { return e.config.Prefix + "t:" + string(t) }
 
 // encodeAmounts encodes the amounts to add to counters for the script. The last amount is
 // included even when it is zero, so that the script creates all counters.

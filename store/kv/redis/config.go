@@ -199,7 +199,7 @@ const once, never = 1, -1
 
 // connect creates the driver's client. The retries of the driver are disabled, because
 // try must know whether the server may have executed an earlier attempt.
-func (e *Engine) connect(a address) *driver.Client {
+func (e *Backend) connect(a address) *driver.Client {
 	c := e.config
 	var tlsConfig *tls.Config
 	if a.tls {
@@ -219,7 +219,7 @@ func (e *Engine) connect(a address) *driver.Client {
 }
 
 // options returns the driver's options for one server.
-func (e *Engine) options(addr string) *driver.Options {
+func (e *Backend) options(addr string) *driver.Options {
 	c, a := e.config, e.at.Load()
 	var tlsConfig *tls.Config
 	if a.tls {
@@ -235,7 +235,7 @@ func (e *Engine) options(addr string) *driver.Options {
 }
 
 // login returns the user and the password for a new connection.
-func (e *Engine) login() (username, password string) {
+func (e *Backend) login() (username, password string) {
 	at := e.at.Load()
 	return at.username, at.password
 }

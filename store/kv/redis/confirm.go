@@ -12,11 +12,11 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Confirm checks that the server which this engine writes to is the primary that a majority of
+// Confirm checks that the server which this backend writes to is the primary that a majority of
 // the Sentinels knows. A primary that a partition has cut off from the Sentinels still takes
 // writes, but the new primary has never seen them. Without Sentinels Confirm does nothing. It only
 // reads, so that it works on a server without memory.
-func (e *Engine) Confirm(ctx context.Context) error {
+func (e *Backend) Confirm(ctx context.Context) error {
 	if !e.sentinels {
 		return nil
 	}
@@ -57,7 +57,7 @@ func runID(ctx context.Context, client *driver.Client) (string, error) {
 
 // elected returns the address of the primary, from a Sentinel that reaches a majority of the
 // Sentinels.
-func (e *Engine) elected(ctx context.Context) (addr string, err error) {
+func (e *Backend) elected(ctx context.Context) (addr string, err error) {
 	at := e.at.Load()
 	var errs []error
 	for _, host := range at.hosts {

@@ -1,4 +1,4 @@
-// Package redis is an engine on a Redis server, version 6.2 or newer, or on a server
+// Package redis is a backend on a Redis server, version 6.2 or newer, or on a server
 // with the same protocol, with or without Sentinels. Any number of processes can share
 // the server. The package owns the layout of the keys and the one script that reads and
 // writes them. It does not know the meaning of the tables.
@@ -17,7 +17,7 @@
 // # Transactions
 //
 // The script that writes also checks, in the same step, that no value that the
-// transaction has read has changed. The engine caches values that it has read and
+// transaction has read has changed. The backend caches values that it has read and
 // written, so that an owner that continues from its own last write needs one round
 // trip: the script detects a value that is out of date, and the transaction then runs
 // again with reads.
@@ -48,5 +48,5 @@
 //
 // A loss always concerns the last transactions, each completely. Ids of lost
 // transactions are not used again, unless the server's clock goes back.
-// Engine.Durability reports which of these cases apply.
+// Backend.Durability reports which of these cases apply.
 package redis

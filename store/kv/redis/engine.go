@@ -18,11 +18,11 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-var _ kv.Engine = (*Engine)(nil)
+var _ kv.Backend = (*Backend)(nil)
 
-// Engine stores tables on a Redis server that any number of processes share. All
+// Backend stores tables on a Redis server that any number of processes share. All
 // methods are safe for concurrent use.
-type Engine struct {
+type Backend struct {
 	config    Config
 	sentinels bool
 	client    *driver.Client
@@ -37,12 +37,12 @@ type Engine struct {
 	seed  maphash.Seed              // for the hash in lockOf
 
 	mu      sync.Mutex
-	own     map[string]lease // sessions that this engine opened
+	own     map[string]lease // sessions that this backend opened
 	closing sync.Once
 	closed  error
 }
 
-// engineMetrics holds the metrics of an engine.
+// engineMetrics holds the metrics of a backend.
 type engineMetrics struct {
 	latency   prometheus.Histogram
 	failures  *prometheus.CounterVec // attempts that the server did not answer or refused
@@ -76,7 +76,7 @@ func newMetrics(reg prometheus.Registerer) engineMetrics {
 // Open connects to the server. It refuses a server that cannot fulfil the contract:
 // Redis Cluster, a replica, an eviction policy, a version before 6.2. Durability
 // reports the data losses that the server's settings allow.
-func Open(ctx context.Context, config Config) (*Engine, error) {
+func Open(ctx context.Context, config Config) (*Backend, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{
+	e := &Backend{
 		config: config, sentinels: at.primary != "", known: cache.LRU[tableKey, []byte]{Most: knownValues}, own: map[string]lease{}, seed: maphash.MakeSeed(),
 		engineMetrics: newMetrics(config.Metrics),
 	}
@@ -113,7 +113,7 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 
 // refuseOld returns an error if a version of rowmill with an older layout wrote records to
 // the server.
-func (e *Engine) refuseOld(ctx context.Context) error {
+func (e *Backend) refuseOld(ctx context.Context) error {
 	var found string
 	_, err := e.try(ctx, false, func(ctx context.Context) (err error) {
 		found, err = e.client.HGet(ctx, e.config.Prefix+"meta", "schema").Result()
@@ -128,7 +128,7 @@ func (e *Engine) refuseOld(ctx context.Context) error {
 // SetURL changes the user and the password for new connections; existing connections stay
 // as they are. It refuses a URL of another server or database. It also refuses every URL
 // behind Sentinels, because there the driver cannot change the password.
-func (e *Engine) SetURL(url string) error {
+func (e *Backend) SetURL(url string) error {
 	at, err := parseAddress(url)
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (e *Engine) SetURL(url string) error {
 }
 
 // Time returns the time of the server's clock.
-func (e *Engine) Time(ctx context.Context) (now time.Time, err error) {
+func (e *Backend) Time(ctx context.Context) (now time.Time, err error) {
 	if _, err = e.try(ctx, false, func(ctx context.Context) (err error) {
 		now, err = e.client.Time(ctx).Result()
 		return err
@@ -158,16 +158,16 @@ func (e *Engine) Time(ctx context.Context) (now time.Time, err error) {
 }
 
 // noteTime records the time of the server's clock.
-func (e *Engine) noteTime(now time.Time) { e.ahead.Store(int64(time.Until(now))) }
+func (e *Backend) noteTime(now time.Time) { e.ahead.Store(int64(time.Until(now))) }
 
 // now estimates the time of the server's clock.
-func (e *Engine) now() time.Time { return time.Now().Add(time.Duration(e.ahead.Load())).Round(0) }
+func (e *Backend) now() time.Time { return time.Now().Add(time.Duration(e.ahead.Load())).Round(0) }
 
 // pingFor is the expiry of the key that Ping writes.
 const pingFor = time.Hour
 
 // Ping writes a key. It makes one attempt, because it reports the present state.
-func (e *Engine) Ping(ctx context.Context) error {
+func (e *Backend) Ping(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -181,10 +181,10 @@ func (e *Engine) Ping(ctx context.Context) error {
 }
 
 // FailedAt returns the last time when the server did not answer or could not serve.
-func (e *Engine) FailedAt() time.Time { return time.Unix(0, e.failedAt.Load()) }
+func (e *Backend) FailedAt() time.Time { return time.Unix(0, e.failedAt.Load()) }
 
 // Close closes the connections. Calls in progress fail.
-func (e *Engine) Close() error {
+func (e *Backend) Close() error {
 	e.closing.Do(func() { e.closed = e.client.Close() })
 	return e.closed
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Damage changes a byte of a stored value.
-func (e *Engine) Damage(ctx context.Context, table kv.Table, key []byte, at int) error {
+func (e *Backend) Damage(ctx context.Context, table kv.Table, key []byte, at int) error {
 	name := e.config.Prefix + "t:" + string(table)
 	stored, err := e.client.HGet(ctx, name, string(key)).Bytes()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func open(t testing.TB, config redis.Config) *redis.Engine {
+func open(t testing.TB, config redis.Config) *redis.Backend {
 	t.Helper()
 	e, err := redis.Open(t.Context(), config)
 	if err != nil {
@@ -34,7 +34,7 @@ func TestConformance(t *testing.T) {
 	kvtest.Run(t, func(*testing.T) kvtest.Harness {
 		config := redis.Config{URL: server.URL(), Prefix: fmt.Sprintf("place%d:", places.Add(1))}
 		return kvtest.Harness{
-			Open:    func(t testing.TB) kv.Engine { return open(t, config) },
+			Open:    func(t testing.TB) kv.Backend { return open(t, config) },
 			Advance: func(d time.Duration) { <-time.After(d) },
 			Damage: func(t testing.TB, table kv.Table, key []byte, at int) {
 				t.Helper()
@@ -51,10 +51,10 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestAnotherEngineWrites lets a transaction read a value that its engine has cached
-// and that another engine has changed since. The cached value must not affect the
+// TestAnotherBackendWrites lets a transaction read a value that its backend has cached
+// and that another backend has changed since. The cached value must not affect the
 // result, whether the transaction writes, fails or has nothing to do.
-func TestAnotherEngineWrites(t *testing.T) {
+func TestAnotherBackendWrites(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "appendfsync everysec")
 	mine, others := open(t, redis.Config{URL: server.URL()}), open(t, redis.Config{URL: server.URL()})
@@ -62,7 +62,7 @@ func TestAnotherEngineWrites(t *testing.T) {
 	defer others.Close()
 	const table kv.Table = "table"
 	key := []byte("key")
-	put := func(e *redis.Engine, value string) {
+	put := func(e *redis.Backend, value string) {
 		t.Helper()
 		if err := e.Update(t.Context(), func(tx kv.Tx) error { tx.Put(table, key, []byte(value)); return nil }); err != nil {
 			t.Fatal(err)

@@ -26,7 +26,7 @@ type server struct {
 var settings = []string{"appendfsync", "no-appendfsync-on-rewrite", "min-replicas-to-write"}
 
 // inspect reads the server's information and settings.
-func (e *Engine) inspect(ctx context.Context) (server, error) {
+func (e *Backend) inspect(ctx context.Context) (server, error) {
 	found := server{info: map[string]string{}, config: map[string]string{}}
 	var text string
 	if _, err := e.try(ctx, false, func(ctx context.Context) (err error) {
@@ -95,7 +95,7 @@ func (v server) evicts() bool {
 // Durability returns one sentence for each way in which the server's settings can lose
 // acknowledged writes, or the reason why the settings cannot be read. It returns
 // nothing when no loss is possible.
-func (e *Engine) Durability(ctx context.Context) ([]string, error) {
+func (e *Backend) Durability(ctx context.Context) ([]string, error) {
 	found, err := e.inspect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the Redis server's settings: %w", err)

@@ -15,16 +15,16 @@ import (
 
 // session returns the key of a session. The key expires with the session. Its value is
 // the ttl in milliseconds, so one millisecond is the shortest ttl.
-func (e *Engine) session(id string) string { return e.config.Prefix + "session:" + id }
+func (e *Backend) session(id string) string { return e.config.Prefix + "session:" + id }
 
-// A lease is the local state of a session that this engine opened.
+// A lease is the local state of a session that this backend opened.
 type lease struct {
 	ttl   time.Duration
 	until time.Time // by the local clock; the server lets the session expire then or later
 }
 
 // OpenSession starts a session.
-func (e *Engine) OpenSession(ctx context.Context, node string, ttl time.Duration) (string, error) {
+func (e *Backend) OpenSession(ctx context.Context, node string, ttl time.Duration) (string, error) {
 	if ttl < time.Millisecond {
 		return "", fmt.Errorf("open a session for node %s: its ttl is %v and must be at least a millisecond", node, ttl)
 	}
@@ -40,7 +40,7 @@ func (e *Engine) OpenSession(ctx context.Context, node string, ttl time.Duration
 
 // noteLease stores the lease of a session that was opened or renewed. asked is the local
 // time before the request.
-func (e *Engine) noteLease(id string, ttl time.Duration, asked time.Time) {
+func (e *Backend) noteLease(id string, ttl time.Duration, asked time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for other, l := range e.own {
@@ -51,16 +51,16 @@ func (e *Engine) noteLease(id string, ttl time.Duration, asked time.Time) {
 	e.own[id] = lease{ttl, asked.Add(ttl)}
 }
 
-// probablyAlive reports whether this engine opened the session and its lease has not expired.
+// probablyAlive reports whether this backend opened the session and its lease has not expired.
 // The commit verifies that the session is alive.
-func (e *Engine) probablyAlive(id string) bool {
+func (e *Backend) probablyAlive(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return time.Now().Before(e.own[id].until)
 }
 
 // RenewSession extends a session by its ttl from now.
-func (e *Engine) RenewSession(ctx context.Context, session string) error {
+func (e *Backend) RenewSession(ctx context.Context, session string) error {
 	e.mu.Lock()
 	opened := e.own[session].ttl // 0 for a session of another process
 	e.mu.Unlock()
@@ -90,7 +90,7 @@ func (e *Engine) RenewSession(ctx context.Context, session string) error {
 }
 
 // CloseSession ends a session at once.
-func (e *Engine) CloseSession(ctx context.Context, session string) error {
+func (e *Backend) CloseSession(ctx context.Context, session string) error {
 	e.mu.Lock()
 	delete(e.own, session)
 	e.mu.Unlock()
@@ -103,7 +103,7 @@ func (e *Engine) CloseSession(ctx context.Context, session string) error {
 }
 
 // LiveSessions returns the number of sessions that have not expired.
-func (e *Engine) LiveSessions(ctx context.Context) (int, error) {
+func (e *Backend) LiveSessions(ctx context.Context) (int, error) {
 	const count = 1000 // keys that the server examines in one step, in well under a millisecond
 	pattern := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(e.session("")) + "*"
 	live := map[string]bool{} // SCAN may return a key twice

@@ -28,9 +28,9 @@ type add struct {
 
 // A tx is one run of a transaction.
 type tx struct {
-	ctx    context.Context
-	engine *Engine
-	now    time.Time
+	ctx     context.Context
+	backend *Backend
+	now     time.Time
 	// optimistic makes the transaction use cached values and local leases without a
 	// request; the commit verifies them.
 	optimistic    bool
@@ -111,7 +111,7 @@ func (t *tx) ask(ranges ...kv.Range) (scans []any, err error) {
 		if _, read := t.read[at]; read || slices.Contains(gets, at) {
 			continue
 		}
-		if stored, known := t.engine.known.Get(at); known && t.optimistic {
+		if stored, known := t.backend.known.Get(at); known && t.optimistic {
 			t.read[at], t.trips = stored, t.trips+unchecked
 			continue
 		}
@@ -121,7 +121,7 @@ func (t *tx) ask(ranges ...kv.Range) (scans []any, err error) {
 	if len(gets)+len(ranges) == 0 {
 		return nil, nil
 	}
-	got, err := t.engine.run(t.ctx, request{gets: gets, scans: ranges})
+	got, err := t.backend.run(t.ctx, request{gets: gets, scans: ranges})
 	if err != nil {
 		return nil, err
 	}
@@ -219,16 +219,16 @@ func (t *tx) Alive(sessions ...string) (alive []bool, err error) {
 	alive = make([]bool, len(sessions))
 	var ask []int
 	for i, session := range sessions {
-		if alive[i] = t.optimistic && t.engine.probablyAlive(session); !alive[i] && session != "" {
+		if alive[i] = t.optimistic && t.backend.probablyAlive(session); !alive[i] && session != "" {
 			ask = append(ask, i)
 		}
 	}
 	if len(ask) > 0 {
-		if _, err := t.engine.try(t.ctx, false, func(ctx context.Context) error {
-			_, err := t.engine.client.Pipelined(ctx, func(p driver.Pipeliner) error {
+		if _, err := t.backend.try(t.ctx, false, func(ctx context.Context) error {
+			_, err := t.backend.client.Pipelined(ctx, func(p driver.Pipeliner) error {
 				found := make([]*driver.IntCmd, len(ask))
 				for n, i := range ask {
-					found[n] = p.Exists(ctx, t.engine.session(sessions[i]))
+					found[n] = p.Exists(ctx, t.backend.session(sessions[i]))
 				}
 				_, err := p.Exec(ctx)
 				for n, i := range ask {
