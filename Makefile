@@ -122,7 +122,7 @@ test test/again soak/quick: export PATH := $(or $(XDG_CACHE_HOME),$(HOME)/.cache
 # checks of documents, tests of the real binary, and packages without goroutines and
 # locks. engine/openai is tested with and without it: answers of hundreds of megabytes
 # take too long under the race detector.
-PLAIN = -e '/bench/' -e 'rowmill/docs' -e '/deploy/' -e '/internal/floors$$' -e '/internal/columnar$$' -e '/results$$' -e '/tokenize$$' -e '/engine/catalog$$' -e '/input$$' -e '/input/csv$$' -e '/http/submission$$' -e '/actors/order$$' -e '/actors/commit$$' -e 'rowmill/engine$$' -e '/store/kv/bolt/pages$$' -e '/engine/schema/ecma$$' -e '/engine/sim/jsongen$$' -e '/engine/sim/batching$$'
+PLAIN = -e '/bench/' -e 'rowmill/docs' -e '/deploy/' -e '/internal/layers$$' -e '/internal/columnar$$' -e '/results$$' -e '/tokenize$$' -e '/engine/catalog$$' -e '/input$$' -e '/input/csv$$' -e '/http/submission$$' -e '/actors/order$$' -e '/actors/commit$$' -e 'rowmill/engine$$' -e '/store/kv/bolt/pages$$' -e '/engine/schema/ecma$$' -e '/engine/sim/jsongen$$' -e '/engine/sim/batching$$'
 
 # Each test runs once. Results of tests of real processes never come from the cache,
 # because the cache does not know the binary. make lint runs go vet.

@@ -19,7 +19,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// This file turns the values of this package into messages of the contract between
+// This file turns the values of this package into protobuf messages between
 // nodes, and messages into values. Messages come from other nodes, perhaps of
 // another version: a message with an unusable value is refused with
 // peer.CodeInvalid.

@@ -324,7 +324,7 @@ func (n *nodeJobs) park(c actor.Context, rec store.Record, fence store.Fence, en
 		err := n.storage.Wait(ctx, func() error { return n.cfg.Store.Park(ctx, fence, rest, parkMessage(id, ended)) })
 		return func(c actor.Context) {
 			if err != nil {
-				n.log.Warn("recording that the job is parked failed; this node claims the job again", "job", id, "err", err)
+				n.log.Warn("cannot record that the job is parked; this node claims the job again", "job", id, "err", err)
 			} else {
 				n.metrics.parked.Inc()
 			}

@@ -140,7 +140,7 @@ func (s *System) reopen() {
 			return err
 		}, func(error) bool { return true }, func(err error) {
 			if !storage.IsTransient(err) { // else storage has logged it once already
-				s.log.Warn("opening a session failed, will be tried again", "err", err)
+				s.log.Warn("opening a session in the store failed; trying again", "err", err)
 			}
 		})
 	}()

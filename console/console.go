@@ -67,10 +67,10 @@ func read(dist fs.FS) (*Site, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the console: %w", err)
+		return nil, fmt.Errorf("read the files of the web console: %w", err)
 	}
 	if s.index == nil {
-		return nil, fmt.Errorf("read the console: no index.html")
+		return nil, fmt.Errorf("read the files of the web console: no index.html")
 	}
 	return s, nil
 }

@@ -17,7 +17,7 @@ import (
 // written.
 const exportBytes = 64 << 10
 
-// exporter reads the columns of a variant from the full file and buffers the
+// exporter reads the columns of a Variant from the full result file and buffers the
 // text that it makes from them.
 type exporter struct {
 	ctx     context.Context

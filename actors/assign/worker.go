@@ -115,8 +115,8 @@ func (w *Worker) Obey(m *Assignment) (spans []Span, acked []string, back int, ok
 	return spans, acked, back, true
 }
 
-// Finished notes that a row has an answer. It runs for every row, and changing a set of
-// rows is fast only for many rows at once, so enter adds them to states later.
+// Finished notes that a row has an answer. A change of the states is fast only for many
+// rows at once, so Finished collects the rows, and enter adds them later.
 func (w *Worker) Finished(shard, row int) {
 	w.answered[shard] = append(w.answered[shard], uint32(row))
 }

@@ -41,7 +41,8 @@ func (t *inputCounter) within(tokens int64) bool {
 	return t.useBounds.Load()
 }
 
-// uncounted returns the sum of the bounds for the rows that must still be counted.
+// uncounted returns the sum of the upper bounds, in tokens, of the rows that are not
+// counted yet.
 func (t *inputCounter) uncounted() int64 {
 	if t.useBounds.Load() {
 		return 0

@@ -100,7 +100,7 @@ type suite struct {
 // patience is far longer than a busy machine needs. It ends a test that would hang.
 const patience = 20 * time.Second
 
-// A handler answers a text. It represents all requests that a node may get.
+// A handler answers a text. The tests use one in place of all requests between nodes.
 type handler func(ctx context.Context, said string) (string, error)
 
 // service lets a handler answer GetFigures, the only request of the contract that takes

@@ -37,8 +37,8 @@ const maxFileBytes = 1 << 20
 //go:embed models.yaml
 var embedded string
 
-// Patterns of names, which appear in log lines. A tokenizer's name is also a file name.
-// An id may be a Hugging Face id, or a server's name with a tag.
+// Patterns for names. Names appear in log lines, and a tokenizer's name is also a file
+// name. An id may be a Hugging Face id, or a server's name with a tag.
 var (
 	idPattern        = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@+-]{0,127}$`)
 	tokenizerPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)

@@ -45,7 +45,7 @@ type Gate struct {
 	// schemes are the accepted words before a key in the header Authorization. Error
 	// messages name the first word.
 	schemes []string
-	// header is the name of a header that may hold a key without a word before it; empty:
+	// header is the name of a header that holds only the key, without Bearer before it; empty:
 	// there is no such header.
 	header string
 	// sessions checks session cookies; nil: cookies are ignored.

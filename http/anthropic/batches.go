@@ -79,7 +79,7 @@ func (d *Dialect) bodyError(err error) error {
 	case errors.As(err, &overlong):
 		return d.tooLarge()
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return request.BodyBroke("")
+		return request.BodyInterrupted("")
 	}
 	return err
 }

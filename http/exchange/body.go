@@ -72,7 +72,7 @@ func (x *Exchange) ReadObject(c *gin.Context, limit int64) (request.Object, erro
 		return request.Object{}, request.Errorf(http.StatusRequestEntityTooLarge, "body_too_large", "the body is larger than %d bytes", tooLarge.Limit)
 	}
 	if stalled := new(request.Error); err != nil && !errors.As(err, &stalled) {
-		err = request.BodyBroke("")
+		err = request.BodyInterrupted("")
 	}
 	if err != nil {
 		return request.Object{}, err

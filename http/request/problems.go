@@ -71,8 +71,8 @@ func (p *Problems) ErrAs(status int, code string) error {
 	return nil
 }
 
-// BodyBroke returns the error for a body that ended too early. where is "" or a text about
+// BodyInterrupted returns the error for a body that ended too early. where is "" or a text about
 // the place, which follows the message.
-func BodyBroke(where string) *Error {
+func BodyInterrupted(where string) *Error {
 	return Errorf(http.StatusBadRequest, "body_unreadable", "the body could not be read to its end: the connection broke%s", where)
 }

@@ -65,7 +65,7 @@ func (s *scanner) readError(err error) error {
 	case errors.As(err, new(*http.MaxBytesError)), errors.As(err, new(*request.Error)):
 		return err
 	}
-	return request.BodyBroke(fmt.Sprintf(" at byte %d", s.offset))
+	return request.BodyInterrupted(fmt.Sprintf(" at byte %d", s.offset))
 }
 
 // next consumes and returns the next byte.

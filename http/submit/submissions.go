@@ -217,7 +217,7 @@ func (s *Submissions) put(ctx context.Context, who caller.Principal, record stor
 	}
 	if unused && record.Spec.Spooled != "" {
 		if dropErr := s.Intake.Bucket.Delete(ctx, record.Spec.Spooled); dropErr != nil {
-			s.Logger.Warn("removing the rows of a submission that was not stored failed, retention removes them later", exchange.KeyJob, record.Job.ID, exchange.KeyErr, dropErr)
+			s.Logger.Warn("cannot remove the rows of a refused submission; retention removes them later", exchange.KeyJob, record.Job.ID, exchange.KeyErr, dropErr)
 		} else {
 			s.unmark(ctx, record)
 		}

@@ -68,7 +68,7 @@ type Config struct {
 	Wrap     func(api nethttp.Handler) nethttp.Handler // puts a handler around the API; default: none
 }
 
-// A Program runs commands with a service. Key, Stdin and Now may be changed between
+// A Program runs commands of rowmill against a service. Key, Stdin and Now may be changed between
 // runs.
 type Program struct {
 	testing.TB

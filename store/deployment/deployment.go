@@ -88,7 +88,7 @@ func (p Pair) recordsIdentity(ctx context.Context) (*Identity, int64, error) {
 		return nil, 0, nil
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("read the identity of the records: %w", err)
+		return nil, 0, fmt.Errorf("read the deployment id in the record store: %w", err)
 	}
 	found, err := Parse(text)
 	if err != nil {
@@ -132,7 +132,7 @@ func Parse(text []byte) (*Identity, error) {
 	return &found, nil
 }
 
-// markRecords writes the identity of the records. It replaces the value if the value has
+// markRecords writes the identity to the record store. It replaces the value if the value has
 // this version.
 func (p Pair) markRecords(ctx context.Context, id Identity, version int64) error {
 	text, err := json.Marshal(id)
@@ -140,7 +140,7 @@ func (p Pair) markRecords(ctx context.Context, id Identity, version int64) error
 		_, err = p.Records.PutValue(ctx, Value, text, version)
 	}
 	if err != nil {
-		return fmt.Errorf("write the identity of the records: %w", err)
+		return fmt.Errorf("write the deployment id to the record store: %w", err)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func (p Pair) Settle(ctx context.Context) (Identity, error) {
 		}
 		return settled, err
 	}
-	return Identity{}, fmt.Errorf("write the identity of the records: other nodes wrote it %d times meanwhile; start the node again: %w", settleTries, rowmill.ErrConflict)
+	return Identity{}, fmt.Errorf("write the deployment id to the record store: other nodes wrote it %d times meanwhile; start the node again: %w", settleTries, rowmill.ErrConflict)
 }
 
 func (p Pair) settleOnce(ctx context.Context) (Identity, error) {

@@ -19,7 +19,7 @@ import (
 type vault struct {
 	store.Store
 	t                *testing.T
-	engine           *mem.Engine
+	engine           *mem.Backend
 	ahead            atomic.Int64 // ns; how far the clock of the store is ahead
 	kept             mem.State
 	unreachable      bool   // the store is unreachable

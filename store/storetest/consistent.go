@@ -17,7 +17,7 @@ type tables map[kv.Table]map[string][]byte
 // Consistent checks the tables of an engine directly: the indexes of jobs, the totals of
 // jobs and the ledger must match the jobs and parts. s is the store over the engine; no one
 // may use it meanwhile.
-func Consistent(t testing.TB, engine kv.Engine, s store.Store) {
+func Consistent(t testing.TB, engine kv.Backend, s store.Store) {
 	t.Helper()
 	names := []kv.Table{"jobs", "accounts", "waiting", "owned", "parts", "partkeys", "reserved", "specs"}
 	all := tables{}

@@ -79,8 +79,9 @@ func (t Template) Name() string {
 	return t.name
 }
 
-// Encoding returns the encoding for counting the template's prompts. Servers
-// that render the prompt to a string find special tokens in rows too.
+// Encoding returns the encoding for counting the template's prompts. A server that
+// renders the prompt to a string takes text of a row such as <|end|> as a special token,
+// and so does this encoding.
 func (t Template) Encoding(e *tokenize.Encoding) *tokenize.Encoding {
 	if t.family.separateTexts || t.family.render == nil {
 		return e

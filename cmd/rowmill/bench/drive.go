@@ -81,7 +81,7 @@ func (b *bench) reach(ctx context.Context, api *client.Client, model client.Mode
 
 func (b *bench) target(ctx context.Context, model client.Model, e client.Engine, here bool, key string) (target, error) {
 	if e.URL == nil {
-		return target{}, errors.New("its node has not announced the URL of the server")
+		return target{}, errors.New("the node has not announced the URL of this inference server")
 	}
 	if isLoopback(*e.URL) && !here {
 		return target{}, fmt.Errorf("the server listens at %s, the loopback address of another machine", *e.URL)

@@ -42,7 +42,7 @@ type node struct {
 // measure returns the size of a node as a program of Go's regexp, which copies a repeated
 // part for each repetition. instructions counts the instructions, size counts the
 // instructions and the ranges of their sets, and repeat is the largest product of nested
-// counts. Each number is at most unlimited.
+// counts. No number exceeds the constant unlimited.
 func (n *node) measure() (instructions, size, repeat int) {
 	instructions, size, repeat = 1, 1+len(n.set)/2, 1
 	for _, sub := range n.sub {

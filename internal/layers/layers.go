@@ -1,9 +1,9 @@
-// Package floors owns the rules for imports between packages. Folders are on numbered
-// floors: code imports only from lower floors, packages on the same floor do not import
+// Package layers owns the rules for imports between packages. Folders are on numbered
+// layers: code imports only from lower layers, packages on the same layer do not import
 // each other, and some libraries have only one importer. The package holds the table and
 // the check; its test runs them on the output of `go list`. It does not know the tasks of
 // the packages.
-package floors
+package layers
 
 import (
 	"fmt"
@@ -20,16 +20,16 @@ type Table struct {
 	// TopFolders lists the top folders. There are no others.
 	TopFolders []string
 
-	// Floor gives the floor of a folder. It holds for all subfolders that have no entry
+	// Layer gives the layer of a folder. It holds for all subfolders that have no entry
 	// of their own. A package must be in a folder with an entry, or be a helper.
-	Floor map[string]int
+	Layer map[string]int
 
-	// Within gives the step of a package inside a folder of Floor. A package may import
+	// Within gives the step of a package inside a folder of Layer. A package may import
 	// the packages on lower steps of the same folder. Packages without an entry may
 	// import only their parents and their own subfolders.
 	Within map[string]int
 
-	// Separate are pairs of top folders that must not import each other, on any floors.
+	// Separate are pairs of top folders that must not import each other, on any layer.
 	Separate [][2]string
 
 	// Importers names the packages, with their subfolders, that may import a library.
@@ -47,7 +47,7 @@ type Table struct {
 	// technology. Only programs may import them.
 	Adapters []string
 
-	// Helpers are top folders of test helpers, except their subfolders in Floor. Shipped
+	// Helpers are top folders of test helpers, except their subfolders in Layer. Shipped
 	// code must not import helpers; helpers may import anything.
 	Helpers []string
 }
@@ -60,7 +60,7 @@ func Rowmill() Table {
 			"actors", "bench", "blob", "client", "cluster", "cmd", "console", "deploy", "docs", "e2e",
 			"engine", "examples", "http", "input", "internal", "results", "store", "tokenize",
 		},
-		Floor: map[string]int{
+		Layer: map[string]int{
 			"internal/panics": -1, "internal/textfmt": -1, "internal/certificate": -1, "internal/jsonpreserve": -1, "internal/cache": -1, "internal/durable": -1,
 			"internal/columnar": 0, "internal/shard": 0, "internal/retry": 0, "tokenize": 0, "engine/sim": 0, "console": 0,
 			"blob": 1, "client": 1, "cluster": 1, "engine": 1, "engine/catalog": 1, "engine/schema": 1, "http/oidc": 1,
@@ -139,8 +139,8 @@ func (t Table) checkName(path string) []string {
 			broken = append(broken, fmt.Sprintf("%s: %q says nothing about what the package owns", path, element))
 		}
 	}
-	if t.floorFolder(path) == "" && path != "" && !t.isHelper(path) {
-		broken = append(broken, fmt.Sprintf("%s: no floor is set for folder %q", path, top(path)))
+	if t.layerFolder(path) == "" && path != "" && !t.isHelper(path) {
+		broken = append(broken, fmt.Sprintf("%s: no layer is set for folder %q", path, top(path)))
 	}
 	return broken
 }
@@ -164,7 +164,7 @@ func (t Table) checkImport(from, path string) string {
 		return "shipped code must not import test helpers"
 	case from == "":
 		return "the root package imports no other package"
-	case t.floorFolder(from) == t.floorFolder(to):
+	case t.layerFolder(from) == t.layerFolder(to):
 		below, low := t.Within[to]
 		own, high := t.Within[from]
 		if program || under(from, to) || under(to, from) || low && high && below < own {
@@ -177,8 +177,8 @@ func (t Table) checkImport(from, path string) string {
 			return "these two folders must not import each other"
 		}
 	}
-	if below, own := t.Floor[t.floorFolder(to)], t.Floor[t.floorFolder(from)]; below >= own {
-		return fmt.Sprintf("floor %d may only import floors below it, not floor %d", own, below)
+	if below, own := t.Layer[t.layerFolder(to)], t.Layer[t.layerFolder(from)]; below >= own {
+		return fmt.Sprintf("layer %d may only import layers below it, not layer %d", own, below)
 	}
 	return ""
 }
@@ -196,14 +196,14 @@ func (t Table) checkLibrary(from, path string) string {
 }
 
 func (t Table) isHelper(path string) bool {
-	return slices.Contains(t.Helpers, top(path)) && !strings.Contains(t.floorFolder(path), "/")
+	return slices.Contains(t.Helpers, top(path)) && !strings.Contains(t.layerFolder(path), "/")
 }
 
-// floorFolder returns the folder with an entry in Floor that holds the package at path;
+// layerFolder returns the folder with an entry in Layer that holds the package at path;
 // empty for none.
-func (t Table) floorFolder(path string) string {
+func (t Table) layerFolder(path string) string {
 	for path != "" {
-		if _, known := t.Floor[path]; known {
+		if _, known := t.Layer[path]; known {
 			return path
 		}
 		path = path[:max(strings.LastIndexByte(path, '/'), 0)]

@@ -1,4 +1,4 @@
-package floors
+package layers
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// rowmillRoot is the name of the module's root package in the page. It has no floor in
+// rowmillRoot is the name of the module's root package in the page. It has no layer in
 // the table, because every package may import it.
 const rowmillRoot = "rowmill"
 
@@ -18,7 +18,7 @@ var quoted = regexp.MustCompile("`([^`]+)`")
 // Missing returns one sentence for each folder of the table without a package: such an
 // entry would silently permit imports later.
 func (t Table) Missing(packages []Package) []string {
-	named := slices.Concat(slices.Collect(maps.Keys(t.Floor)), slices.Collect(maps.Keys(t.Within)), t.Adapters, t.Programs, t.Helpers)
+	named := slices.Concat(slices.Collect(maps.Keys(t.Layer)), slices.Collect(maps.Keys(t.Within)), t.Adapters, t.Programs, t.Helpers)
 	for _, allowed := range t.Importers {
 		named = append(named, allowed...)
 	}
@@ -40,9 +40,9 @@ func (t Table) Missing(packages []Package) []string {
 
 // Differs returns one sentence for each difference between the table and a Markdown
 // page. In the page, each row of a table begins with a number and with folders in
-// backquotes: a floor and its folders, or a step and its packages.
+// backquotes: a layer and its folders, or a step and its packages.
 func (t Table) Differs(page string) []string {
-	want := maps.Clone(t.Floor)
+	want := maps.Clone(t.Layer)
 	maps.Copy(want, t.Within)
 	var wrong []string
 	drawn := map[string]bool{}

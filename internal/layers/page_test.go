@@ -1,4 +1,4 @@
-package floors
+package layers
 
 import (
 	"os"
@@ -45,7 +45,7 @@ func TestPageIsTheTable(t *testing.T) {
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	table := Table{
-		Floor: map[string]int{"store": 1, "attic": 3}, Within: map[string]int{"store/bolt": 0, "store/tape": 0},
+		Layer: map[string]int{"store": 1, "attic": 3}, Within: map[string]int{"store/bolt": 0, "store/tape": 0},
 		Importers: map[string][]string{"lib": {"store", "cellar"}}, Separate: [][2]string{{"store", "ghost"}},
 		Adapters: []string{"store/bolt"}, Programs: []string{"cmd"}, Helpers: []string{"internal"},
 	}
@@ -64,13 +64,13 @@ func TestMissing(t *testing.T) {
 
 func TestDiffers(t *testing.T) {
 	t.Parallel()
-	table := Table{Floor: map[string]int{"shard": 0, "store": 1, "http": 3}, Within: map[string]int{"http/sdk": 1}}
+	table := Table{Layer: map[string]int{"shard": 0, "store": 1, "http": 3}, Within: map[string]int{"http/sdk": 1}}
 	for _, test := range []struct {
 		name, page string
 		want       []string
 	}{
 		{
-			"the same", "| floor | package | owns |\n|---|---|---|\n| 0 | `rowmill` (root) | words of `ghost` |\n| 0 | `shard` | |\n| 1 | `store` | `store/bolt` |\n| 3 | `http` | |\n" +
+			"the same", "| layer | package | owns |\n|---|---|---|\n| 0 | `rowmill` (root) | words of `ghost` |\n| 0 | `shard` | |\n| 1 | `store` | `store/bolt` |\n| 3 | `http` | |\n" +
 				"\n| step | part | owns |\n|---|---|---|\n| 1 | `http/sdk` | |\n",
 			nil,
 		},

@@ -1,4 +1,4 @@
-package floors
+package layers
 
 import (
 	"encoding/json"
@@ -88,11 +88,11 @@ func TestCheck(t *testing.T) {
 		{name: "helpers may import anything", path: "internal/llama", imports: []string{"http", "github.com/gin-gonic/gin"}},
 		{
 			name: "up", path: "engine", imports: []string{"results"},
-			want: []string{"engine imports " + Module + "/results: floor 1 may only import floors below it, not floor 2"},
+			want: []string{"engine imports " + Module + "/results: layer 1 may only import layers below it, not layer 2"},
 		},
 		{
 			name: "neighbours", path: "blob", imports: []string{"store"},
-			want: []string{"blob imports " + Module + "/store: floor 1 may only import floors below it, not floor 1"},
+			want: []string{"blob imports " + Module + "/store: layer 1 may only import layers below it, not layer 1"},
 		},
 		{
 			name: "separate folders", path: "http", imports: []string{"actors"},
@@ -122,14 +122,14 @@ func TestCheck(t *testing.T) {
 			name: "a name that says nothing", path: "store/util", imports: nil,
 			want: []string{`store/util: "util" says nothing about what the package owns`},
 		},
-		{name: "a folder with its own floor inside another", path: "engine/served", imports: []string{"engine", "engine/catalog"}},
+		{name: "a folder with its own layer inside another", path: "engine/served", imports: []string{"engine", "engine/catalog"}},
 		{
-			name: "a folder imports no subfolder on a higher floor", path: "engine", imports: []string{"engine/served"},
-			want: []string{"engine imports " + Module + "/engine/served: floor 1 may only import floors below it, not floor 2"},
+			name: "a folder imports no subfolder on a higher layer", path: "engine", imports: []string{"engine/served"},
+			want: []string{"engine imports " + Module + "/engine/served: layer 1 may only import layers below it, not layer 2"},
 		},
 		{
 			name: "a folder nobody placed", path: "misc", imports: nil,
-			want: []string{`misc: no floor is set for folder "misc"`},
+			want: []string{`misc: no layer is set for folder "misc"`},
 		},
 	}
 	for _, test := range tests {
@@ -149,7 +149,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestTable checks the table itself: an exception for a folder without a floor would
+// TestTable checks the table itself: an exception for a folder without a layer would
 // have no effect.
 func TestTable(t *testing.T) {
 	t.Parallel()
@@ -163,8 +163,8 @@ func TestTable(t *testing.T) {
 	}
 	slices.Sort(named)
 	for _, path := range slices.Compact(append(append(named, table.Programs...), table.Adapters...)) {
-		if table.floorFolder(path) == "" {
-			t.Errorf("the table names %q, which stands on no floor", path)
+		if table.layerFolder(path) == "" {
+			t.Errorf("the table names %q, which stands on no layer", path)
 		}
 	}
 }
