@@ -20,10 +20,10 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 )
 
-// A crew holds the engines, nodes and workers of a job, as the owner of the job
-// sees them: which engines serve the model, which nodes are invited, which workers
-// there are, and the outgoing messages, which are the next messages to workers. It knows no
-// actors: the job actor sends the outgoing messages.
+// A crew holds the engines, nodes and workers of a job, as the owner of the job sees
+// them: which engines serve the model, which nodes are invited, which workers there
+// are, and the next messages to the workers. It knows no actors: the job actor sends
+// the messages.
 type crew struct {
 	spec       *rowmill.Spec
 	log        *slog.Logger

@@ -14,7 +14,7 @@ import (
 type State string
 
 // The states of a row, in their order. rowStates returns Elsewhere for a row that it does
-// not have: a worker has only the worker's rows.
+// not have: the states of a worker have only its rows.
 const (
 	Elsewhere State = "elsewhere"
 	Free      State = "free"      // no worker has it
@@ -36,8 +36,8 @@ const (
 // But a worker may have got the row before the owner knew the list of copies. Such a row
 // runs like other rows.
 //
-// The owner of a job keeps the states of all rows. Only the worker sees an answer, so in the
-// owner's states a row is written as soon as a worker reports its part. Each worker keeps
+// The owner of a job keeps the states of all rows. Only the worker sees an answer, so for
+// the owner a row is written as soon as a worker reports its part. Each worker keeps
 // the states of its own rows. There a free row is a row to give back, and a committed
 // row is removed. A row must be in one state at a time, or it is lost or runs twice.
 type rowStates struct {
@@ -165,7 +165,7 @@ func (b *rowStates) commit(shard int, rows *roaring.Bitmap) {
 	b.committed.Add(shard, rows)
 }
 
-// forget removes rows.
+// forget removes rows of all states.
 func (b *rowStates) forget(shard int, rows *roaring.Bitmap) {
 	b.free.remove(shard, rows)
 	b.copies.remove(shard, rows)

@@ -34,14 +34,14 @@ type running struct {
 	err    error         // once done
 }
 
-// An CompactionState is the progress of a compaction.
+// A CompactionState is the progress of a compaction.
 type CompactionState struct {
 	Done   bool
 	Size   int64  // bytes of the object
 	Failed string // the error, if it failed
 }
 
-// NewCompactions returns a Compactions without compactions. all counts its goroutines.
+// NewCompactions returns Compactions without a compaction. all counts its goroutines.
 func NewCompactions(all *sync.WaitGroup) *Compactions {
 	s := &Compactions{all: all, running: make(map[string]*running)}
 	s.life, s.stop = context.WithCancel(context.Background())

@@ -34,7 +34,7 @@ const (
 	maxSignInFailures = 10
 )
 
-// A sessionClaims is the encrypted content of a session cookie. It names the key of the session,
+// sessionClaims is the encrypted content of a session cookie. It names the key of the session,
 // but does not contain the key.
 type sessionClaims struct {
 	KeyID       string    `json:"key"`  // empty for a configured key
@@ -43,7 +43,7 @@ type sessionClaims struct {
 	Expires     time.Time `json:"expires"`
 
 	// Bearer is set if the session was started with a token. A token cannot be looked up
-	// later, so the sessionClaims holds all facts about it. Expires is not later than the
+	// later, so sessionClaims holds all facts about it. Expires is not later than the
 	// token's expiry.
 	Bearer *bearer `json:"bearer,omitempty"`
 }

@@ -162,7 +162,7 @@ func (Wait) EnumDescriptor() ([]byte, []int) {
 	return file_rowmill_peer_v1_node_proto_rawDescGZIP(), []int{1}
 }
 
-// An CompactionKind is the kind of the object.
+// A CompactionKind is the kind of the object.
 type CompactionKind int32
 
 const (
