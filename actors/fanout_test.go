@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -115,6 +116,30 @@ func TestAnEngineSaysWhyRowsWait(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server that often asks for a pause fills no log: its route has one line per minute.
+func TestManyPausesAreLoggedOnce(t *testing.T) {
+	t.Parallel()
+	inVirtualTime(t, func(t *testing.T) {
+		answer := func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			if try == 1 {
+				return engine.Reply{}, &engine.Error{Class: engine.Busy, Status: 429, Code: "rate_limited", RetryAfter: 5 * time.Second}
+			}
+			return echo(ctx, row, try)
+		}
+		var log lines
+		b := setup(t, &scripted{answer: answer}, func(c *actors.Config) {
+			c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		})
+		began := time.Now()
+		b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(40)})), numbered(40))
+		took := time.Since(began)
+		logged := strings.Count(log.String(), "the engine gets no rows for a while")
+		if took < 2*time.Minute || logged < 2 || logged > 1+int(took/time.Minute) {
+			t.Errorf("%d lines in %v", logged, took)
+		}
+	})
 }
 
 // An actor that has panicked is listed with its reason, also after its end.

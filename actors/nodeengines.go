@@ -11,6 +11,7 @@ import (
 	"github.com/rowmill/rowmill/actors/dispatch"
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/loglimit"
 )
 
 // Messages a node receives about its engines.
@@ -55,6 +56,7 @@ func (n *node) attach(c actor.Context, e engine.Engine) {
 		return &server{
 			cfg: n.cfg, engine: e, name: name, node: c.Self(), entry: entry, restarts: n.metrics.restarted.WithLabelValues("engine"), metrics: m, log: entry.Log(n.deps.log.With("engine", name)),
 			disp: disp, capabilities: dispatch.NewCapabilities(n.cfg.Servers.Asked, n.cfg.Servers.Known), tasks: newTaskGroup(context.Background(), n.all, entry),
+			restLog: loglimit.Limit{Every: restLogEvery},
 		}
 	}), "engine-"+pathSafe(name))
 	c.Watch(pid)

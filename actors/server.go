@@ -15,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill/actors/dispatch"
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/loglimit"
 	"github.com/rowmill/rowmill/internal/panics"
 )
 
@@ -63,6 +64,7 @@ type server struct {
 	resting      map[engine.Route]string // routes that get no rows for a while, and why; other actors share the map: a change makes a new map
 	soon         time.Duration           // time until the next probe after a crash; 0 for the usual time
 	loggedReason string                  // the last logged reason why the server is not in use
+	restLog      loglimit.Limit          // by route
 
 	entry    *registry.Entry
 	restarts prometheus.Counter
@@ -70,6 +72,11 @@ type server struct {
 	faults   int       // panics, one soon after the other
 	fault    time.Time // time of the last panic
 }
+
+// restLogEvery is the shortest time between two log lines about rests of one route. A
+// server that limits its requests asks for a pause every few seconds, for as long as a
+// job runs.
+const restLogEvery = time.Minute
 
 // Receive restarts the actor after a panic. The actor can get its state again from
 // the inference server, and without this actor the node would lose the engine.
@@ -293,7 +300,9 @@ func (s *server) onBreakerOpened(c actor.Context, r engine.Route, pause time.Dur
 	if !s.health.Up() {
 		return
 	}
-	s.log.Warn("the engine gets no rows for a while", "route", string(r), "pause", pause, "err", err)
+	if leftOut, due := s.restLog.Due(string(r), time.Now()); due {
+		s.log.Warn("the engine gets no rows for a while", "route", string(r), "pause", pause, "err", err, "left_out", leftOut)
+	}
 	next := map[engine.Route]string{r: fmt.Sprintf("%s; it is asked again at %s", briefFault(err), time.Now().Add(pause).UTC().Format("15:04:05 UTC"))}
 	for other, why := range s.resting {
 		if other != r {
@@ -308,7 +317,7 @@ func (s *server) onBreakerOpened(c actor.Context, r engine.Route, pause time.Dur
 		if !s.health.Up() { // it will be tried when the server is up again
 			return
 		}
-		s.log.Info("the engine is tried again with one row", "route", string(r))
+		s.log.Debug("the engine is tried again with one row", "route", string(r))
 		s.endRest(r)
 		s.disp.Try(r)
 		s.announce(c, nil)

@@ -1,0 +1,45 @@
+// Package loglimit limits how often a message that repeats is logged.
+package loglimit
+
+import (
+	"sync"
+	"time"
+)
+
+// A Limit decides which messages of a key are logged: the first, and then at most one in
+// each Every. Its methods may be called concurrently. It never forgets a key, so there
+// must be a limited number of keys.
+type Limit struct {
+	Every time.Duration
+
+	mu   sync.Mutex
+	keys map[string]*state
+}
+
+// A state is the state of the messages with one key.
+type state struct {
+	last    time.Time // of the last logged message
+	leftOut int       // number of messages since last
+}
+
+// Due reports whether a message must be logged now, and how many messages with the same
+// key were left out since the last logged one.
+func (l *Limit) Due(key string, now time.Time) (leftOut int, due bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.keys[key]
+	switch {
+	case s == nil:
+		if l.keys == nil {
+			l.keys = map[string]*state{}
+		}
+		l.keys[key] = &state{last: now}
+		return 0, true
+	case now.Sub(s.last) < l.Every:
+		s.leftOut++
+		return 0, false
+	}
+	leftOut = s.leftOut
+	*s = state{last: now}
+	return leftOut, true
+}
