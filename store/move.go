@@ -45,7 +45,6 @@ type MovedJob struct {
 	Record Record   `json:"record"`
 	Parts  []Part   `json:"parts,omitempty"`  // as ListParts returns them
 	Merged []string `json:"merged,omitempty"` // keys of parts that a complete part has replaced, sorted: committing these parts again has no effect
-	Held   bool     `json:"held,omitempty"`   // see Retention.RetainedJobs
 }
 
 // A MovedIdempotency is an idempotency key with the job that it created.

@@ -26,13 +26,14 @@ type Retention interface {
 	// the job is open.
 	RemoveData(ctx context.Context, jobID string, now time.Time) (Record, error)
 
-	// DataGone records that the objects of a job are deleted. The error is
-	// rowmill.ErrConflict before RemoveData.
+	// DataGone records that the objects and part records of a job are deleted. The error
+	// is rowmill.ErrConflict before RemoveData.
 	DataGone(ctx context.Context, jobID string) error
 
 	// DueJobs returns up to limit (> 0) ids of jobs with something to remove at the time by or
 	// before, the longest due first. A job is due from its end or, after KeepInput, from
-	// the time until which the input is kept. It is not due after InputGone or RemoveData.
+	// the time until which the input is kept. It is not due after InputGone. From RemoveData
+	// to DataGone it is due too: whoever began the removal may have stopped.
 	DueJobs(ctx context.Context, by time.Time, limit int) ([]string, error)
 	// KeepInput records that objects hold the whole input of a job until a time, and
 	// that nothing else of the job needs removal. It removes input rows from the
@@ -80,6 +81,8 @@ func (rec *Record) End(was rowmill.Status, now time.Time) {
 // removed; see Retention.DueJobs.
 func (rec *Record) Due() (at time.Time, due bool) {
 	switch {
+	case rec.DataRemoved != nil:
+		return *rec.DataRemoved, !rec.DataGone
 	case !rec.Job.Status.Terminal() || rec.InputRemoved != nil:
 		return time.Time{}, false
 	case rec.InputUntil != nil:

@@ -172,7 +172,8 @@ type Record struct {
 	// Job.Completed is too far from that clock (see EndTolerance).
 	Ended *time.Time `json:"ended,omitempty"`
 
-	DataRemoved *time.Time `json:"data_removed,omitempty"` // when retention removed input, parts and results
+	DataRemoved *time.Time `json:"data_removed,omitempty"` // when retention or a client removed input, parts and results
+	DataGone    bool       `json:"data_gone,omitempty"`    // after DataRemoved: the objects and part records are deleted
 
 	InputUntil   *time.Time `json:"input_until,omitempty"`   // the input of a job that has ended is kept in objects until then
 	InputRemoved *time.Time `json:"input_removed,omitempty"` // when the input of a job that has ended was removed

@@ -62,8 +62,7 @@ type Janitor struct {
 	failures failures
 	sweep    sweep
 	findings Findings
-	stuck    map[string]bool // jobs with failed cleanup; they wait until the other jobs are done
-	skew     time.Duration   // see Skew
+	skew     time.Duration // see Skew
 }
 
 // New returns a janitor.
@@ -127,7 +126,7 @@ func (j *Janitor) Round(ctx context.Context) (more bool, err error) {
 		return true, err
 	}
 	err = errors.Join(err, j.expireFiles(ctx, today), j.expireUploads(ctx, today))
-	more, tidyErr := j.tidy(ctx, today)
+	more, tidyErr := j.tidy(ctx, now, today)
 	return more, errors.Join(err, tidyErr, j.sweepSome(ctx, today))
 }
 
@@ -231,7 +230,7 @@ func (j *Janitor) lines(ctx context.Context, today time.Time) (lines []line, err
 // expireSome removes the data of up to limit jobs. Jobs that failed recently are
 // skipped. err is the first error of the failed jobs.
 func (j *Janitor) expireSome(ctx context.Context, at line, limit int, now time.Time) (done, failed int, err error) {
-	jobs, err := j.Store.RetainedJobs(ctx, at.account, at.ended, limit+j.failures.of(at.account))
+	jobs, err := j.Store.RetainedJobs(ctx, at.account, at.ended, limit+j.failures.count(at.account))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -240,7 +239,7 @@ func (j *Janitor) expireSome(ctx context.Context, at line, limit int, now time.T
 		if done == limit {
 			break
 		}
-		if j.failures.waits(at.account, id, j.Running()) {
+		if j.failures.waits(id, j.Running()) {
 			continue
 		}
 		done++
@@ -269,6 +268,6 @@ func (j *Janitor) remove(ctx context.Context, id string, now time.Time) error {
 	if err := j.Store.DataGone(ctx, id); err != nil {
 		return err
 	}
-	j.Log.Info("the expired data of a job was removed", "job", id)
+	j.Log.Info("the data of a job was removed", "job", id)
 	return nil
 }

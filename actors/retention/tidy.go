@@ -11,33 +11,40 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// tidy cleans up after jobs if their owners did not, and removes inputs that need not be
-// kept any longer. A job whose cleanup fails delays no other job. more says that other
-// jobs wait.
-func (j *Janitor) tidy(ctx context.Context, today time.Time) (more bool, err error) {
-	jobs, err := j.Store.DueJobs(ctx, today.Add(-j.TidyAfter), j.Batch+len(j.stuck))
+// tidy cleans up after jobs if their owners did not, removes inputs that need not be kept
+// any longer, and finishes removals that a client or a lost node began. A job whose
+// cleanup fails delays no other job: it is tried again later. more says that other jobs
+// wait.
+func (j *Janitor) tidy(ctx context.Context, now, today time.Time) (more bool, err error) {
+	jobs, err := j.Store.DueJobs(ctx, today.Add(-j.TidyAfter), j.Batch+len(j.failures))
 	if err != nil {
 		return false, err
 	}
+	j.failures.keep(due, jobs)
 	var errs []error
 	tried := 0
 	for _, id := range jobs {
-		if j.stuck[id] {
+		if tried == j.Batch {
+			break
+		}
+		if j.failures.waits(id, j.Running()) {
 			continue
 		}
 		tried++
-		if err := j.Tidy(ctx, id); err != nil {
+		if err := j.tidyJob(ctx, id, now); err != nil {
 			errs = append(errs, fmt.Errorf("clean up after job %s: %w", id, err))
-			if j.stuck == nil {
-				j.stuck = make(map[string]bool)
-			}
-			j.stuck[id] = true
+			j.failures.failed(due, id, j.Running())
 		}
 	}
-	if tried == 0 {
-		j.stuck = nil
-	}
 	return tried >= j.Batch, errors.Join(errs...)
+}
+
+func (j *Janitor) tidyJob(ctx context.Context, id string, now time.Time) error {
+	rec, err := j.Store.Get(ctx, id)
+	if err == nil && rec.DataRemoved != nil {
+		return j.remove(ctx, id, now)
+	}
+	return j.Tidy(ctx, id)
 }
 
 // kept reports whether an object is part of an input that is kept for a continuation.

@@ -44,6 +44,7 @@ func TestTidy_AfterOwnersThatDied(t *testing.T) {
 		t.Errorf("only %v were tidied behind two that cannot be", r.tidied)
 	}
 	r.stuck = nil
+	r.ran += time.Minute
 	r.rounds(3)
 	if len(r.tidied) != 4 {
 		t.Errorf("%v were tidied, want all four", r.tidied)
@@ -92,6 +93,29 @@ func TestTidy_AKeptInputStaysUntilItsTime(t *testing.T) {
 	}
 	if !slices.Equal(r.tidied, []string{id}) {
 		t.Errorf("after eleven days %v were tidied", r.tidied)
+	}
+}
+
+// If a node stops after it has recorded a removal, or removed the objects only in a copy
+// of the records that was lost, the janitor finishes the removal, also for an account that
+// keeps its data for ever.
+func TestTidy_FinishesARemoval(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	id, other := r.left("a"), r.done("a")
+	must(r.store.RemoveData(t.Context(), id, r.now()))(t)
+	must(r.Round(t.Context()))(t)
+	if len(r.objects(id)) == 0 {
+		t.Fatal("the janitor was faster than the node that removes the data may be")
+	}
+	r.ran += 11 * time.Minute
+	r.clean()
+	r.gone(id)
+	if rec := r.get(id); !rec.DataGone {
+		t.Errorf("the record does not say that the data is gone: %+v", rec)
+	}
+	if parts, err := r.store.ListParts(t.Context(), id); err != nil || len(parts) > 0 || !r.kept(other) {
+		t.Errorf("part records %v, %v; the other job is kept: %v", parts, err, r.kept(other))
 	}
 }
 

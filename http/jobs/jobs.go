@@ -378,12 +378,11 @@ func (j *Jobs) deleteData(c *gin.Context) (any, error) {
 }
 
 // DropData removes the data of an ended job. It first marks the data as removed, so that no
-// request starts to read data that is about to be deleted. Retention checks the job again
-// later, because a worker may still write an object.
+// request starts to read data that is about to be deleted. The janitor removes the data
+// again later, because a worker may still write an object.
 func (j *Jobs) DropData(ctx context.Context, record store.Record) (store.Record, error) {
 	id := record.Job.ID
-	// RemoveData takes the job off the store's list of ended jobs, so announce its end
-	// first.
+	// After RemoveData the record counts as cleaned up, and Announce does nothing.
 	if _, err := webhook.Announce(ctx, j.Store, &record); err != nil {
 		return record, err
 	}

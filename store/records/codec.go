@@ -202,11 +202,11 @@ func (t *tx) saveHeader(before, after header) error {
 	return nil
 }
 
-// reindex updates the indexes waiting, owned, reserved, held and due after a change of
+// reindex updates the indexes waiting, owned, reserved, retained and due after a change of
 // a header.
 func (t *tx) reindex(before *header, after header) {
 	t.reindexMoney(before, after)
-	t.reindexHeld(before, after)
+	t.reindexRetained(before, after)
 	t.reindexDue(before, after)
 	key := orderKey(after.Account, after.Job.Created, after.Job.ID)
 	table, value := after.index()

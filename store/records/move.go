@@ -89,11 +89,7 @@ func (t *tx) movedJob(key, _ []byte) (e store.Entry, err error) {
 	if err != nil {
 		return e, err
 	}
-	held, err := t.Get(tableRetained, retainedKey(h.Account, rec))
-	if err != nil {
-		return e, err
-	}
-	j := &store.MovedJob{Record: rec, Held: held != nil}
+	j := &store.MovedJob{Record: rec}
 	j.Record.Session = ""
 	for p, err := range t.parts(partsOf(id)) {
 		if err != nil {
@@ -273,9 +269,6 @@ func (t *tx) importJob(j *store.MovedJob) error {
 	t.addToLists(rec)
 	if err := t.save(before, rec, account); err != nil {
 		return err
-	}
-	if !j.Held {
-		t.Delete(tableRetained, retainedKey(account, rec))
 	}
 	for i, p := range j.Parts {
 		known, err := t.Get(tablePartKeys, append(partsOf(rec.Job.ID), p.Key...))

@@ -3,7 +3,6 @@ package records
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -17,12 +16,20 @@ func retainedKey(account string, rec store.Record) []byte {
 	return orderKey(account, rec.EndedAt(), rec.Job.ID)
 }
 
-// reindexHeld adds a job to the index held when it has just ended.
-func (t *tx) reindexHeld(before *header, after header) {
-	if after.Job.Status.Terminal() && (before == nil || !before.Job.Status.Terminal()) {
-		t.Put(tableRetained, retainedKey(after.Account, after.Record), nil)
+// reindexRetained adds a job that has just ended to the index of retained jobs, and
+// removes a job without data.
+func (t *tx) reindexRetained(before *header, after header) {
+	was, is := before != nil && before.retained(), after.retained()
+	switch key := retainedKey(after.Account, after.Record); {
+	case is && !was:
+		t.Put(tableRetained, key, nil)
+	case was && !is:
+		t.Delete(tableRetained, key)
 	}
 }
+
+// retained reports whether a job has ended and may still have data.
+func (h *header) retained() bool { return h.Job.Status.Terminal() && !h.DataGone }
 
 // AccountsWithData returns the accounts that have retained jobs.
 func (s *Store) AccountsWithData(ctx context.Context) ([]string, error) {
@@ -233,23 +240,20 @@ func (s *Store) DueJobs(ctx context.Context, by time.Time, limit int) ([]string,
 	return ids, nil
 }
 
-// DataGone removes a job from the retained jobs.
+// DataGone records that the data of a job is deleted.
 func (s *Store) DataGone(ctx context.Context, jobID string) error {
 	return s.write(ctx, func(t *tx) error {
-		h, err := t.writable(jobID)
-		if err != nil {
+		before, err := t.writable(jobID)
+		if err != nil || before.DataGone {
 			return err
 		}
-		if h.DataRemoved == nil {
+		if before.DataRemoved == nil {
 			return fmt.Errorf("the data of job %s was not removed: %w", jobID, rowmill.ErrConflict)
 		}
-		key := retainedKey(h.Account, h.Record)
-		held, err := t.Get(tableRetained, key)
-		if held != nil || errors.Is(err, store.ErrDamaged) {
-			t.Delete(tableRetained, key)
-			return nil
-		}
-		return err
+		after := before
+		after.DataGone = true
+		after.Version++
+		return t.saveHeader(before, after)
 	})
 }
 

@@ -143,6 +143,7 @@ func testRemoveData(s *suite) {
 	s.wantRetained("a", now, 10)
 	s.wantAccountsWithData()
 	s.reopen()
+	removed.DataGone, removed.Version = true, removed.Version+1
 	s.wantUnchanged(removed)
 	s.wantAccountsWithData()
 }
@@ -198,6 +199,10 @@ func testDueJobs(s *suite) {
 	if _, err := s.RemoveData(s.Context(), late, at(4)); err != nil {
 		s.Errorf("remove data: %v", err)
 	}
+	s.reopen()
+	s.wantDue(at(3), 10)
+	s.wantDue(at(31), 10, late, early)
+	s.must(s.DataGone(s.Context(), late))
 	s.wantDue(at(31), 10, early)
 	for range 2 {
 		if err := s.InputGone(s.Context(), early, at(11)); err != nil {
