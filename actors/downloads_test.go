@@ -97,6 +97,33 @@ func TestADownloadOutlivesTheLease(t *testing.T) {
 	}
 }
 
+// A node that stops gives a job back at once while another node downloads the job's input.
+func TestANodeStopsWhileAnotherDownloads(t *testing.T) {
+	t.Parallel()
+	b, net := setup(t, nil), newNetwork()
+	one := b.join(net, "one", &scripted{answer: echo})
+	b.system = one.system
+	texts := numbered(200)
+	source := newSlowSource(t, texts)
+	id := b.submit(rowmill.Spec{URL: source.URL, Column: "text"})
+	first := b.await(id, func(r store.Record) bool { return r.DownloadStarted != nil && source.asked.Load() > 0 })
+	two := b.join(net, "two", &scripted{answer: echo})
+	one.cut.Store(true)
+	if err := b.store.CloseSession(t.Context(), first.Session); err != nil {
+		t.Fatal(err)
+	}
+	b.await(id, func(r store.Record) bool { return r.Epoch > first.Epoch })
+	if err := two.system.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	one.cut.Store(false)
+	source.let()
+	b.checkEcho(b.end(id), texts)
+	if n := source.asked.Load(); n != 1 {
+		t.Errorf("the input was asked for %d times, want once", n)
+	}
+}
+
 // A download stops when no job wants it any more.
 func TestADownloadForACancelledJobEnds(t *testing.T) {
 	t.Parallel()

@@ -350,11 +350,16 @@ func (j *job) onEnginesChanged(c actor.Context, m enginesChanged) {
 	}
 }
 
-// onDrain starts to give the job back. The job reads its input to the end first,
-// because it cannot download the input again.
+// onDrain starts to give the job back. If this node is downloading the input, or rows run
+// while the input is still being read, the job reads its input to the end first: no other
+// node can download the input again.
 func (j *job) onDrain(c actor.Context) {
 	j.draining = true
 	switch j.phase {
+	case jobStarts:
+		if !j.downloads.Running(j.own.fence.JobID) {
+			j.release(c)
+		}
 	case jobWaits:
 		if !j.own.updating && j.in.whole {
 			j.release(c)
@@ -393,6 +398,8 @@ func (j *job) onError(c actor.Context, err error) {
 		j.log.Warn("the job has another owner, so this node stops working on it as owner", "err", err)
 		j.stopRows(c)
 		c.Send(j.node, jobOver{id: j.own.fence.JobID}) // the store is not touched
+	case errors.Is(err, ingest.ErrDrains):
+		j.release(c)
 	case errors.Is(err, errForgotten):
 		j.log.Warn("the store lost writes; the job starts again from the recorded parts", "err", err)
 		j.release(c)

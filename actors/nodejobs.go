@@ -373,6 +373,7 @@ func (n *nodeJobs) onTerminated(c actor.Context, who *actor.PID) {
 
 func (n *nodeJobs) drain(c actor.Context) {
 	n.draining = true
+	n.downloads.Drain()
 	n.tellAll(c, drainJob{})
 }
 

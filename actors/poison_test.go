@@ -2,6 +2,7 @@ package actors_test
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -249,15 +250,21 @@ func TestJobsThatCannotBeDrainedAreGivenBack(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		begun := make(chan struct{}, 8)
+		var log lines
 		b := setup(t, &scripted{answer: func(ctx context.Context, _ string, _ int) (r engine.Reply, err error) {
 			begun <- struct{}{}
 			<-ctx.Done()
 			return r, ctx.Err()
-		}}, func(c *actors.Config) { c.DrainTimeout = 100 * time.Millisecond })
+		}}, func(c *actors.Config) {
+			c.DrainTimeout, c.Logger = 100*time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
+		})
 		id := b.submit(rowmill.Spec{Inline: numbered(2)})
 		<-begun
 		if err := b.system.Stop(t.Context()); err == nil {
 			t.Error("Stop does not report rows that hang")
+		}
+		if want := "the drain has not finished this work"; !strings.Contains(log.String(), want) || !strings.Contains(log.String(), "job="+id) {
+			t.Errorf("the log does not say what hangs:\n%s", log.String())
 		}
 		rec, err := b.store.Get(t.Context(), id)
 		if err != nil || rec.Session != "" || rec.Job.Status != rowmill.StatusRunning {

@@ -212,7 +212,23 @@ func (s *System) Drain(ctx context.Context) error {
 	case <-s.drained:
 		return nil
 	case <-ctx.Done():
+		s.logUnfinished()
 		return fmt.Errorf("drain: %w", context.Cause(ctx))
+	}
+}
+
+// maxUnfinished is the number of lines that a failed drain logs.
+const maxUnfinished = 20
+
+// logUnfinished logs the jobs and tasks that a drain has not finished.
+func (s *System) logUnfinished() {
+	logged := 0
+	for _, a := range s.metrics.registry.List(registry.Filter{}).Actors {
+		if a.State != registry.Running || a.Kind != "job" && a.Tasks == 0 || a.Kind == "engine" || logged == maxUnfinished {
+			continue
+		}
+		logged++
+		s.log.Warn("the drain has not finished this work", "actor", a.Kind, "job", a.Job, "task", a.Task, "task_time", a.TaskTime)
 	}
 }
 

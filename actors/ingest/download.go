@@ -109,7 +109,10 @@ func (g *ingester) await(ctx context.Context) error {
 // meanwhile. If the rows may run early, they are cut into shards during the download.
 func (g *ingester) fetch(ctx context.Context) error {
 	job, url := g.rec.Job.ID, g.rec.Spec.URL
-	d := g.Downloads.begin(job)
+	d, err := g.Downloads.begin(job)
+	if err != nil {
+		return err
+	}
 	if g.Ready != nil {
 		if leave, ok := g.Stream(); ok {
 			defer leave()

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -21,7 +22,11 @@ type Downloads struct {
 	end     context.CancelFunc
 	mu      sync.Mutex
 	running map[string]*download // by job
+	drains  bool                 // no download begins any more
 }
+
+// ErrDrains means that the input of a job was not requested, because the node drains.
+var ErrDrains = errors.New("the node drains, so it starts no download")
 
 // DownloadsConfig configures Downloads. All fields are required.
 type DownloadsConfig struct {
@@ -102,14 +107,25 @@ func (s *Downloads) of(job string) *download {
 	return s.running[job]
 }
 
-// begin adds a download. The caller must then call run or remove.
-func (s *Downloads) begin(job string) *download {
-	d := &download{done: make(chan struct{})}
-	d.ctx, d.stop = context.WithCancel(s.life)
+// Drain lets no more download begin. The running downloads continue.
+func (s *Downloads) Drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.drains = true
+}
+
+// begin adds a download. The caller must then call run or remove. The error is ErrDrains
+// after Drain.
+func (s *Downloads) begin(job string) (*download, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drains {
+		return nil, ErrDrains
+	}
+	d := &download{done: make(chan struct{})}
+	d.ctx, d.stop = context.WithCancel(s.life)
 	s.running[job] = d
-	return d
+	return d, nil
 }
 
 // remove removes a finished download.
