@@ -44,6 +44,7 @@ type Entry struct {
 type MovedJob struct {
 	Record Record   `json:"record"`
 	Parts  []Part   `json:"parts,omitempty"`  // as ListParts returns them
+	Lost   []Part   `json:"lost,omitempty"`   // as LostParts returns them
 	Merged []string `json:"merged,omitempty"` // keys of parts that a complete part has replaced, sorted: committing these parts again has no effect
 }
 

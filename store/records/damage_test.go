@@ -186,6 +186,35 @@ func TestDamagedSpecificationEndsItsJob(t *testing.T) {
 	}
 }
 
+// TestADamagedDeliveryExpires damages a delivery. It is dropped when it has expired, and
+// later expired deliveries are dropped after it.
+func TestADamagedDeliveryExpires(t *testing.T) {
+	t.Parallel()
+	ctx, backend, now := t.Context(), mem.New(time.Now), time.Now()
+	s, err := records.Open(ctx, backend, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, id := range []string{"msg-1", "msg-2"} {
+		d := store.Delivery{
+			ID: id, Account: "a", Endpoint: "one", Event: "job.succeeded", Payload: "{}", Created: now,
+			State: store.DeliveryDelivered, Expires: new(now.Add(time.Duration(i) * time.Hour)),
+		}
+		if err := s.CreateDelivery(ctx, d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	backend.Damage("deliveries", []byte("msg-1"), last)
+	for hours := range 2 {
+		if n, err := s.DropDeliveries(ctx, now.Add(time.Duration(hours)*time.Hour), 10); err != nil || n != 1 {
+			t.Errorf("after %d h %d deliveries are dropped, %v; want 1", hours, n, err)
+		}
+	}
+	if list, _, err := s.ListDeliveries(ctx, "one", store.Page{Limit: 9}); err != nil || len(list) > 0 {
+		t.Errorf("deliveries %v, %v; want none", list, err)
+	}
+}
+
 // TestRepairIndexes damages one entry of each index. The job is then missing in a list, is
 // not run, or does not expire, until the indexes are written again.
 func TestRepairIndexes(t *testing.T) {

@@ -294,9 +294,9 @@ func (t *tx) due(endpoint, first string, now time.Time) (*store.Delivery, error)
 
 // DropDeliveries removes deliveries that have expired.
 func (s *Store) DropDeliveries(ctx context.Context, now time.Time, limit int) (int, error) {
-	var expired []string
+	var expired []string // keys of tableDeliveryExpires
 	find := func(t *tx) (err error) {
-		expired, err = t.ids(kv.Range{Table: tableDeliveryExpires, To: until(nil, now)}, positionBytes, limit)
+		expired, err = t.ids(kv.Range{Table: tableDeliveryExpires, To: until(nil, now)}, 0, limit)
 		return err
 	}
 	if err := s.view(ctx, find); err != nil || len(expired) == 0 {
@@ -308,18 +308,22 @@ func (s *Store) DropDeliveries(ctx context.Context, now time.Time, limit int) (i
 		if err := find(t); err != nil {
 			return err
 		}
-		for _, id := range expired {
-			d, _, err := t.delivery(id)
-			if t.damaged(err) {
-				t.Delete(tableDeliveries, []byte(id))
-				continue
+		for _, key := range expired {
+			if len(key) < positionBytes {
+				return fmt.Errorf("a key of table %s is cut off", tableDeliveryExpires)
 			}
-			if err == nil {
+			id := key[positionBytes:]
+			d, _, err := t.delivery(id)
+			switch {
+			case err == nil:
 				err = t.index(d.Endpoint, &d, nil)
+			case t.damaged(err), errors.Is(err, rowmill.ErrNotFound): // the lists skip it
+				err = nil
 			}
 			if err != nil {
 				return err
 			}
+			t.Delete(tableDeliveryExpires, []byte(key))
 			t.Delete(tableDeliveries, []byte(id))
 			dropped++
 		}

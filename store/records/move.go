@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,11 +92,15 @@ func (t *tx) movedJob(key, _ []byte) (e store.Entry, err error) {
 	}
 	j := &store.MovedJob{Record: rec}
 	j.Record.Session = ""
-	for p, err := range t.parts(partsOf(id)) {
-		if err != nil {
+	for p, err := range t.allParts(partsOf(id)) {
+		switch {
+		case err != nil:
 			return e, err
+		case p.Lost:
+			j.Lost = append(j.Lost, p.Part)
+		default:
+			j.Parts = append(j.Parts, p.Part)
 		}
-		j.Parts = append(j.Parts, p)
 	}
 	prefix := partsOf(id)
 	for found, err := range t.Scan(kv.Prefix(tablePartKeys, prefix)) {
@@ -270,10 +275,13 @@ func (t *tx) importJob(j *store.MovedJob) error {
 	if err := t.save(before, rec, account); err != nil {
 		return err
 	}
-	for i, p := range j.Parts {
+	for i, p := range slices.Concat(j.Parts, j.Lost) {
 		known, err := t.Get(tablePartKeys, append(partsOf(rec.Job.ID), p.Key...))
 		if err == nil && known == nil {
 			err = t.addPart(rec.Job.ID, rec.Version, i, p)
+		}
+		if err == nil && i >= len(j.Parts) {
+			err = t.losePart(rec.Job.ID, p)
 		}
 		if err != nil {
 			return err

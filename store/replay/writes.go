@@ -173,6 +173,9 @@ func (s *Store) ReplaceArtifact(ctx context.Context, jobID, variant string, old,
 		rec, err = s.Store.ReplaceArtifact(ctx, jobID, variant, old, remade)
 		return err
 	})
+	if err == nil {
+		s.job(jobID).setEnded()
+	}
 	return rec, err
 }
 

@@ -48,8 +48,9 @@ func Everything(t *testing.T, s store.Store, now time.Time) {
 
 // These jobs, which everything creates, are used by tests.
 const (
-	movedOpen = "job-0001" // running: parts of shard 0 were merged, shard 1 has one part
-	movedIdem = "job-0002" // waiting; an idempotency key belongs to it
+	movedOpen   = "job-0001" // running: parts of shard 0 were merged, shard 1 has one part
+	movedIdem   = "job-0002" // waiting; an idempotency key belongs to it
+	movedLosing = "job-0007" // running: one part is lost, one is not
 )
 
 // everything is Everything for a suite.
@@ -88,6 +89,10 @@ func (s *suite) everything() {
 	}
 	kept := s.cancelled("b", s.time())
 	s.must(s.KeepInput(s.Context(), kept, s.start.Add(time.Hour)))
+	losing := s.spending("c", "m3")
+	s.spend(losing, "lost", store.Totals{Rows: 2, InputTokens: 20})
+	s.spend(losing, "kept", store.Totals{Rows: 1, InputTokens: 5})
+	s.must(s.LoseParts(s.Context(), losing, []string{"lost"}, nil))
 	gone := s.cancelled("c", s.time())
 	s.must(s.RemoveData(s.Context(), gone, s.start))
 	s.must(s.DataGone(s.Context(), gone))
@@ -186,6 +191,8 @@ func (s *suite) readEverything() map[string]any {
 			note("record "+j.ID, rec, err)
 			parts, err := s.ListParts(ctx, j.ID)
 			note("parts "+j.ID, parts, err)
+			lost, err := s.LostParts(ctx, j.ID)
+			note("lost parts "+j.ID, lost, err)
 		}
 		held, err := s.RetainedJobs(ctx, account, far, 100)
 		note("held of "+account, held, err)
@@ -277,6 +284,10 @@ func testMoveGoesOn(a, b *suite) {
 	f := b.claim(movedOpen, b.session())
 	if f.Epoch <= before.Epoch {
 		b.Errorf("the epoch is %d after epoch %d, want a larger one", f.Epoch, before.Epoch)
+	}
+	losing := b.claim(movedLosing, b.session())
+	if lost, err := b.LoseParts(b.Context(), losing, []string{"kept"}, nil); err != nil || lost.Rows != 3 || lost.InputTokens != 25 {
+		b.Errorf("after the loss of another part %+v are lost, %v; want 3 rows and 25 tokens", lost, err)
 	}
 	spent := b.usage("a")
 	again := []store.Part{{Key: "p1", Rows: 2, Totals: store.Totals{Rows: 2}}, {Key: "p4", Shard: 1, Rows: 1, Totals: store.Totals{Rows: 1}}}
