@@ -8,12 +8,13 @@ import (
 // Errors that cross package borders. A package that uses a driver, such as a store or a
 // bucket, wraps the driver's errors in these, so that callers need only errors.Is.
 var (
-	// ErrNotFound means that the requested thing does not exist, or belongs to another
-	// account.
+	// ErrNotFound means that the requested job, file or other record does not exist, or
+	// belongs to another account.
 	ErrNotFound = errors.New("not found")
 
-	// ErrConflict means that the thing already exists with a different content: a
-	// compare-and-set failed, or an idempotency key was used with a different body.
+	// ErrConflict means that the stored data differs from the data that the caller
+	// expects: a compare-and-set failed, or an idempotency key was used with a
+	// different body.
 	ErrConflict = errors.New("conflict")
 
 	// ErrLeaseLost means that the caller's session or epoch no longer owns the job. The
@@ -28,8 +29,8 @@ var (
 	// storage is down, starting, full or too slow. A retry may succeed later.
 	ErrUnavailable = errors.New("storage is unavailable")
 
-	// ErrFull is ErrUnavailable for storage without free space. A retry succeeds once
-	// there is space.
+	// ErrFull means that storage has no free space. It wraps ErrUnavailable: a retry
+	// succeeds once there is space.
 	ErrFull = fmt.Errorf("%w: it has no free space", ErrUnavailable)
 
 	// ErrExpired means that retention has removed the requested data.
@@ -43,11 +44,11 @@ func MustStop(err error) bool { return errors.Is(err, ErrTerminal) || errors.Is(
 // FieldError describes a rule that a field of a request violates.
 type FieldError struct {
 	Field   string `json:"field"`   // JSON path, such as "inputs[17]" or "sampling_params.top_p"
-	Message string `json:"message"` // the rule and the remedy, a full sentence
+	Message string `json:"message"` // the violated rule and how to fix the request, a full sentence
 }
 
-// InvalidError refuses a request that violates rules; nothing was created. Code is the
-// machine word in the error body, such as "unknown_model".
+// InvalidError means that a request violates rules and was refused, so nothing was
+// created. Code is the error code in the response body, such as "unknown_model".
 type InvalidError struct {
 	Code   string
 	Fields []FieldError

@@ -13,17 +13,17 @@ type Function struct {
 	Description string          `json:"description"`
 	Inputs      []FunctionInput `json:"inputs"`
 	Prompt      string          `json:"prompt"`        // {{field}} is replaced by an input's value
-	System      *string         `json:"system_prompt"` // fields are not replaced here
+	System      *string         `json:"system_prompt"` // {{field}} is not replaced in the system prompt
 	Model       string          `json:"model"`         // catalog id
-	Schema      json.RawMessage `json:"json_schema"`   // null for none
+	Schema      json.RawMessage `json:"json_schema"`   // JSON Schema of the answers; null for none
 	Sampling    map[string]any  `json:"sampling_params"`
 
-	Revision  int        `json:"revision"` // from 1
+	Revision  int        `json:"revision"` // number of this revision, from 1
 	Created   time.Time  `json:"created_at"`
-	Published *time.Time `json:"published_at"` // when it was published; null if it is not the published revision
+	Published *time.Time `json:"published_at"` // when this revision was published; null if it is not the published one
 }
 
-// FunctionInput is a declared field of a Function.
+// FunctionInput is a declared field of a Function's prompt.
 type FunctionInput struct {
 	Name        string `json:"name"`
 	Required    bool   `json:"required"`

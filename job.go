@@ -39,7 +39,7 @@ type Job struct {
 	Name        *string         `json:"name"`
 	Description *string         `json:"description"`
 	System      *string         `json:"system_prompt"`
-	Schema      json.RawMessage `json:"json_schema"`     // null for none
+	Schema      json.RawMessage `json:"json_schema"`     // JSON Schema of the answers; null for none
 	Sampling    map[string]any  `json:"sampling_params"` // effective values: the caller's override the model's defaults
 
 	Created   time.Time  `json:"datetime_created"`
@@ -54,7 +54,7 @@ type Job struct {
 	// interface do not know them.
 	RowCounts
 	Warnings []string `json:"warnings"` // ignored or changed settings, in words
-	Message  string   `json:"message"`  // current activity or reason to wait
+	Message  string   `json:"message"`  // text for people: what the job does now, or why it waits
 
 	// ParkedUntil is set while the job is parked: no node runs the job before this time,
 	// because the job may crash the nodes that run it.
@@ -70,18 +70,18 @@ type Job struct {
 
 // JobUsage holds the tokens and the cost of a job.
 type JobUsage struct {
-	InputTokens  *int64   `json:"input_tokens"`  // of committed rows; never falls
-	OutputTokens *int64   `json:"output_tokens"` // of committed rows; never falls
-	JobCost      *float64 `json:"job_cost"`
-	CostEstimate *float64 `json:"cost_estimate"`
+	InputTokens  *int64   `json:"input_tokens"`  // input tokens of committed rows; never decreases
+	OutputTokens *int64   `json:"output_tokens"` // output tokens of committed rows; never decreases
+	JobCost      *float64 `json:"job_cost"`      // USD
+	CostEstimate *float64 `json:"cost_estimate"` // USD; estimate jobs only
 }
 
 // RowCounts counts a job's rows by outcome.
 type RowCounts struct {
-	RowsDone         int64 `json:"rows_done"`         // committed rows, failed ones included
+	RowsDone         int64 `json:"rows_done"`         // committed rows, with and without an output
 	FailedRows       int64 `json:"failed_rows"`       // committed rows without an output
 	TruncatedRows    int64 `json:"truncated_rows"`    // committed rows whose input was cut to fit the context
-	TruncatedOutputs int64 `json:"truncated_outputs"` // answers cut by the length limit
+	TruncatedOutputs int64 `json:"truncated_outputs"` // committed rows whose answer was cut by the length limit
 	RowsTakenOver    int64 `json:"rows_taken_over"`   // committed rows that the job in Continues ran; not in the tokens and cost of this job
 	DeduplicatedRows int64 `json:"deduplicated_rows"` // committed rows with the answer of an equal earlier row; they were not run
 }
@@ -95,16 +95,16 @@ const (
 	EstimateSampled   EstimateMethod = "sampled"   // from the outputs of the first rows, which were run
 )
 
-// Estimate is the estimated usage of a job, with its basis. The estimated cost is in
-// Job.CostEstimate.
+// Estimate is the estimated usage of a job, and the basis of the estimate. The
+// estimated cost is in Job.CostEstimate.
 type Estimate struct {
 	Method            EstimateMethod `json:"method"`
 	SampleRows        int64          `json:"sample_rows"`         // rows that were run; 0 when unsampled
-	SampleInputTokens int64          `json:"sample_input_tokens"` // input tokens of these rows
+	SampleInputTokens int64          `json:"sample_input_tokens"` // input tokens of the rows that were run
 	Low               float64        `json:"low"`                 // USD, probable lower bound; ignore Low and High if the model has no price
 	High              float64        `json:"high"`                // USD, probable upper bound
-	InputTokens       int64          `json:"input_tokens"`        // of all rows
-	OutputTokens      int64          `json:"output_tokens"`       // of all rows, as estimated
+	InputTokens       int64          `json:"input_tokens"`        // input tokens of all rows
+	OutputTokens      int64          `json:"output_tokens"`       // estimated output tokens of all rows
 }
 
 // Become changes the status to next, or returns a *TransitionError. It sets Started
@@ -127,13 +127,13 @@ func (j *Job) Become(next Status, now time.Time) error {
 // Spec is a validated submission. It is stored once with the job and never changes.
 type Spec struct {
 	Account string `json:"account"`
-	Model   Model  `json:"model"` // as it was at submission
+	Model   Model  `json:"model"` // the model with its settings at the time of submission
 
 	// Exactly one of these four is set.
 	URL      string        `json:"url,omitempty"`      // where to download the input; may contain a signature: never log it
 	Inline   []string      `json:"inline,omitempty"`   // rows of a small submission (at most 64 KiB in all)
 	Spooled  string        `json:"spooled,omitempty"`  // blob key of the rows of a larger submission, one JSON string (or object for Function) per line
-	Continue *Continuation `json:"continue,omitempty"` // use the input of another job
+	Continue *Continuation `json:"continue,omitempty"` // take the input from another job
 
 	// File is the id of an uploaded file that was copied to Spooled; empty for none.
 	// Spooled then holds CSV, Parquet or JSON Lines in place of lines of rows, as the
@@ -152,7 +152,7 @@ type Spec struct {
 	Format   string `json:"format,omitempty"`    // format of a URL's input or a File, as input.Format; empty: package input detects it
 	FileName string `json:"file_name,omitempty"` // name of the File
 	Column   string `json:"column,omitempty"`    // column to run, of a URL's input or a File; empty: the first
-	IDColumn string `json:"id_column,omitempty"` // column that is copied to the results, of the same
+	IDColumn string `json:"id_column,omitempty"` // column of a URL's input or a File that is copied to the results
 
 	System   string          `json:"system,omitempty"`
 	Schema   json.RawMessage `json:"schema,omitempty"`
@@ -178,8 +178,8 @@ type Seeds struct {
 
 // Raw holds the settings of a batch, a job whose rows are request bodies. A row is a
 // JSON object with the members of a request body except "model"; its id is the
-// custom_id, a string. Output.Text is the body of the server's reply, unchanged but on
-// one line.
+// custom_id, a string. Output.Text is the body of the server's reply, written as one
+// line.
 type Raw struct {
 	Dialect string `json:"dialect"` // DialectOpenAI or DialectAnthropic
 	Path    string `json:"path"`    // path of the requests, such as "/v1/chat/completions"
@@ -203,14 +203,14 @@ const (
 // A Continuation makes a job use the input of another job, take over its committed
 // rows, and run the other rows.
 type Continuation struct {
-	Job    string `json:"job"`              // id of an ended job of the same account
-	Failed bool   `json:"failed,omitempty"` // run failed rows again too
-	Again  bool   `json:"again,omitempty"`  // make the job even if another job already continues the ended job
+	Job            string `json:"job"`              // id of an ended job of the same account
+	Failed         bool   `json:"failed,omitempty"` // run failed rows again too
+	AllowDuplicate bool   `json:"again,omitempty"`  // make the job even if another job already continues the ended job
 }
 
 // Deterministic reports whether a repeated row must get the same answer, because the
-// caller set a seed or sampling is greedy. Another attempt after a schema violation is
-// pointless then.
+// caller set a seed or sampling is greedy. If so, another attempt after a schema
+// violation is pointless.
 func (s *Spec) Deterministic() bool {
 	if _, fixed := s.Sampling["seed"]; fixed {
 		return true
@@ -219,28 +219,31 @@ func (s *Spec) Deterministic() bool {
 	return given && t == 0
 }
 
-// MaxTokens returns the limit of the answer in tokens; 0 if the caller set none.
+// MaxTokens returns the maximum length of an answer in tokens; 0 if the caller set
+// none.
 func (s *Spec) MaxTokens() int64 {
 	n, _ := number(s.Sampling["max_tokens"])
 	return int64(n)
 }
 
-// WantsLogprobs reports whether to request log probabilities: yes, unless the catalog
-// or the caller disables them.
+// WantsLogprobs reports whether to request log probabilities. It is false for
+// embeddings and raw requests, and if the catalog or the caller disables log
+// probabilities.
 func (s *Spec) WantsLogprobs() bool {
 	return s.Model.Kind != KindEmbedding && s.Model.Kind != KindRaw && !s.Model.NoLogprobs && s.Sampling["logprobs"] != false
 }
 
-// Form returns the constraint on answers that is not a JSON Schema: a regex, a choice
-// or a grammar, under its name; nil for none.
-func (s *Spec) Form() map[string]any {
+// StructuredOutputs returns the parameter structured_outputs: a regex, a choice or a grammar that
+// constrains answers in place of a JSON Schema, with its name as the key. It returns
+// nil if the parameter is not set.
+func (s *Spec) StructuredOutputs() map[string]any {
 	rule, _ := s.Sampling["structured_outputs"].(map[string]any)
 	return rule
 }
 
-// PromptLimit returns the largest prompt in tokens for a context length, so that prompt
-// and answer fit; at least 1. It returns 0, no limit, if the context length is 0
-// (unknown) or rows are request bodies.
+// PromptLimit returns how many tokens a prompt may have, so that prompt and answer fit
+// into a context of this length; at least 1. It returns 0, no limit, if the context
+// length is 0 (unknown) or rows are request bodies.
 func (s *Spec) PromptLimit(context int) int {
 	if context == 0 || s.Raw != nil {
 		return 0
@@ -249,7 +252,8 @@ func (s *Spec) PromptLimit(context int) int {
 }
 
 // AnswerReserve returns how many tokens of a context are reserved for the answer.
-// Without max_tokens this is maxReserve, or a quarter of a small context.
+// Without max_tokens it reserves maxReserve tokens, but at most a quarter of the
+// context.
 func (s *Spec) AnswerReserve(context int) int {
 	if s.Model.Kind == KindEmbedding {
 		return 0

@@ -55,13 +55,14 @@ func tokenCost(n int64, price float64) Money {
 	return Money(low)
 }
 
-// Charge returns the cost of tokens of completed rows: zero if the model has no price.
+// Charge returns the cost of this many input and output tokens; zero if the model has
+// no price.
 func (m Model) Charge(input, output int64) Money {
 	return tokenCost(input, m.InputPrice).Plus(tokenCost(output, m.OutputPrice))
 }
 
 // Cost returns the cost of j's committed rows in USD; nil if the model has no price. An
-// estimate costs nothing.
+// estimate job costs nothing.
 func (m Model) Cost(j *Job) *float64 {
 	var usd float64
 	switch {

@@ -8,11 +8,12 @@ type Priority int
 
 // The priorities.
 const (
-	Prototyping Priority = 0 // somebody waits for a few rows
+	Prototyping Priority = 0 // a few rows, and a person waits for them
 	Production  Priority = 1 // many rows; they use the capacity that Prototyping does not use
 )
 
-// Lowest is the priority that goes last. There are Lowest+1 priorities.
+// Lowest is the least urgent priority, which has the highest number. There are Lowest+1
+// priorities.
 const Lowest = Production
 
 // PriorityValues names the priorities for help and error messages.
@@ -48,6 +49,6 @@ func (p Priority) Validate() error {
 // may have stored a p that this version does not know.
 func (p Priority) Nearest() Priority { return min(max(p, Prototyping), Lowest) }
 
-// Urgent reports whether somebody waits for a job of priority p. Rows of urgent jobs go
+// Urgent reports whether a person waits for jobs of priority p. Rows of urgent jobs go
 // before all other rows, and may use the capacity that is reserved for urgent rows.
 func (p Priority) Urgent() bool { return p == Prototyping }

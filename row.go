@@ -1,16 +1,16 @@
 package rowmill
 
-// ID is a row's identifier from the client, with its type in the source. The zero ID is
-// a null.
+// ID is the identifier that the client gave a row, with the type that it has in the
+// input. The zero ID is a null.
 type ID struct {
 	Kind IDKind
-	Int  int64   // IDInt; also IDUint (as bits), IDBool (0 or 1)
-	Real float64 // IDFloat
-	Text string  // IDString; also IDLeafValue: the source bytes
+	Int  int64   // value of an IDInt, an IDUint (its bits) or an IDBool (0 or 1)
+	Real float64 // value of an IDFloat
+	Text string  // value of an IDString, or the source bytes of an IDLeafValue
 }
 
-// IDType is the logical type of an ID column. It is stored, so its members
-// keep their names.
+// IDType is the logical type of an ID column. It is stored as JSON, so its JSON names
+// never change.
 type IDType struct {
 	IDKind IDKind `json:"id_kind"`
 	IDLeaf IDLeaf `json:"id_leaf,omitempty"` // set only if the kind is IDLeafValue
@@ -26,8 +26,8 @@ const (
 	IDInt       // signed, 64 bits
 	IDUint      // unsigned, 64 bits
 	IDFloat     // 64 bits
-	IDBool      //
-	IDLeafValue // any other Parquet type except text; IDLeaf has the type
+	IDBool      // true or false
+	IDLeafValue // any other Parquet type except text; IDLeaf describes the type
 )
 
 // IDLeaf describes a Parquet type, such as a date, a decimal, a UUID or an 8-bit integer.
@@ -46,7 +46,7 @@ type Row struct {
 	Fields string
 }
 
-// FinishReason is the reason why the engine stopped, in the server's words.
+// FinishReason is the reason why the engine stopped generating, as the server names it.
 type FinishReason string
 
 // Finish reasons of accepted answers.
@@ -67,17 +67,18 @@ type Output struct {
 	OutputTokens int64
 	Engine       string // name of the server that answered
 	Attempts     int    // requests sent for this row, the accepted one included
-	Tries        *Tries // the attempts, also ones that do not count; nil if the first was accepted
+	Tries        *Tries // all attempts, also those not counted in Attempts; nil if the first answer was accepted
 
-	Err *RowError // set if the row failed; there is no answer then
+	Err *RowError // why the row failed; nil if the row has an answer
 }
 
 // Failed reports whether the row has no answer.
 func (o *Output) Failed() bool { return o.Err != nil }
 
-// RowError is the reason why a row failed. It is data, not a Go error: the job goes on.
+// RowError is the reason why a row failed. It is part of the results and no Go error:
+// the job goes on.
 type RowError struct {
-	Code    string // machine word, such as "schema_violation"
+	Code    string // error code, such as "schema_violation"
 	Message string
 	Raw     string // the engine's reply, if any, cut to 64 KiB
 }
@@ -100,7 +101,8 @@ const (
 	// around the JSON, which was removed.
 	RowRepaired = "repaired"
 
-	// RowHTTP starts the code of a row of a Raw job that a server refused, such as
-	// "http_400". RowError.Raw is the body of the refusal.
+	// RowHTTP is the prefix of the code of a row of a Raw job that a server refused.
+	// The HTTP status follows, such as "http_400". RowError.Raw is the body of the
+	// refusal.
 	RowHTTP = "http_"
 )

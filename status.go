@@ -13,8 +13,8 @@ type Status string
 // a job: the status endpoint returns it for a job that does not exist.
 const (
 	StatusPending   Status = "pending"   // the record is durable, no work has begun
-	StatusSubmitted Status = "submitted" // a job actor owns it
-	StatusStarting  Status = "starting"  // reads the input, checks quotas, waits for an engine
+	StatusSubmitted Status = "submitted" // a node owns the job
+	StatusStarting  Status = "starting"  // the owner reads the input, checks quotas or waits for an engine
 	StatusRunning   Status = "running"   // the first row was dispatched
 	StatusSucceeded Status = "succeeded"
 	StatusFailed    Status = "failed"
@@ -22,7 +22,8 @@ const (
 	StatusUnknown   Status = "unknown"
 )
 
-// transitions lists which states may follow a state. No other place decides this.
+// transitions lists, for each state, the states that may follow. No other code decides
+// this.
 var transitions = map[Status][]Status{
 	StatusPending:   {StatusSubmitted, StatusFailed, StatusCancelled},
 	StatusSubmitted: {StatusStarting, StatusFailed, StatusCancelled},

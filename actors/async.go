@@ -13,24 +13,23 @@ import (
 	"github.com/rowmill/rowmill/internal/panics"
 )
 
-// A step is a function that an actor runs as a message. Slow work and timers send
-// steps: the actor continues there after the work, or when a time has come. The
-// actor's Receive calls the step.
+// A step is a function that an actor gets as a message; the actor's Receive calls the
+// function. Slow work sends a step when the work is done, and a timer sends a step when
+// the timer fires.
 type step func(c actor.Context)
 
-// A taskGroup runs slow work for an actor outside its mailbox. The result comes
-// back as a message or a step. A cancelled group drops the result; a group is
-// cancelled when its actor stops. The System waits for all tasks when it stops.
+// A taskGroup runs slow work for an actor outside the actor's mailbox. The result of a
+// task comes back as a message or a step. A group is cancelled when its actor stops,
+// and then drops all results. The System waits for all tasks when the System stops.
 //
-// A task that panics makes its actor panic, as a message does. The actor then fails
-// its job or its share of the job. If panicked is set, the group calls panicked
-// instead.
+// If a task panics, the actor panics too, and the actor's job fails. If panicked is
+// set, the group calls panicked instead.
 type taskGroup struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
-	all      *sync.WaitGroup
-	panicked func(*panics.Panic)
-	entry    *registry.Entry // the actor's entry, which shows the running tasks
+	all      *sync.WaitGroup     // all tasks of the System
+	panicked func(*panics.Panic) // called with a task's panic; nil: the actor panics
+	entry    *registry.Entry     // the actor's entry, which shows the running tasks
 }
 
 func newTaskGroup(parent context.Context, all *sync.WaitGroup, entry *registry.Entry) taskGroup {
@@ -38,8 +37,8 @@ func newTaskGroup(parent context.Context, all *sync.WaitGroup, entry *registry.E
 	return taskGroup{ctx: ctx, cancel: cancel, all: all, entry: entry}
 }
 
-// A delayed message comes from slow work or from a timer. The actor gets its body,
-// unless the work or the timer was stopped in the meantime.
+// A delayed is a message from slow work or from a timer. The actor receives body,
+// unless the work or the timer was stopped in the meantime: then stopped returns true.
 type delayed struct {
 	body    any
 	stopped func() bool
@@ -58,9 +57,9 @@ func unwrapDelayed(next actor.ReceiverFunc) actor.ReceiverFunc {
 	}
 }
 
-// tell runs a task and sends its result to the actor, unless the result is nil.
-// Operators and metrics know the task by its name.
-func (g taskGroup) tell(c actor.Context, name string, task func(ctx context.Context) any) {
+// runAndSend runs a task and sends its result to the actor, unless the result is nil. name
+// identifies the task in metrics and in the list of actors for operators.
+func (g taskGroup) runAndSend(c actor.Context, name string, task func(ctx context.Context) any) {
 	root, self := c.ActorSystem().Root, c.Self()
 	began := g.entry.Begin(name)
 	g.all.Add(1)
@@ -75,7 +74,7 @@ func (g taskGroup) tell(c actor.Context, name string, task func(ctx context.Cont
 
 // run runs a task that returns a step; the actor then runs the step.
 func (g taskGroup) run(c actor.Context, name string, task func(ctx context.Context) step) {
-	g.tell(c, name, func(ctx context.Context) any {
+	g.runAndSend(c, name, func(ctx context.Context) any {
 		if next := task(ctx); next != nil {
 			return next
 		}
@@ -84,15 +83,15 @@ func (g taskGroup) run(c actor.Context, name string, task func(ctx context.Conte
 }
 
 // perform runs a task and returns its result.
-func (g taskGroup) perform(ctx context.Context, task func(ctx context.Context) any) (next any) {
+func (g taskGroup) perform(ctx context.Context, task func(ctx context.Context) any) (message any) {
 	err := panics.Catch(func() error {
-		next = task(ctx)
+		message = task(ctx)
 		return nil
 	})
 	var caught *panics.Panic
 	switch {
 	case !errors.As(err, &caught):
-		return next
+		return message
 	case g.panicked != nil:
 		g.panicked(caught)
 		return nil
@@ -100,9 +99,9 @@ func (g taskGroup) perform(ctx context.Context, task func(ctx context.Context) a
 	return step(func(actor.Context) { panic(caught) })
 }
 
-// result calls do through run and returns the value and the error. run is panics.Catch,
+// callThrough calls do through run and returns the value and the error. run is panics.Catch,
 // or a function that waits while storage is unavailable.
-func result[T any](run func(do func() error) error, do func() (T, error)) (value T, err error) {
+func callThrough[T any](run func(do func() error) error, do func() (T, error)) (value T, err error) {
 	err = run(func() (err error) {
 		value, err = do()
 		return err
@@ -115,7 +114,7 @@ func result[T any](run func(do func() error) error, do func() (T, error)) (value
 func unhandled(c actor.Context, log *slog.Logger) {
 	switch m := c.Message().(type) {
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.Terminated:
-	case *actor.DeadLetterResponse: // the receiver of a request has ended; the sender learns this in other ways
+	case *actor.DeadLetterResponse: // the receiver of a request has stopped; the sender notices this by other means
 	default:
 		log.Warn("actor got a message that it does not handle", "actor", c.Self().GetId(), "message", typeName(m))
 	}
@@ -123,7 +122,8 @@ func unhandled(c actor.Context, log *slog.Logger) {
 
 func typeName(m any) string { return fmt.Sprintf("%T", m) }
 
-// stackOf returns the stack of a task's panic; empty for a panic in a message.
+// stackOf returns the stack trace if a task panicked; empty if the actor itself
+// panicked.
 func stackOf(reason any) string {
 	if caught, ok := reason.(*panics.Panic); ok {
 		return string(caught.Stack)

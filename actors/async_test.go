@@ -50,7 +50,7 @@ func TestTheOutcomeOfATaskIsDroppedOnceItsGroupIsCancelled(t *testing.T) {
 	t.Parallel()
 	stage(t, func(t *testing.T, take func(step)) {
 		var all sync.WaitGroup
-		g := newTaskGroup(t.Context(), &all, registry.New(time.Now).Entry(registry.Of{}))
+		g := newTaskGroup(t.Context(), &all, registry.New(time.Now).Entry(registry.Identity{}))
 		var taken []string
 		task := func(name string, d time.Duration) step {
 			return func(c actor.Context) {
@@ -81,14 +81,14 @@ func TestTimersMoveAndStop(t *testing.T) {
 		var taken []string
 		note := func(name string) step { return func(actor.Context) { taken = append(taken, name) } }
 		take(func(c actor.Context) {
-			timers.after(c, time.Second, "a", note("first"))
-			timers.after(c, 3*time.Second, "a", note("moved"))
-			timers.after(c, 2*time.Second, "b", note("b"))
-			timers.after(c, time.Hour, "c", note("never"))
+			timers.runAfter(c, time.Second, "a", note("first"))
+			timers.runAfter(c, 3*time.Second, "a", note("moved"))
+			timers.runAfter(c, 2*time.Second, "b", note("b"))
+			timers.runAfter(c, time.Hour, "c", note("never"))
 		})
 		time.Sleep(10 * time.Second)
 		take(func(c actor.Context) {
-			timers.after(c, time.Second, "a", note("again"))
+			timers.runAfter(c, time.Second, "a", note("again"))
 		})
 		time.Sleep(10 * time.Second)
 		take(func(actor.Context) { timers.stop() })
@@ -107,7 +107,7 @@ func TestAPanicOfATask(t *testing.T) {
 	t.Parallel()
 	stage(t, func(t *testing.T, take func(step)) {
 		var all sync.WaitGroup
-		g := newTaskGroup(t.Context(), &all, registry.New(time.Now).Entry(registry.Of{}))
+		g := newTaskGroup(t.Context(), &all, registry.New(time.Now).Entry(registry.Identity{}))
 		broken := func(context.Context) step { panic("a task") }
 		var heard *panics.Panic
 		told := g
@@ -157,7 +157,7 @@ func TestALinkKeepsTheNewest(t *testing.T) {
 	t.Parallel()
 	stage(t, func(t *testing.T, take func(step)) {
 		var all sync.WaitGroup
-		g := newTaskGroup(t.Context(), &all, registry.New(time.Now).Entry(registry.Of{}))
+		g := newTaskGroup(t.Context(), &all, registry.New(time.Now).Entry(registry.Identity{}))
 		slow := &slowPeers{}
 		var failures []error
 		l := &link{transport: &transport{peers: slow}, address: "b:1", failed: func(_ *link, err error) { failures = append(failures, err) }}

@@ -61,7 +61,7 @@ func TestAttachedEngineRunsWhatWaited(t *testing.T) {
 		rec := b.end(id)
 		b.checkEcho(rec, texts)
 		if e := rec.Events; len(e) < 2 || e[0].What != store.EventClaimed || e[0].Node != "node" || e[0].At != rec.Epoch || e[0].Lost ||
-			e[1].What != store.EventWaits || e[1].For != "Waiting for an engine that serves writer." || e[1].Until < e[1].At {
+			e[1].What != store.EventWaits || e[1].Reason != "Waiting for an engine that serves writer." || e[1].Until < e[1].At {
 			t.Errorf("the events in its record are %+v", e)
 		}
 		if n := second.calls.Load(); n != 0 {

@@ -35,7 +35,7 @@ func tenth(row string) bool { return strings.HasSuffix(row, "0") }
 func busyAtFirst(then func(context.Context, string, int) (engine.Reply, error)) func(context.Context, string, int) (engine.Reply, error) {
 	return func(ctx context.Context, row string, try int) (engine.Reply, error) {
 		if tenth(row) && try == 1 {
-			return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: 503, Code: "busy", Message: "too much to do"}
+			return engine.Reply{}, &engine.Error{Class: engine.Transient, Status: 503, Code: "busy", Message: "too much to do"}
 		}
 		return then(ctx, row, try)
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// An ownedJob is the actor of a job that the node owns.
+// An ownedJob is a job that this node owns, with the actor that runs the job.
 type ownedJob struct {
-	store.Orphan // the job before the claim
+	store.Orphan // the job as it was before the claim
 	pid          *actor.PID
 	fence        store.Fence
 	writes       *sync.WaitGroup // tasks of the actor that may write objects
@@ -27,27 +27,28 @@ type ownedJob struct {
 }
 
 // claims holds the jobs of a node: owned jobs, jobs with a claim in progress, and
-// orphans that the node leaves to other nodes for a while. A node has places for a
-// limited number of jobs (Config.Ownership): each owned job and each claim in
-// progress takes one.
+// orphans that the node leaves to other nodes for a while. The number of jobs on a node
+// is limited (Config.Ownership): each owned job and each claim in progress takes one
+// place.
 type claims struct {
-	places   *fair.Shares
-	trials   poison.Trials
-	owned    map[string]ownedJob
-	claiming map[string]store.Orphan
-	unsure   map[string]store.Orphan // claims with an unknown result: the store may name this node as the owner, so scans may not find them
-	orphans  map[string]time.Time    // when the node saw them first
+	places       *fair.Shares
+	trials       poison.Trials
+	owned        map[string]ownedJob     // by job ID
+	claiming     map[string]store.Orphan // claims in progress, by job ID
+	unsureClaims map[string]store.Orphan // by job ID: claims with an unknown result; scans may not find these jobs, because the store may name this node as their owner
+	orphans      map[string]time.Time    // by job ID: when this node first saw the orphan
 }
 
 func newClaims(places fair.Config) claims {
 	return claims{
 		places: fair.NewShares(places), trials: poison.New(), owned: make(map[string]ownedJob),
-		claiming: make(map[string]store.Orphan), unsure: make(map[string]store.Orphan),
+		claiming: make(map[string]store.Orphan), unsureClaims: make(map[string]store.Orphan),
 	}
 }
 
-// scanLimit returns how many orphans to read: one for each free place, and extraOrphans
-// more. The accounts of these further jobs then count as waiting for a place.
+// scanLimit returns how many orphans a scan should read: one for each free place, and
+// extraOrphans more. The accounts of the extra orphans then count as waiting for a
+// place.
 func (s *claims) scanLimit() int {
 	if s.places.Places+s.places.Kept == 0 {
 		return 0
@@ -57,10 +58,11 @@ func (s *claims) scanLimit() int {
 
 const extraOrphans = 16
 
-// begin notes that the node is claiming a job, until markOwned or end is called. ok is
-// false if the node must not claim the job: the account has no place, the node has the
-// job already, or the job must wait because of another job that may crash its owners.
-func (s *claims) begin(o store.Orphan, stage poison.Stage, now time.Time) (ok bool) {
+// beginClaim notes that the node is claiming a job, until markOwned or end is called. ok is
+// false if the node must not claim the job: no place is free for the account, the node
+// has the job already, or the job must wait because of another job that may crash its
+// owners.
+func (s *claims) beginClaim(o store.Orphan, stage poison.Stage, now time.Time) (ok bool) {
 	_, owned := s.owned[o.JobID]
 	_, claiming := s.claiming[o.JobID]
 	if owned || claiming || !s.trials.Admits(o.JobID, stage, now) || !s.places.Take(o.Account, o.Priority, now) {
@@ -76,15 +78,15 @@ func (s *claims) markOwned(pid *actor.PID, fence store.Fence, writes *sync.WaitG
 	job := fence.JobID
 	s.owned[job] = ownedJob{s.claiming[job], pid, fence, writes, log}
 	delete(s.claiming, job)
-	delete(s.unsure, job)
+	delete(s.unsureClaims, job)
 }
 
 // markUnsure notes that the result of a claim is unknown. The node repeats the claim
 // until it has an answer.
-func (s *claims) markUnsure(o store.Orphan) { s.unsure[o.JobID] = o }
+func (s *claims) markUnsure(o store.Orphan) { s.unsureClaims[o.JobID] = o }
 
-// end forgets a job that is no longer claimed or owned.
-func (s *claims) end(job string) {
+// forgetJob forgets a job that is no longer claimed or owned.
+func (s *claims) forgetJob(job string) {
 	if o, claiming := s.claiming[job]; claiming {
 		s.places.Leave(o.Account)
 	}
@@ -93,17 +95,18 @@ func (s *claims) end(job string) {
 	}
 	s.trials.End(job)
 	delete(s.claiming, job)
-	delete(s.unsure, job)
+	delete(s.unsureClaims, job)
 	delete(s.owned, job)
 }
 
-// A placeWaits holds the accounts that waited for a place on a node at its last scan.
-type placeWaits struct {
-	places map[string]int // by waiting account: how many places it has
+// A slotWaits holds the accounts that waited for a place on a node at its last scan.
+type slotWaits struct {
+	places map[string]int // by waiting account: how many places the account has
 }
 
-// message says to an account why its jobs wait; empty if the account does not wait.
-func (w *placeWaits) message(node, account string) string {
+// message returns the text that tells an account why its jobs wait; empty if the
+// account does not wait.
+func (w *slotWaits) message(node, account string) string {
 	if w == nil {
 		return ""
 	}
@@ -117,11 +120,11 @@ func (w *placeWaits) message(node, account string) string {
 // idle reports whether no job is owned or being claimed.
 func (s *claims) idle() bool { return len(s.owned)+len(s.claiming) == 0 }
 
-// due returns the orphans that this node claims now, after it has left them to other
-// nodes for the time that delay returns. Jobs with the most ended owners come first: in
-// a process that has just started, it is clear soonest whether such a job crashes the
-// process.
-func (s *claims) due(orphans []store.Orphan, delay func(store.Orphan, time.Time) time.Duration, now time.Time) (due []store.Orphan) {
+// orphansToClaim returns the orphans that this node should claim now. delay returns how long the
+// node leaves an orphan to other nodes, counted from the first scan that found the
+// orphan. Jobs with the most earlier owners come first: a process with few other jobs
+// shows soonest whether such a job crashes the process.
+func (s *claims) orphansToClaim(orphans []store.Orphan, delay func(store.Orphan, time.Time) time.Duration, now time.Time) (orphansToClaim []store.Orphan) {
 	seen := make(map[string]time.Time, len(orphans))
 	for _, o := range orphans {
 		since, known := s.orphans[o.JobID]
@@ -130,21 +133,22 @@ func (s *claims) due(orphans []store.Orphan, delay func(store.Orphan, time.Time)
 		}
 		seen[o.JobID] = since
 		if now.Sub(since) >= delay(o, now) {
-			due = append(due, o)
+			orphansToClaim = append(orphansToClaim, o)
 		}
 	}
 	s.orphans = seen
-	slices.SortStableFunc(due, func(a, b store.Orphan) int { return len(b.Tried) - len(a.Tried) })
-	return due
+	slices.SortStableFunc(orphansToClaim, func(a, b store.Orphan) int { return len(b.Claims) - len(a.Claims) })
+	return orphansToClaim
 }
 
-// firstClaim reports whether a job never had an owner before. version is the
-// version of its record after the claim: the creation and the claim make two.
+// firstClaim reports whether a claim was the first one of a job. version is the version
+// of the job's record after the claim: the creation makes version 1, the first claim
+// version 2.
 func firstClaim(version int64) bool { return version <= 2 }
 
-// giveBack releases the jobs that the node could not drain. giveBack runs after the
-// node actor has stopped. Because of the release, the end of this process does not
-// count against the jobs.
+// giveBack releases the jobs that the node could not drain. It runs after the node
+// actor has stopped. The end of this process then does not count as a crash that these
+// jobs may have caused.
 func (s *claims) giveBack(ctx context.Context, jobs store.Jobs, log *slog.Logger) {
 	var all sync.WaitGroup
 	for id, o := range inOrder(s.owned) {

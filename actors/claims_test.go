@@ -32,7 +32,7 @@ func TestClaimsKeepTheirLimit(t *testing.T) {
 			"begin": func(t *rapid.T) {
 				job := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "job")
 				may := !claiming[job] && !owned[job] && len(claiming)+len(owned) < limit
-				if ok := s.begin(store.Orphan{JobID: job, Account: "account"}, poison.Free, time.Now()); ok != may {
+				if ok := s.beginClaim(store.Orphan{JobID: job, Account: "account"}, poison.Free, time.Now()); ok != may {
 					t.Fatalf("claiming %s was allowed: %v", job, !may)
 				}
 				if may {
@@ -52,7 +52,7 @@ func TestClaimsKeepTheirLimit(t *testing.T) {
 			},
 			"end": func(t *rapid.T) {
 				job := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "job")
-				s.end(job)
+				s.forgetJob(job)
 				delete(claiming, job)
 				delete(owned, job)
 			},
@@ -87,7 +87,7 @@ func TestOrphansAreLeftToEarlierNodes(t *testing.T) {
 		{claimStagger * 4, orphans("last"), []string{"last"}},
 	} {
 		var due []string
-		for _, o := range s.due(step.seen, delay, began.Add(step.at)) {
+		for _, o := range s.orphansToClaim(step.seen, delay, began.Add(step.at)) {
 			due = append(due, o.JobID)
 		}
 		if !slices.Equal(due, step.due) {

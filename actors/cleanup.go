@@ -20,17 +20,17 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// announce calls Config.Ended for a job that is over. Each cleanup calls it before any
-// other step, so the cleanup is repeated until Ended has succeeded once. A job that is
-// cleaned up again, because an object was stored late, is not announced again.
+// announce calls Config.Ended for a job that has ended. Each cleanup calls announce
+// first, and is repeated until Ended has succeeded once. If a job is cleaned up once
+// more, because an object was stored late, announce does nothing.
 func (p *deps) announce(ctx context.Context, rec *store.Record) error {
-	if p.cfg.Ended == nil || rec.Tidied() {
+	if p.cfg.Ended == nil || rec.IsCleanedUp() {
 		return nil
 	}
 	return p.cfg.Ended(ctx, rec)
 }
 
-// announceJob announces a job by its id.
+// announceJob reads the record of a job and, if the job has ended, calls announce.
 func (p *deps) announceJob(ctx context.Context, job string) error {
 	if p.cfg.Ended == nil {
 		return nil
@@ -42,10 +42,10 @@ func (p *deps) announceJob(ctx context.Context, job string) error {
 	return p.announce(ctx, &rec)
 }
 
-// tidyJob removes data that a finished job no longer needs: the input, if no rows
-// are left to run, and after a success the parts, because the artifacts replace
-// them. A job without success keeps its recorded parts until retention removes
-// them, because they answer questions about rows.
+// tidyJob removes data that a finished job no longer needs: the input, if no rows are
+// left to run, and after a success the parts, because the artifacts replace them. A job
+// that failed or was cancelled keeps its recorded parts until retention removes them,
+// because clients can still read single rows from them.
 func (p *deps) tidyJob(ctx context.Context, job string) error {
 	return panics.Catch(func() error { return p.removeUnneeded(ctx, job) })
 }
@@ -70,10 +70,10 @@ func (p *deps) removeUnneeded(ctx context.Context, job string) error {
 	switch {
 	case status == rowmill.StatusSucceeded:
 		if rec, err = p.keepResults(ctx, rec); err != nil {
-			return err // the parts stay: only they have the answers
+			return err // the parts must stay: the results cannot be read, so only the parts have the answers
 		}
 		err = errors.Join(cfg.Store.DropParts(ctx, job), p.dropParts(ctx, rec, nil), p.dropOtherResults(ctx, rec))
-	case !rec.Counted(): // rows ran while the input was read, so only parts of an earlier job are recorded
+	case !rec.IsCutIntoShards(): // rows ran while the input was being read: the store has only parts taken over from an earlier job
 		var kept []store.Part
 		if kept, err = cfg.Store.ListParts(ctx, job); err == nil {
 			err = p.dropParts(ctx, rec, kept)
@@ -82,13 +82,14 @@ func (p *deps) removeUnneeded(ctx context.Context, job string) error {
 	if err != nil {
 		return err
 	}
-	return settleInput(ctx, cfg, &rec) // the last step: after it the job is not due any more
+	return settleInput(ctx, cfg, &rec) // the last step: after this call no cleanup selects the job again
 }
 
-// keepResults checks that the results of a succeeded job can be read. It makes an
-// unreadable result again from the job's parts, which are removed later.
+// keepResults checks that the results of a succeeded job can be read. If a result
+// cannot be read, it makes the result again from the job's parts, which are removed
+// only later.
 func (p *deps) keepResults(ctx context.Context, rec store.Record) (store.Record, error) {
-	if rec.Tidied() {
+	if rec.IsCleanedUp() {
 		return rec, nil
 	}
 	for _, name := range []string{commit.MakeFull, commit.MakeRows} {
@@ -133,8 +134,8 @@ func (p *deps) makeAgain(ctx context.Context, rec store.Record, name string) (st
 	return p.cfg.Store.ReplaceArtifact(ctx, rec.Job.ID, name, rec.Artifacts[name], store.Artifact{Key: again.Key, Size: size})
 }
 
-// dropParts removes the part objects of a job, except the kept parts and the parts of a
-// later owner: the store that this node reads may not know that owner yet.
+// dropParts removes the part objects of a job, except the parts in kept and the parts
+// of a later owner. The store that this node reads may not know the later owner yet.
 func (p *deps) dropParts(ctx context.Context, rec store.Record, kept []store.Part) error {
 	prefix := layout.Parts(rec.Job.ID)
 	objects, err := p.cfg.Blob.List(ctx, prefix)
@@ -156,11 +157,12 @@ func (p *deps) dropParts(ctx context.Context, rec store.Record, kept []store.Par
 	return errors.Join(errs...)
 }
 
-// dropOtherResults removes the results of this and earlier owners that the record does
-// not name. A later owner's results stay, as its parts do.
+// dropOtherResults removes results that the record does not name and that this or an
+// earlier owner made. Results of a later owner stay, because this node may not know
+// that owner yet.
 func (p *deps) dropOtherResults(ctx context.Context, rec store.Record) error {
 	var errs []error
-	for _, name := range []string{layout.Full, layout.Rows} { // not the subsets: a request may be making one now
+	for _, name := range []string{layout.Full, layout.Rows} { // not the subsets of the results: a request may be making a subset now
 		made, ok := rec.Artifacts[name]
 		if !ok {
 			continue
@@ -176,9 +178,9 @@ func (p *deps) dropOtherResults(ctx context.Context, rec store.Record) error {
 	return errors.Join(errs...)
 }
 
-// settleInput removes the input of a finished job, or keeps it as long as another
-// job may continue it. It uses the time of the store: a node with a wrong clock
-// then removes nothing that is needed. A repeated call does no harm.
+// settleInput removes the input of a finished job, or keeps it as long as another job
+// may continue it. It uses the store's clock, so that a node with a wrong clock removes
+// no input that is still needed. A repeated call does no harm.
 func settleInput(ctx context.Context, cfg Config, rec *store.Record) error {
 	id := rec.Job.ID
 	now, err := cfg.Store.Time(ctx)

@@ -16,22 +16,21 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A closing ends a job when nothing on this node works on its rows any more. Its
-// methods with a context run outside of the job actor and return the message for
-// the actor.
-type closing struct {
+// A jobEnder ends a job after this node has stopped all work on the job's rows. Its
+// methods with a context run outside of the job actor and return the message for the
+// job actor.
+type jobEnder struct {
 	*deps
 	fence     store.Fence
 	node      *actor.PID
 	log       *slog.Logger
 	writes    *sync.WaitGroup // tasks that may write objects of the job
-	dismissed sync.WaitGroup  // requests to stop workers
+	dismissed sync.WaitGroup  // running requests to other nodes to stop their workers
 }
 
 // Messages about the end of a job.
 type (
-	// jobEnded tells the job actor that its job has ended; rec is the record after
-	// the end.
+	// jobEnded tells the job actor that its job has ended; rec is the final record.
 	jobEnded struct{ rec store.Record }
 	// jobOver tells the job, and then the node, that this node has nothing left to
 	// do for the job.
@@ -39,25 +38,25 @@ type (
 		id       string
 		status   rowmill.Status
 		released bool // the job waits for another owner
-		unsure   bool // the store may still have this node as the owner, so no other node claims the job
+		unsure   bool // the store may still name this node as the owner; then no other node claims the job
 	}
 )
 
 // fail records that the job has failed.
-func (e *closing) fail(ctx context.Context, failure *rowmill.Failure, now time.Time) any {
+func (e *jobEnder) fail(ctx context.Context, failure *rowmill.Failure, now time.Time) any {
 	rec, err := recordFailure(ctx, e.cfg.Store, e.fence, failure, now, e.log)
 	switch {
 	case errors.Is(err, rowmill.ErrTerminal):
-		return e.lookUp(ctx)
+		return e.readEnd(ctx)
 	case err != nil:
 		return jobOver{id: e.fence.JobID} // another node owns the job, or this node stops
 	}
 	return jobEnded{rec}
 }
 
-// lookUp reads from the store how the job has ended: a client cancelled it before
+// readEnd reads from the store how the job has ended: a client cancelled it before
 // this node could end it, or this node ended it and the store's answer was lost.
-func (e *closing) lookUp(ctx context.Context) any {
+func (e *jobEnder) readEnd(ctx context.Context) any {
 	rec, err := e.record(ctx, e.fence.JobID)
 	if err != nil || !rec.Job.Status.Terminal() {
 		e.log.Warn("the store refused a write because the job has ended, but the job's record shows no end; this node gives the job back", "status", rec.Job.Status, "err", err)
@@ -66,11 +65,12 @@ func (e *closing) lookUp(ctx context.Context) any {
 	return jobEnded{rec}
 }
 
-// lose marks parts as lost and gives the job back, so that its next owner runs their rows.
-// known is how many rows were lost before.
-func (e *closing) lose(ctx context.Context, parts *archive.LostError, known int64) any {
-	e.writes.Wait() // a commit that has begun still counts the rows
-	lost, err := result(e.patientHere(ctx), func() (store.Totals, error) {
+// recordLostParts marks parts as lost and gives the job back, so that its next owner runs their
+// rows. known is the number of rows that were lost earlier, and that the metric has
+// counted already.
+func (e *jobEnder) recordLostParts(ctx context.Context, parts *archive.LostError, alreadyLost int64) any {
+	e.writes.Wait() // a commit in progress may still add rows to the totals
+	lost, err := callThrough(e.patientHere(ctx), func() (store.Totals, error) {
 		return e.cfg.Store.LoseParts(ctx, e.fence, parts.Keys, func(r *store.Record) {
 			r.Job.Warnings = union(r.Job.Warnings, []string{lostWarning})
 		})
@@ -78,7 +78,7 @@ func (e *closing) lose(ctx context.Context, parts *archive.LostError, known int6
 	if err != nil {
 		e.log.Warn("recording the loss of parts failed", "err", err)
 	}
-	e.metrics.lost.Add(float64(max(lost.Rows-known, 0)))
+	e.metrics.lost.Add(float64(max(lost.Rows-alreadyLost, 0)))
 	return e.release(ctx)
 }
 
@@ -86,7 +86,7 @@ func (e *closing) lose(ctx context.Context, parts *archive.LostError, known int6
 const lostWarning = "Object storage lost rows after they were done, so these rows ran again; both runs count in tokens and cost."
 
 // release gives the job back, so that another node can claim it.
-func (e *closing) release(ctx context.Context) any {
+func (e *jobEnder) release(ctx context.Context) any {
 	err := e.storage.Wait(ctx, func() error { return e.cfg.Store.Release(ctx, e.fence) })
 	if err != nil {
 		e.log.Warn("giving the job back failed; a node will claim it again", "err", err)
@@ -94,8 +94,9 @@ func (e *closing) release(ctx context.Context) any {
 	return jobOver{id: e.fence.JobID, released: true, unsure: err != nil}
 }
 
-// wait returns when nothing writes objects of the job any more.
-func (e *closing) wait() {
+// waitForWrites returns when all writes of the job's objects, and all requests to stop workers,
+// have ended.
+func (e *jobEnder) waitForWrites() {
 	e.writes.Wait()
 	e.dismissed.Wait()
 }
@@ -106,7 +107,7 @@ const dismissTimeout = 5 * time.Second
 
 // dismiss stops the workers of the job on the nodes at these addresses; "" is this
 // node.
-func (e *closing) dismiss(root *actor.RootContext, addresses []string) {
+func (e *jobEnder) dismiss(root *actor.RootContext, addresses []string) {
 	m := &peerv1.DismissRequest{Job: e.fence.JobID, Epoch: e.fence.Epoch}
 	for _, address := range addresses {
 		e.dismissed.Go(func() {

@@ -22,50 +22,50 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Messages a committer receives, beside steps.
+// Messages that a committer receives, in addition to steps.
 type (
-	partWritten struct { // job: a part object is durable
+	partWritten struct { // from the job: a part object is stored durably
 		assign.Proposal
 		workers int    // number of the job's workers
-		node    string // the address of the node that wrote the part, "" for this one
+		node    string // address of the node that wrote the part; "" for this node
 	}
-	copyRows struct { // job: write the answers of these rows, which are copies of earlier rows
+	copyRows struct { // from the job: write the answers of these rows, which equal earlier rows
 		shard int
 		rows  *roaring.Bitmap
 	}
-	drainResults struct{} // job: no more parts will come; commit the present ones
+	drainResults struct{} // from the job: no more parts will come; commit the parts that have arrived
 )
 
-// Messages a committer sends to its job.
+// Messages that a committer sends to its job.
 type (
-	partsCommitted struct{ parts []assign.Proposal } // the store has recorded them
-	jobBroke       struct{ err error }               // the job cannot continue, or not on this node
-	jobSucceeded   struct{ rec store.Record }
-	rowsCopied     struct{ part assign.Part } // the part with the copies of a shard is durable
-	resultsDrained struct{}                   // all parts that arrived are recorded
+	partsCommitted struct{ parts []assign.Proposal } // the store has recorded these parts
+	jobError       struct{ err error }               // the job cannot continue, or cannot continue on this node
+	jobSucceeded   struct{ rec store.Record }        // the store has recorded the success of the job
+	rowsCopied     struct{ part assign.Part }        // the part with the copied rows of a shard is stored durably
+	resultsDrained struct{}                          // the store has recorded all parts that arrived
 )
 
-// A committer records the parts of a job: only then is a row done. It merges the
-// parts of a shard while other shards still run, and makes the result when every
-// shard is complete.
+// A committer is the actor that records the parts of a job; a row is done when its part
+// is recorded. It merges the parts of a complete shard while other shards still run,
+// and makes the results when every shard is complete.
 type committer struct {
 	*deps
 	job         *jobContext
-	owner       *actor.PID // the job
+	owner       *actor.PID // the job actor
 	rows        int64      // number of rows of the whole input
-	copied      int64      // number of these rows that are copies of others, which do not run
+	copyCount   int64      // number of rows that get the answer of an equal row and are not run
 	progress    *commit.Progress
 	files       *commit.Files
 	copies      *commit.Copies // nil where no row is a copy
-	merging     *gateWaits     // merges of the job that wait for their turn
+	mergeWaits  *gateWaits     // merges of the job that wait for their turn
 	helpers     commit.Compactors
 	compactions []compaction      // compactions that no node has started
-	sizes       commit.PieceSizes // sizes of joined parts
+	sizes       commit.PieceSizes // bounds for the sizes of joined parts
 	tasks       taskGroup
 	log         *slog.Logger // has the job's ID
 	timers      timers
 	workers     int          // number of the job's workers
-	dropping    []store.Part // replaced parts, to be deleted by onDropDue
+	dropping    []store.Part // replaced parts that onDropDue deletes
 	lastRow     time.Time    // when the last part was recorded
 }
 
@@ -73,7 +73,7 @@ func (r *committer) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		r.lastRow = time.Now()
-		r.goOn(c)
+		r.startNextSteps(c)
 	case step:
 		m(c)
 	case partWritten:
@@ -82,7 +82,7 @@ func (r *committer) Receive(c actor.Context) {
 		r.copyRows(c, m)
 	case drainResults:
 		r.progress.Drain()
-		r.goOn(c)
+		r.startNextSteps(c)
 	case *actor.Stopping:
 		r.timers.stop()
 		r.tasks.cancel()
@@ -94,11 +94,12 @@ func (r *committer) Receive(c actor.Context) {
 	}
 }
 
-// goOn does the work that is due now.
-func (r *committer) goOn(c actor.Context) {
+// startNextSteps starts all steps that are possible now: record, merge and join parts, and make
+// the results.
+func (r *committer) startNextSteps(c actor.Context) {
 	next := r.progress.Next()
 	if next.Failed > 0 {
-		c.Send(r.owner, jobBroke{rowmill.Failf(rowmill.CodeTooManyFailedRows,
+		c.Send(r.owner, jobError{rowmill.Failf(rowmill.CodeTooManyFailedRows,
 			"%d of %d rows failed, more than the job may lose. GET /v1/jobs/%s/errors?not_run=false lists them.", next.Failed, r.job.manifest.Rows, r.job.id)})
 	}
 	if next.Record != nil {
@@ -120,7 +121,7 @@ func (r *committer) goOn(c actor.Context) {
 
 func (r *committer) onPartWritten(c actor.Context, m partWritten) {
 	if m.Repeat {
-		r.log.Debug("the part repeats rows that are done; it is dropped", "part", m.Key)
+		r.log.Debug("a part is dropped because its rows are already done", "part", m.Key)
 		r.drop(c, store.Part{Key: m.Key})
 		return
 	}
@@ -132,7 +133,7 @@ func (r *committer) onPartWritten(c actor.Context, m partWritten) {
 		}
 	}
 	r.progress.Propose(m.Proposal)
-	r.goOn(c)
+	r.startNextSteps(c)
 }
 
 func (r *committer) record(c actor.Context, batch *commit.Batch) {
@@ -143,7 +144,7 @@ func (r *committer) record(c actor.Context, batch *commit.Batch) {
 		span.End(err)
 		return func(c actor.Context) {
 			if err != nil {
-				c.Send(r.owner, jobBroke{fmt.Errorf("commit parts: %w", err)})
+				c.Send(r.owner, jobError{fmt.Errorf("commit parts: %w", err)})
 				return
 			}
 			r.lastRow = time.Now()
@@ -153,10 +154,10 @@ func (r *committer) record(c actor.Context, batch *commit.Batch) {
 			}
 			c.Send(r.owner, partsCommitted{batch.Proposals})
 			if pause := time.Duration(r.workers) * commitPause; pause >= leastPause {
-				r.progress.Rest()
-				r.timers.after(c, pause, "rest", r.onRested)
+				r.progress.HoldBatch()
+				r.timers.runAfter(c, pause, "rest", r.onCommitPauseOver)
 			}
-			r.goOn(c)
+			r.startNextSteps(c)
 		}
 	})
 }
@@ -164,16 +165,17 @@ func (r *committer) record(c actor.Context, batch *commit.Batch) {
 // After a commit, the committer gathers parts for commitPause times the number of the
 // job's workers. Each worker writes more than one part in a second. With a thousand
 // workers, a commit for each part would be most of the load of the store. The pause is
-// then a fifth of a second, and a crash costs that much more work. A pause shorter than
-// leastPause is left out: few workers write too few parts to gather.
+// then a fifth of a second, so a crash loses at most that much more work. A pause
+// shorter than leastPause is skipped, because few workers write too few parts to
+// gather.
 const (
 	commitPause = 200 * time.Microsecond
 	leastPause  = 5 * time.Millisecond
 )
 
-func (r *committer) onRested(c actor.Context) {
+func (r *committer) onCommitPauseOver(c actor.Context) {
 	r.progress.Rested()
-	r.goOn(c)
+	r.startNextSteps(c)
 }
 
 // updateMetrics counts a recorded part and its rows in the metrics.
@@ -191,14 +193,14 @@ func (r *committer) merge(c actor.Context, n int) {
 	parts := r.progress.Shard(n)
 	complete := func(m *commit.Compaction, size int64) store.Part { return assign.Merged(m.Key, size, parts) }
 	r.addCompaction(c, compaction{
-		what:  fmt.Sprintf("merge shard %d", n),
+		name:  fmt.Sprintf("merge shard %d", n),
 		begin: func() *commit.Compaction { return r.files.Merge(n, parts) },
 		record: func(ctx context.Context, m *commit.Compaction, size int64) error {
 			return r.storage.WaitHere(ctx, func() error { return r.cfg.Store.ReplaceParts(ctx, r.job.fence, complete(m, size)) })
 		},
-		made: func(c actor.Context, m *commit.Compaction, size int64) {
+		onMade: func(c actor.Context, m *commit.Compaction, size int64) {
 			r.drop(c, r.progress.Merged(complete(m, size))...)
-			r.goOn(c)
+			r.startNextSteps(c)
 		},
 	})
 }
@@ -211,29 +213,29 @@ func (r *committer) join(c actor.Context, p commit.Piece) {
 		parts = append(parts, r.progress.Shard(n)...)
 	}
 	r.addCompaction(c, compaction{
-		what:  fmt.Sprintf("join shards %d to %d", p.From, p.To-1),
+		name:  fmt.Sprintf("join shards %d to %d", p.From, p.To-1),
 		begin: func() *commit.Compaction { return r.files.Join(p, parts) },
-		made: func(c actor.Context, m *commit.Compaction, size int64) {
+		onMade: func(c actor.Context, m *commit.Compaction, size int64) {
 			r.progress.Joined(p, store.Part{Key: m.Key, Shard: p.From, Rows: m.Rows, Size: size})
-			r.goOn(c)
+			r.startNextSteps(c)
 		},
 	})
 }
 
-// copyRows writes the copies of a shard as a part: rows that get the answer of an
-// equal row. The job then proposes the part.
+// copyRows writes a part with the copies of a shard: the rows that get the answer of an
+// equal row. Then the job proposes the part to the committer.
 func (r *committer) copyRows(c actor.Context, m copyRows) {
 	parts := make(map[int][]store.Part)
 	for _, n := range r.copies.Needs(m.shard) {
 		parts[n] = r.progress.Shard(n)
 	}
 	r.tasks.run(c, "write copies of rows", func(ctx context.Context) step {
-		if !r.merging.enter(ctx, r.slots.merge, r.job.spec) {
+		if !r.mergeWaits.enter(ctx, r.slots.merge, r.job.spec) {
 			return nil
 		}
 		defer r.slots.merge.Leave(r.job.spec.Account)
 		var part assign.Part
-		moved := false // a part is missing: perhaps a merge has replaced it
+		moved := false // a part is missing, perhaps because a merge has replaced the part
 		span := r.job.trace.Begin("write copies of rows", slog.Int("rowmill.shard", m.shard))
 		err := r.storage.WaitHere(ctx, func() (err error) {
 			part, err = r.copies.Write(ctx, m.shard, m.rows, parts)
@@ -241,7 +243,7 @@ func (r *committer) copyRows(c actor.Context, m copyRows) {
 			if moved {
 				return nil
 			}
-			return archive.Explain(ctx, r.cfg.Blob, allParts(parts), err)
+			return archive.FindCause(ctx, r.cfg.Blob, allParts(parts), err)
 		})
 		span.End(err)
 		return func(c actor.Context) {
@@ -259,9 +261,8 @@ func (r *committer) copyRows(c actor.Context, m copyRows) {
 	})
 }
 
-// checkParts waits until the committer can read the parts that hold the answers of the
-// originals, and then writes the copies. If the parts are lost, it sends the error to
-// the job.
+// checkParts waits until the parts with the answers of the original rows can be read,
+// and then writes the copies. If the parts are lost, it sends the error to the job.
 func (r *committer) checkParts(c actor.Context, m copyRows, parts map[int][]store.Part) {
 	r.tasks.run(c, "check parts", func(ctx context.Context) step {
 		err := r.storage.WaitHere(ctx, func() error { return archive.CheckParts(ctx, r.cfg.Blob, allParts(parts)) })
@@ -283,8 +284,8 @@ func allParts(shards map[int][]store.Part) (parts []store.Part) {
 	return parts
 }
 
-// partsChanged reports whether a merge has replaced any of these parts. parts has the
-// parts of each shard as they were.
+// partsChanged reports whether a merge has replaced any of these parts. parts maps each
+// shard to the parts that it had earlier.
 func (r *committer) partsChanged(parts map[int][]store.Part) bool {
 	for n, had := range parts {
 		if have := r.progress.Shard(n); len(have) != len(had) || have[0].Key != had[0].Key {
@@ -294,18 +295,18 @@ func (r *committer) partsChanged(parts map[int][]store.Part) bool {
 	return false
 }
 
-// dropInterval is how long the committer gathers part objects that no record names
-// any more, before it deletes them. Each deletion first lists all recorded parts of the
-// job: sixty thousand in a job of a thousand million rows.
+// dropInterval is how long the committer collects part objects that no record names any
+// more, before it deletes them together. Each deletion first lists all recorded parts
+// of the job: sixty thousand in a job of a thousand million rows.
 const dropInterval = 10 * time.Second
 
 // drop deletes part objects that no record names any more, after dropInterval and
-// Config.Ownership.Settle. Until then, a store that loses its last writes in a crash may
-// name these parts again, and so may the other side of a split store. The end of the job
-// removes the rest.
+// Config.Ownership.Settle. Until then, a store that loses its last writes in a crash
+// may name these parts again, and so may the other side of a split store. The end of
+// the job removes parts that remain.
 func (r *committer) drop(c actor.Context, parts ...store.Part) {
 	if len(r.dropping) == 0 {
-		r.timers.after(c, dropInterval, "drop", r.onDropDue)
+		r.timers.runAfter(c, dropInterval, "drop", r.onDropDue)
 	}
 	r.dropping = append(r.dropping, parts...)
 }
@@ -352,12 +353,12 @@ func (r *committer) recordedKeys(ctx context.Context) (map[string]bool, error) {
 // finalise adds the compactions that make the results. When both results are made, the
 // committer records the success of the job.
 func (r *committer) finalise(c actor.Context) {
-	if r.job.spec.Estimate { // the job needs only the number of tokens of the answers, not the answers
+	if r.job.spec.Estimate { // an estimate needs only the token counts of the answers, not the answers
 		r.finishEstimate(c)
 		return
 	}
 	parts := r.progress.Parts()
-	here := r.sizes.Most == 0 // for this bucket, the length of the parts does not matter
+	here := r.sizes.Most == 0 // this bucket needs no long parts, so this node makes the results
 	if !here {
 		var size int64
 		for _, p := range parts {
@@ -368,9 +369,9 @@ func (r *committer) finalise(c actor.Context) {
 	artifacts := make(map[string]store.Artifact)
 	for _, name := range []string{commit.MakeFull, commit.MakeRows} {
 		r.compactions = append(r.compactions, compaction{
-			what: "write artifact " + name, here: here,
+			name: "write artifact " + name, isLocal: here,
 			begin: func() *commit.Compaction { return r.files.Artifact(name, parts) },
-			made: func(c actor.Context, m *commit.Compaction, size int64) {
+			onMade: func(c actor.Context, m *commit.Compaction, size int64) {
 				artifacts[name] = store.Artifact{Key: m.Key, Size: size}
 				if artifacts[commit.MakeFull].Key != "" && artifacts[commit.MakeRows].Key != "" {
 					r.succeed(c, artifacts)
@@ -389,19 +390,19 @@ func (r *committer) succeed(c actor.Context, artifacts map[string]store.Artifact
 }
 
 func (r *committer) finishEstimate(c actor.Context) {
-	usd, e := ingest.Sampled(r.job.spec, r.rows-r.copied, r.job.manifest.Size, r.progress.Parts())
+	usd, e := ingest.Sampled(r.job.spec, r.rows-r.copyCount, r.job.manifest.Size, r.progress.Parts())
 	now := r.cfg.Clock()
 	r.recordEnd(c, func(ctx context.Context) (store.Record, error) {
 		return recordEstimate(ctx, r.cfg.Store, r.job.fence, r.rows, usd, e, now)
 	}, func(*tracing.Span) {})
 }
 
-// recordEnd calls record, which writes the end of the job to the store, and tells the
-// job.
+// recordEnd calls record, which writes the end of the job to the store. After that it
+// calls ended, and sends the record to the job.
 func (r *committer) recordEnd(c actor.Context, record func(ctx context.Context) (store.Record, error), ended func(*tracing.Span)) {
 	r.tasks.run(c, "record the result", func(ctx context.Context) step {
 		span := r.job.trace.Begin("record the result")
-		rec, err := result(r.patientHere(ctx), func() (store.Record, error) { return record(ctx) })
+		rec, err := callThrough(r.patientHere(ctx), func() (store.Record, error) { return record(ctx) })
 		span.End(err)
 		return func(c actor.Context) {
 			if err != nil {
@@ -414,13 +415,12 @@ func (r *committer) recordEnd(c actor.Context, record func(ctx context.Context) 
 	})
 }
 
-// sendError sends the job an error. If this owner has recorded parts and the store's
-// count of parts differs from the ledger, the store has lost its last writes; a
-// store that does not flush each write loses writes in a crash. The error is then
-// errForgotten.
+// sendError sends the job an error. It sends errForgotten if this owner has recorded
+// parts and the store does not have them: a store that does not flush each write loses
+// its last writes in a crash.
 func (r *committer) sendError(c actor.Context, err error) {
 	if errors.Is(err, rowmill.ErrConflict) && r.progress.HasRecorded() {
 		err = fmt.Errorf("%w: %w", errForgotten, err)
 	}
-	c.Send(r.owner, jobBroke{err})
+	c.Send(r.owner, jobError{err})
 }

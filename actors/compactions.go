@@ -17,14 +17,15 @@ import (
 // A compaction is the work to make one object for a committer, on this node or another: a
 // merged part, a joined part or a result.
 type compaction struct {
-	what   string                                                            // the work, for logs and traces
-	begin  func() *commit.Compaction                                         // starts a try
-	record func(ctx context.Context, m *commit.Compaction, size int64) error // records the object in the store; nil if it is not recorded
-	made   func(c actor.Context, m *commit.Compaction, size int64)           // the committer calls it after that
-	here   bool                                                              // this node makes the object: another node has failed, or the object is small
+	name    string                                                            // name of the work in logs and traces
+	begin   func() *commit.Compaction                                         // called for each attempt
+	record  func(ctx context.Context, m *commit.Compaction, size int64) error // records the object in the store; nil if it is not recorded
+	onMade  func(c actor.Context, m *commit.Compaction, size int64)           // the committer calls made after the object is made and recorded
+	isLocal bool                                                              // this node must make the object, because another node failed or the object is small
 }
 
-// addCompaction queues a compaction. The compaction starts when a node has room for one more.
+// addCompaction queues a compaction, which starts when a node has room for one more
+// compaction.
 func (r *committer) addCompaction(c actor.Context, e compaction) {
 	r.compactions = append(r.compactions, e)
 	r.startCompactions(c)
@@ -33,7 +34,7 @@ func (r *committer) addCompaction(c actor.Context, e compaction) {
 func (r *committer) startCompactions(c actor.Context) {
 	for len(r.compactions) > 0 {
 		e, address, ok := r.compactions[0], "", true
-		if !e.here {
+		if !e.isLocal {
 			address, ok = r.helpers.Take()
 		}
 		if !ok {
@@ -50,10 +51,10 @@ func (r *committer) run(c actor.Context, e compaction, address string) {
 	m := e.begin()
 	var turn func(context.Context) bool // nil if no turn is needed
 	if address == "" && m.Heavy() {
-		turn = r.merging.lineUp(r.slots.merge, r.job.spec)
+		turn = r.mergeWaits.lineUp(r.slots.merge, r.job.spec)
 	}
 	r.tasks.run(c, "merge parts", func(ctx context.Context) step {
-		span := r.job.trace.Begin("merge parts", slog.String("rowmill.what", e.what), slog.String("rowmill.node", address), slog.Int("rowmill.parts", len(m.Parts)))
+		span := r.job.trace.Begin("merge parts", slog.String("rowmill.what", e.name), slog.String("rowmill.node", address), slog.Int("rowmill.parts", len(m.Parts)))
 		var size int64
 		var err error
 		if address == "" {
@@ -67,26 +68,26 @@ func (r *committer) run(c actor.Context, e compaction, address string) {
 		}
 		span.End(err)
 		return func(c actor.Context) {
-			if !e.here {
+			if !e.isLocal {
 				r.helpers.Ended(address)
 			}
 			switch {
 			case failed && address != "":
-				r.log.Info("another node failed to make an object for the job, will be tried again", "what", e.what, "node", address, "err", err)
-				e.here = r.failedAt(address, err)
+				r.log.Info("another node failed to make an object of the job, so the work is tried again", "what", e.name, "node", address, "err", err)
+				e.isLocal = r.failedAt(address, err)
 				r.compactions = append([]compaction{e}, r.compactions...)
 			case err != nil:
-				r.sendError(c, fmt.Errorf("%s: %w", e.what, err))
+				r.sendError(c, fmt.Errorf("%s: %w", e.name, err))
 				return
 			default:
-				e.made(c, m, size)
+				e.onMade(c, m, size)
 			}
 			r.startCompactions(c)
 		}
 	})
 }
 
-// failedAt handles the error of another node, and reports whether this node should run
+// failedAt handles the error of another node, and reports whether this node must run
 // the compaction.
 func (r *committer) failedAt(address string, err error) (here bool) {
 	var failed compactionFailed
@@ -112,8 +113,8 @@ func (r *committer) runHere(ctx context.Context, m *commit.Compaction, turn func
 	return m.Run(ctx, r.cfg.Blob, r.storage.WaitHere)
 }
 
-// Limits of the pause between two questions to another node about a compaction. The pause
-// is a quarter of the time that the compaction has taken so far.
+// Limits of the pause between two requests to another node for the state of a
+// compaction. The pause is a quarter of the time that the compaction has taken so far.
 const (
 	shortestAskPause = 20 * time.Millisecond
 	longestAskPause  = 500 * time.Millisecond
@@ -125,8 +126,9 @@ type compactionFailed string
 // Error returns the text that the node sent.
 func (f compactionFailed) Error() string { return string(f) }
 
-// runAt has another node run a compaction. A node is lost when it is silent for as
-// long as a lease.
+// runAt lets the node at an address run a compaction, and returns the size of the
+// object. It returns an error if the node does not answer for
+// Config.Ownership.LeaseTTL.
 func (r *committer) runAt(ctx context.Context, address string, m *commit.Compaction) (int64, error) {
 	ask := compact{Job: r.job.id, Account: r.job.spec.Account, Priority: r.job.spec.Priority, Compaction: m}
 	known := ask

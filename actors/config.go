@@ -77,7 +77,7 @@ type Config struct {
 	Janitor   Janitor
 }
 
-// Reports says how the node reports about itself to operators and other nodes.
+// Reports holds the functions that describe this node to operators and to other nodes.
 type Reports struct {
 	// Facts returns this node's facts for operators, as a value for JSON. Operators get
 	// the facts of all nodes from any node. Default: an empty object.
@@ -88,14 +88,16 @@ type Reports struct {
 	FactsTimeout time.Duration
 
 	// Figures returns this node's figures for the API of other nodes, as a value for
-	// JSON. what names the kind of figures. Default: every kind is refused.
+	// JSON. what names the kind of figures. Default: a function that refuses every
+	// kind.
 	Figures func(ctx context.Context, what string) (any, error)
 }
 
-// Inputs says how the node reads the inputs of jobs, and how long it keeps them.
+// Inputs configures how the node reads the inputs of jobs, and how long the inputs are
+// kept.
 type Inputs struct {
 	Downloader *input.Downloader // fetches URL inputs
-	Limits     input.Limits      // of the size of an input
+	Limits     input.Limits      // limits of the size of an input
 
 	// Readers is how many inputs this node reads at the same time. Beside these inputs,
 	// it reads half as many for accounts that have no other input being read. Default
@@ -107,7 +109,7 @@ type Inputs struct {
 	Retention time.Duration
 }
 
-// Ownership says which jobs a node owns, and for how long.
+// Ownership configures how many jobs a node owns, and how leases and claims work.
 type Ownership struct {
 	// OwnsNone keeps the node from owning jobs. It still runs rows of other nodes' jobs.
 	OwnsNone bool
@@ -152,22 +154,24 @@ type Ownership struct {
 	KeptPlaces int
 }
 
-// Shards bounds a shard of the input. Defaults 16,384 rows and 8 MiB: the shard and
-// its answers usually fit one part, which then needs no merge.
+// Shards limits the size of a shard, which is a range of input rows. Defaults 16,384
+// rows and 8 MiB: the shard and its answers usually fit one part, which then needs no
+// merge.
 type Shards struct {
 	Rows  int
-	Bytes int64 // before compression
+	Bytes int64 // size before compression
 
-	// Remembered is how many different rows are remembered, to find equal rows, for a
-	// job that runs equal rows once. Default 2 Mi, about 95 MB while the input is read.
+	// Remembered is how many different rows are remembered to find equal rows, if a job
+	// runs equal rows only once. Default 2 Mi, about 95 MB while the input is read.
 	Remembered int
 }
 
-// Parts bounds the finished rows that a crash can lose. A worker writes a part when
-// its finished rows (inputs, outputs and bookkeeping) reach half of Bytes, or after
-// Interval. The next part gathers meanwhile. If the next part is due too while the
-// first one has no commit yet, no more rows start. Defaults 48 MiB and 5 s: half of
-// 48 MiB holds the finished rows of the three shards that are open at the same time.
+// Parts bounds the finished rows that a crash can lose. A worker writes a part when its
+// finished rows (inputs, outputs and bookkeeping) reach half of Bytes, or after
+// Interval. Meanwhile the worker gathers rows for the next part. If the next part must
+// be written before the first part is committed, no more rows start. Defaults 48 MiB
+// and 5 s: half of 48 MiB holds the finished rows of the three shards that are open at
+// the same time.
 type Parts struct {
 	Bytes    int64
 	Interval time.Duration
@@ -181,7 +185,7 @@ type Parts struct {
 	Joined int64
 }
 
-// Rows bounds the cost of a row.
+// Rows limits the attempts, the failures and the timeouts of rows.
 type Rows struct {
 	// MaxAttempts is how often a row is sent before it counts as failed. Default 5.
 	MaxAttempts int
@@ -200,23 +204,23 @@ type Rows struct {
 	EmbeddingGroup int
 }
 
-// Estimates says when an estimate job of priority 1 runs a sample of its rows: if the
-// input has Threshold tokens or more. The sample is the first rows, which together have
-// Sample tokens. Defaults 1,000,000 each, as the API promises.
+// Estimates configures when an estimate job of priority 1 runs a sample of its rows: if
+// the input has Threshold tokens or more. The sample consists of the first rows, with
+// Sample tokens together. Defaults 1,000,000 each, as the API promises.
 type Estimates struct {
 	Threshold int64
 	Sample    int64
 }
 
-// Servers says how the node watches inference servers.
+// Servers configures how the node watches inference servers.
 type Servers struct {
 	// Wait is how long a new job waits for an engine that serves its model. Default
 	// 30 min: the time to load a big model.
 	Wait time.Duration
 
-	// ProbeInterval is the time between checks of the models of a server. Default 5
-	// s. GaugeInterval is the time between readings of its load while it works.
-	// Default 1 s.
+	// ProbeInterval is the time between checks of the models of a server. Default 5 s.
+	// GaugeInterval is the time between readings of the server's load while the server
+	// is up. Default 1 s.
 	ProbeInterval time.Duration
 	GaugeInterval time.Duration
 
@@ -233,13 +237,13 @@ type Servers struct {
 	// as its vocabulary. It may take long. Default: nothing.
 	Warm func([]engine.ServedModel)
 
-	// Asked is how many models a server may have at most to get trial rows for them.
-	// Default 8: a server with more models is a gateway, where each row may cost money,
-	// or a server that loads a model for each row. A negative value means none.
-	Asked int
+	// MaxTrialModels is the largest number of models of a server that get trial rows. Default 8:
+	// a server with more models is a gateway, where each row may cost money, or a
+	// server that loads a model for each row. A negative value means none.
+	MaxTrialModels int
 }
 
-// Janitor says how expired data is removed.
+// Janitor configures the removal of expired data.
 type Janitor struct {
 	// Confirm returns an error if the node must remove nothing from Store and Blob,
 	// such as a *deployment.DifferError. Default: no check, as only this process
@@ -250,12 +254,12 @@ type Janitor struct {
 	// because retention counts in days.
 	Interval time.Duration
 
-	// Batch is how many jobs one search handles. Default 100: a few seconds of work,
-	// so a node that stops waits no longer.
+	// Batch is how many jobs one search handles. Default 100: a few seconds of work, so
+	// that a node can stop within seconds.
 	Batch int
 
-	// OrphanAge is how old objects without a record must be before they count as
-	// left over from a crash. Default 24 h: longer than any upload or merge.
+	// OrphanAge is how old objects without a record must be before the janitor treats
+	// them as remains of a crash. Default 24 h: longer than any upload or merge.
 	OrphanAge time.Duration
 
 	// ScrubRate is how many bytes per second the janitor reads of the results and parts
@@ -302,7 +306,7 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.Estimates.Sample, 1_000_000)
 	setDefault(&c.Servers.Wait, 30*time.Minute)
 	setDefault(&c.Servers.ProbeInterval, 5*time.Second)
-	setDefault(&c.Servers.Asked, 8)
+	setDefault(&c.Servers.MaxTrialModels, 8)
 	setDefault(&c.Servers.GaugeInterval, time.Second)
 	setDefault(&c.Janitor.Interval, time.Minute)
 	setDefault(&c.Janitor.Batch, 100)
@@ -370,8 +374,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// pieces returns the sizes of joined parts for this bucket; zero if the bucket does not
-// need long parts.
+// pieces returns the bounds for the sizes of joined parts in this bucket; zero if the
+// bucket needs no long parts.
 func (c Config) pieces() commit.PieceSizes {
 	least := c.Blob.AppendsFrom()
 	if least == 0 {
@@ -380,9 +384,9 @@ func (c Config) pieces() commit.PieceSizes {
 	return commit.PieceSizes{Least: 2 * least, Most: c.Parts.Joined}
 }
 
-// places configures the places for jobs on this node. Patience is the time in which a
-// waiting account asks again: with each scan (every ScanInterval, in large clusters up
-// to scanStretch times as long), or with each invite, about once per heartbeat.
+// places configures the places for jobs on this node. Patience is the time within which
+// a waiting account asks again: with each scan (every ScanInterval, in large clusters
+// up to scanStretch times as long), or with each invite, about once per heartbeat.
 func (c Config) places() fair.Config {
 	return fair.Config{
 		Places: c.Ownership.MaxActive, Kept: c.Ownership.KeptPlaces, Weights: c.Ownership.Weights,
@@ -390,7 +394,7 @@ func (c Config) places() fair.Config {
 	}
 }
 
-// ingest configures the reading of inputs.
+// ingest returns the configuration for the package that reads inputs.
 func (c Config) ingest() ingest.Config {
 	return ingest.Config{
 		Jobs: c.Store, Parts: c.Store, Confirm: c.Store.Confirm, Bucket: c.Blob, Downloader: c.Inputs.Downloader, Limits: c.Inputs.Limits, Clock: c.Clock,

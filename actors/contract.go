@@ -30,7 +30,8 @@ func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 func validAll(texts []string) []string { return each(texts, valid) }
 
-// each returns the results of turn for all elements of a list; nil for an empty list.
+// each calls turn for all elements of a list and returns the results; nil for an empty
+// list.
 func each[A, B any](list []A, turn func(A) B) []B {
 	if len(list) == 0 {
 		return nil
@@ -42,11 +43,11 @@ func each[A, B any](list []A, turn func(A) B) []B {
 	return out
 }
 
-// clampInt32 converts a count to an int32, such as the number of rows or shards. Numbers
-// that do not fit become the nearest int32.
+// clampInt32 converts a count, such as a number of rows, to an int32. A count that does
+// not fit becomes the nearest int32.
 func clampInt32[T int | int64](n T) int32 { return int32(max(math.MinInt32, min(math.MaxInt32, n))) } //nolint:gosec // the bounds make it fit
 
-// A reader decodes the sets of rows in a message, and keeps the first error.
+// A reader decodes the sets of rows in a message, and stores the first error in err.
 type reader struct{ err error }
 
 func (r *reader) rows(raw []byte) assign.RowSet {
@@ -83,15 +84,15 @@ func readTotals(t *peerv1.Totals) store.Totals {
 	}
 }
 
-// waits names the things that a worker may wait for, in the contract.
+// waits maps each reason of a worker's wait to its value in the contract between nodes.
 var waits = map[string]peerv1.Wait{
 	assign.WaitsForServer: peerv1.Wait_WAIT_SERVER,
 	assign.WaitsForMemory: peerv1.Wait_WAIT_MEMORY,
 	assign.WaitsForWrite:  peerv1.Wait_WAIT_WRITE,
 }
 
-// wordOf returns this package's name for a value of the contract; empty if the value
-// is unknown.
+// wordOf returns the key of a value in names, a map to values of the contract; empty if
+// the map does not have the value.
 func wordOf[V comparable](names map[string]V, value V) string {
 	for name, v := range names {
 		if v == value {
@@ -106,7 +107,7 @@ func reportOf(h *assign.Heartbeat) *peerv1.ReportRequest {
 		Job: h.Job, Epoch: h.Epoch, Worker: h.Worker, Number: h.Number, Address: h.Address,
 		Fresh: h.Fresh, Holds: shardRowsOf(h.Holds),
 		Received: h.Received, Recalled: h.Recalled, Back: shardRowsOf(h.Back), Batch: h.Batch,
-		Want: h.Want, Hungry: h.Hungry, Ready: clampInt32(h.Ready), Ports: clampInt32(h.Ports), Leaves: h.Leaves, Left: h.Left,
+		Want: h.Want, Hungry: h.Hungry, Ready: clampInt32(h.Ready), Ports: clampInt32(h.Engines), Leaves: h.Leaves, Left: h.Left,
 		AwayMs: h.Away, Waits: waits[h.Waits], Warnings: validAll(h.Warnings), Suspects: each(h.Suspects, suspectOf),
 	}
 	r.Parts = each(h.Parts, func(p assign.Part) *peerv1.Part {
@@ -138,7 +139,7 @@ func readReport(r *peerv1.ReportRequest) (*assign.Heartbeat, error) {
 		Job: r.GetJob(), Epoch: r.GetEpoch(), Worker: r.GetWorker(), Number: r.GetNumber(), Address: r.GetAddress(),
 		Fresh: r.GetFresh(), Holds: read.shardRows(r.GetHolds()),
 		Received: r.GetReceived(), Recalled: r.GetRecalled(), Back: read.shardRows(r.GetBack()), Batch: r.GetBatch(),
-		Want: r.GetWant(), Hungry: r.GetHungry(), Ready: int(r.GetReady()), Ports: int(r.GetPorts()), Leaves: r.GetLeaves(), Left: r.GetLeft(),
+		Want: r.GetWant(), Hungry: r.GetHungry(), Ready: int(r.GetReady()), Engines: int(r.GetPorts()), Leaves: r.GetLeaves(), Left: r.GetLeft(),
 		Away: r.GetAwayMs(), Waits: wordOf(waits, r.GetWaits()), Warnings: r.GetWarnings(), Refused: r.GetRefused(), Suspects: each(r.GetSuspects(), readSuspect),
 	}
 	h.Parts = each(r.GetParts(), func(p *peerv1.Part) assign.Part {
@@ -212,7 +213,7 @@ func readShardInfo(s *peerv1.ShardInfo) shard.Info {
 func invitationOf(m *invite) *peerv1.InviteRequest {
 	r := &peerv1.InviteRequest{
 		Job: m.Job, Epoch: m.Epoch, Address: m.Address, Session: m.Session,
-		Context: int64(m.Context), MaxTokens: int64(m.MaxTokens), Sample: m.Sample, Account: valid(m.Account), Priority: clampInt32(int(m.Priority)),
+		Context: int64(m.Context), MaxTokens: int64(m.MaxTokens), Sample: m.SampleRows, Account: valid(m.Account), Priority: clampInt32(int(m.Priority)),
 	}
 	if in := m.Input; in != nil {
 		r.Input = &peerv1.Manifest{
@@ -227,7 +228,7 @@ func invitationOf(m *invite) *peerv1.InviteRequest {
 func readInvitation(r *peerv1.InviteRequest) (*invite, error) {
 	m := &invite{
 		Job: r.GetJob(), Epoch: r.GetEpoch(), Address: r.GetAddress(), Session: r.GetSession(),
-		Context: int(r.GetContext()), MaxTokens: int(r.GetMaxTokens()), Sample: r.GetSample(), Account: r.GetAccount(), Priority: rowmill.Priority(r.GetPriority()),
+		Context: int(r.GetContext()), MaxTokens: int(r.GetMaxTokens()), SampleRows: r.GetSample(), Account: r.GetAccount(), Priority: rowmill.Priority(r.GetPriority()),
 	}
 	if in := r.GetInput(); in != nil {
 		m.Input = &shard.Manifest{
@@ -272,7 +273,8 @@ func readRowDistribution(r *peerv1.LocateRowsResponse) RowDistribution {
 	}
 }
 
-// compactionKinds names the kinds of compactions in the contract.
+// compactionKinds maps each kind of compaction to its value in the contract between
+// nodes.
 var compactionKinds = map[string]peerv1.CompactionKind{
 	commit.MakeMerge: peerv1.CompactionKind_COMPACTION_KIND_MERGE,
 	commit.MakeJoin:  peerv1.CompactionKind_COMPACTION_KIND_JOIN,
@@ -333,7 +335,7 @@ func readFilter(r *peerv1.ListActorsRequest) registry.Filter {
 	return registry.Filter{Kind: r.GetKind(), Job: r.GetJob(), MinAge: r.GetMinAge().AsDuration()}
 }
 
-// actorStates names the states of actors in the contract.
+// actorStates maps each state of an actor to its value in the contract between nodes.
 var actorStates = map[string]peerv1.ActorState{
 	registry.Running:  peerv1.ActorState_ACTOR_STATE_RUNNING,
 	registry.Panicked: peerv1.ActorState_ACTOR_STATE_PANICKED,
@@ -361,8 +363,8 @@ func readListing(r *peerv1.ListActorsResponse) registry.Listing {
 		LeftOut: int(r.GetLeftOut()),
 		Actors: each(r.GetActors(), func(a *peerv1.Actor) registry.Actor {
 			read := registry.Actor{
-				Of: registry.Of{Kind: a.GetKind(), Job: a.GetJob(), Engine: a.GetEngine()},
-				ID: a.GetId(), State: wordOf(actorStates, a.GetState()), Since: timeOf(a.GetSince()),
+				Identity: registry.Identity{Kind: a.GetKind(), Job: a.GetJob(), Engine: a.GetEngine()},
+				ID:       a.GetId(), State: wordOf(actorStates, a.GetState()), Since: timeOf(a.GetSince()),
 				Restarts: int(a.GetRestarts()), Depth: a.GetMailboxDepth(), Oldest: a.GetOldestMessage().AsDuration(),
 				Tasks: int(a.GetTasks()), Task: a.GetTask(), TaskTime: a.GetTaskTime().AsDuration(),
 			}

@@ -20,31 +20,30 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 )
 
-// A crew holds the engines, nodes and workers of a job, as the owner of the job sees
-// them: which engines serve the model, which nodes are invited, which workers there
-// are, and the next messages to the workers. It knows no actors: the job actor sends
-// the messages.
+// A crew is the job owner's view of engines, nodes and workers: which engines serve the
+// model, which nodes are invited, which workers the job has, and the next messages to
+// the workers. It knows no actors: the job actor sends the messages.
 type crew struct {
 	spec       *rowmill.Spec
 	log        *slog.Logger
-	lost       prometheus.Counter   // counts the rows that lost workers had
+	lost       prometheus.Counter   // rows that were taken from lost workers
 	unassigned *prometheus.GaugeVec // rows that no worker has yet, by model
-	shown      int64                // the rows of this job in unassigned
-	engines    []engineView
-	refused    map[string]error // by engine: why it cannot run the job
-	owner      *assign.Owner    // nil until rows can run
-	links      map[string]*link // by worker
-	unwanted   map[string]bool  // workers that must drop their rows; each is logged once
+	shown      int64                // number of this job's rows that the gauge unassigned includes now
+	engines    []engineView         // engines of all nodes
+	refused    map[string]error     // by engine name: why the engine cannot run the job
+	owner      *assign.Owner        // assigns rows to workers; nil until rows can run
+	links      map[string]*link     // connection to each worker, by worker name
+	unwanted   map[string]bool      // by name: workers that must drop their rows, and that the log has named once
 	invites    invitations
-	looked     time.Time // when checkWorkers last ran
-	outgoing   []outgoing
+	lastCheck  time.Time                 // when checkWorkers last ran
+	outgoing   []outgoing                // messages to workers that were not sent yet
 	queued     map[*assign.Assignee]bool // workers that have a message in outgoing
 }
 
 // An outgoing message is an assignment on its way to a worker.
 type outgoing struct {
 	to   *link
-	of   *assign.Assignee // takeOutgoing sets body to the present assignment of this worker; nil if body is set already
+	of   *assign.Assignee // the worker whose present assignment becomes body in takeOutgoing; nil if body is set already
 	body *assign.Assignment
 }
 
@@ -55,17 +54,17 @@ func newCrew(spec rowmill.Spec, log *slog.Logger, m *metrics, engines []engineVi
 	}
 }
 
-// served reports whether an engine can run the job now.
-func (w *crew) served() bool { return slices.ContainsFunc(w.engines, w.usable) }
+// hasEngine reports whether at least one engine can run the job now.
+func (w *crew) hasEngine() bool { return slices.ContainsFunc(w.engines, w.usable) }
 
 func (w *crew) usable(e engineView) bool {
 	_, serves := e.serves(w.spec)
 	return serves && w.refused[e.name] == nil
 }
 
-// showFree updates the metric rowmill_rows_waiting, which counts rows without a worker.
-// While the job ends, it counts no rows.
-func (w *crew) showFree(open bool) {
+// updateWaitingRows updates the metric rowmill_rows_waiting, which counts rows without a worker.
+// If open is false, the job is ending, and the metric counts none of its rows.
+func (w *crew) updateWaitingRows(open bool) {
 	free := int64(0)
 	if w.owner != nil && open {
 		free = w.owner.Free()
@@ -97,22 +96,23 @@ func (w *crew) uninvited(others []cluster.Member, leaves bool, now time.Time) (a
 	}
 	w.owner.Nodes = len(could)
 	for _, address := range slices.Sorted(maps.Keys(could)) {
-		if w.owner.At(address) == nil && !(leaves && address == "") && w.invites.due(address, now) {
+		if w.owner.At(address) == nil && !(leaves && address == "") && w.invites.shouldInvite(address, now) {
 			addresses = append(addresses, address)
 		}
 	}
 	return addresses
 }
 
-// noteAnswer notes the answer to an invite. It reports whether rows can be assigned
-// now: all invites are answered, and all workers of earlier owners have reported.
+// noteAnswer notes the answer to an invite. It returns true if rows can be assigned
+// now, because all invites are answered and all workers of earlier owners have
+// reported.
 func (w *crew) noteAnswer(address string, answer *invited, err error) (allReported bool) {
 	w.invites.noteAnswer(address, err == nil && answer.Working && w.owner.At(address) == nil, code(err))
 	return w.invites.allReported()
 }
 
 // group sets the groups of rows with the same prefix, which should run on the same
-// worker, and the rows that are copies of other rows.
+// worker. It also sets the rows that are copies of other rows.
 func (w *crew) group(groups []byte, copies *ingest.Copies) {
 	w.owner.Group(groups)
 	if copies != nil {
@@ -121,15 +121,15 @@ func (w *crew) group(groups []byte, copies *ingest.Copies) {
 }
 
 // onHeartbeat processes a heartbeat. It returns the worker and the worker's new parts;
-// nil if the worker must drop its rows. reply is the link to a worker that the crew
-// does not know yet.
+// nil if the worker must drop its rows. The crew uses the link reply if it does not
+// know the worker yet.
 func (w *crew) onHeartbeat(h *assign.Heartbeat, reply *link, now time.Time) (*assign.Assignee, []assign.Proposal) {
 	m, parts := w.owner.Hear(h, now)
 	if known := w.links[h.Worker]; known != nil {
 		reply = known
 	}
 	if m == nil {
-		if !w.unwanted[h.Worker] { // the worker sends heartbeats until it gets the answer
+		if !w.unwanted[h.Worker] { // log it once: the worker repeats its heartbeat until it gets the answer
 			w.unwanted[h.Worker] = true
 			w.log.Warn("the owner does not accept a worker, so the worker must drop its rows", "worker", h.Worker, "node", h.Address)
 		}
@@ -141,17 +141,17 @@ func (w *crew) onHeartbeat(h *assign.Heartbeat, reply *link, now time.Time) (*as
 	return m, parts
 }
 
-// noteRefusals notes the engines that cannot run the job, from a heartbeat. If no
+// noteRefusals notes which engines cannot run the job, as a heartbeat reports. If no
 // engine can run the job any more, it returns the reason of the last refusal; otherwise
 // it returns an empty text.
 func (w *crew) noteRefusals(h *assign.Heartbeat) string {
 	for engine, why := range h.Refused {
 		for _, e := range w.engines {
-			if e.address != h.Address || e.local != engine || w.refused[e.name] != nil {
+			if e.address != h.Address || e.localName != engine || w.refused[e.name] != nil {
 				continue
 			}
 			w.refused[e.name] = errors.New(why)
-			if !w.served() {
+			if !w.hasEngine() {
 				return why
 			}
 		}
@@ -159,20 +159,22 @@ func (w *crew) noteRefusals(h *assign.Heartbeat) string {
 	return ""
 }
 
-// checkWorkers finds silent workers and handles them.
+// checkWorkers removes workers that were silent for a lease, and bans nodes whose
+// workers could not use the bucket for patience. To workers with a late heartbeat it
+// sends a message.
 func (w *crew) checkWorkers(lease, patience time.Duration, now time.Time) {
-	if !w.looked.IsZero() && now.Sub(w.looked) > 2*heartbeatInterval { // this process was suspended, not the workers
-		w.owner.Excuse(now.Add(-heartbeatInterval))
+	if !w.lastCheck.IsZero() && now.Sub(w.lastCheck) > 2*heartbeatInterval { // this process was suspended, so the workers were not silent
+		w.owner.CountAsHeard(now.Add(-heartbeatInterval))
 	}
-	w.looked = now
+	w.lastCheck = now
 	for _, m := range w.owner.Silent(now.Add(-lease)) {
-		w.lose(m)
+		w.loseWorker(m)
 	}
 	for _, m := range w.owner.Stranded(patience, now) {
 		w.ban(m, now)
 	}
 	for _, m := range w.owner.Silent(now.Add(-2 * heartbeatInterval)) {
-		w.tell(m) // if the worker has ended, the message fails, and then the worker counts as lost
+		w.queueAssignment(m) // if the worker has stopped, the message fails, and onUndelivered removes the worker
 	}
 }
 
@@ -180,11 +182,11 @@ func (w *crew) checkWorkers(lease, patience time.Duration, now time.Time) {
 // a while.
 func (w *crew) ban(m *assign.Assignee, now time.Time) {
 	w.invites.ban(m.Address, now)
-	w.lose(m)
+	w.loseWorker(m)
 }
 
-// lose gives the rows of a lost worker to other workers.
-func (w *crew) lose(m *assign.Assignee) {
+// loseWorker gives the rows of a lost worker to other workers.
+func (w *crew) loseWorker(m *assign.Assignee) {
 	again := w.removeWorker(m)
 	w.lost.Add(float64(again))
 	w.log.Warn("worker lost", "worker", m.Worker, "node", m.Address, "rows", again)
@@ -194,12 +196,13 @@ func (w *crew) lose(m *assign.Assignee) {
 func (w *crew) removeWorker(m *assign.Assignee) (again int64) {
 	again = w.owner.Remove(m)
 	w.outgoing = append(w.outgoing, outgoing{to: w.links[m.Worker], body: &assign.Assignment{Worker: m.Worker, Stop: true}})
-	w.serve()
+	w.assignRows()
 	return again
 }
 
-// onUndelivered handles the error of a message that could not be delivered. If the process
-// refuses connections or does not know the job, its workers and their rows are lost.
+// onUndelivered handles the error of a message that could not be delivered. If the
+// receiving process refuses connections or does not know the job, the workers behind
+// this link are lost, and their rows run again.
 func (w *crew) onUndelivered(l *link, err error) {
 	l.transport.unanswered(w.log, l.address, err)
 	if !errors.Is(err, peer.ErrRefused) && code(err) != codeUnknownJob {
@@ -207,37 +210,39 @@ func (w *crew) onUndelivered(l *link, err error) {
 	}
 	for _, m := range w.owner.Workers() {
 		if w.links[m.Worker] == l {
-			w.lose(m)
+			w.loseWorker(m)
 		}
 	}
 }
 
-// noteCommitted notes parts that the store has recorded, and tells their workers.
+// noteCommitted notes parts that the store has recorded, and queues messages to the
+// workers that wrote them.
 func (w *crew) noteCommitted(parts []assign.Proposal, now time.Time) {
 	for _, p := range parts {
 		if m := w.owner.Committed(p.Worker, p.Part, now); m != nil {
-			w.tell(m)
+			w.queueAssignment(m)
 		}
 	}
-	w.serve()
+	w.assignRows()
 }
 
-// serve assigns rows to workers with room, and queues a message to each of them.
-func (w *crew) serve() {
+// assignRows assigns rows to workers with room, and queues a message to each of them.
+func (w *crew) assignRows() {
 	for _, m := range w.owner.Serve() {
-		w.tell(m)
+		w.queueAssignment(m)
 	}
 }
 
-// tell queues a message with the assignment of a worker.
-func (w *crew) tell(m *assign.Assignee) {
+// queueAssignment queues a message to a worker with the worker's assignment, unless such a message
+// is queued already.
+func (w *crew) queueAssignment(m *assign.Assignee) {
 	if !w.queued[m] {
 		w.queued[m] = true
 		w.outgoing = append(w.outgoing, outgoing{to: w.links[m.Worker], of: m})
 	}
 }
 
-// takeOutgoing returns the outgoing messages to send now.
+// takeOutgoing returns the queued messages to workers and empties the queue.
 func (w *crew) takeOutgoing() []outgoing {
 	out := w.outgoing
 	w.outgoing = nil
@@ -250,11 +255,11 @@ func (w *crew) takeOutgoing() []outgoing {
 	return out
 }
 
-// namedModels is how many models a message names.
+// namedModels is how many models a message to a client names at most.
 const namedModels = 5
 
-// trouble returns the reason why an engine with the job's model does not run it, or
-// else the models of the engines.
+// trouble returns a text for the client of a job that no engine runs: why an engine
+// with the job's model does not run the job, or else which models the engines serve.
 func (w *crew) trouble() string {
 	var served []string
 	for _, e := range w.engines {
@@ -277,8 +282,8 @@ func (w *crew) trouble() string {
 	return fmt.Sprintf(" Served now: %s.", strings.Join(served, ", "))
 }
 
-// where answers a question about one row: which worker has the row, or whether it is
-// done.
+// where returns which worker has a row or whether the row is done, or a refusal if the
+// rows are not counted yet.
 func (w *crew) where(m getRow) any {
 	if w.owner == nil {
 		return notCounted(m.job)
@@ -286,8 +291,9 @@ func (w *crew) where(m getRow) any {
 	return w.owner.Where(m.row)
 }
 
-// rowDistribution returns how many rows each node has. The cost does not grow with
-// the number of rows. whole means that the whole input was read.
+// rowDistribution returns how many rows each node has. Its cost does not depend on the
+// number of rows. whole means that the whole input was read; before that, it returns a
+// refusal.
 func (w *crew) rowDistribution(job string, whole bool, nameOf func(address string) string, now time.Time) any {
 	if w.owner == nil || !whole {
 		return notCounted(job)

@@ -24,7 +24,7 @@ import (
 // at returns the view of an engine on the node at an address.
 func at(address string) engineView {
 	e := gpu("gpu@"+address, "", true)
-	e.local, e.address = "gpu", address
+	e.localName, e.address = "gpu", address
 	return e
 }
 
@@ -44,11 +44,11 @@ func crewOf(t *testing.T, engines ...engineView) (*crew, *metrics) {
 // outgoing.
 func (w *crew) report(t *testing.T, worker string, number int64, now time.Time) (m *assign.Assignee, outgoing []outgoing) {
 	t.Helper()
-	h := &assign.Heartbeat{Worker: worker, Address: worker, Number: number, Fresh: number == 1, Ports: 1, Want: true, Hungry: true}
+	h := &assign.Heartbeat{Worker: worker, Address: worker, Number: number, Fresh: number == 1, Engines: 1, Want: true, Hungry: true}
 	m, _ = w.onHeartbeat(h, &link{transport: &transport{}, address: worker}, now)
 	if m != nil {
-		w.serve()
-		w.tell(m)
+		w.assignRows()
+		w.queueAssignment(m)
 	}
 	return m, w.takeOutgoing()
 }
@@ -120,14 +120,14 @@ func TestALetterHasTheWholeAssignment(t *testing.T) {
 	if len(got) != 2 || !strings.HasPrefix(got[0], "a:1: ") || !strings.HasPrefix(got[1], "b:1: ") || slices.Contains(got, "b:1: 0") {
 		t.Errorf("each of two workers gets one message with rows: %q", got)
 	}
-	w.showFree(true)
+	w.updateWaitingRows(true)
 	free := w.owner.Free()
 	if shown := testutil.ToFloat64(m.unassigned.WithLabelValues("m")); shown != float64(free) {
 		t.Errorf("%v rows are shown as free, %d are", shown, free)
 	}
 
-	w.tell(a)
-	w.lose(a)
+	w.queueAssignment(a)
+	w.loseWorker(a)
 	outgoing = w.takeOutgoing()
 	if got := said(outgoing); !slices.Contains(got, "a:1: stop") {
 		t.Errorf("the lost worker gets no stop: %q", got)
@@ -140,7 +140,7 @@ func TestALetterHasTheWholeAssignment(t *testing.T) {
 			t.Errorf("a lost worker that comes back gets %q, want only a stop", said(outgoing))
 		}
 	}
-	w.showFree(false)
+	w.updateWaitingRows(false)
 	if shown := testutil.ToFloat64(m.unassigned.WithLabelValues("m")); shown != 0 {
 		t.Errorf("%v rows of a job that has ended are shown as free", shown)
 	}
@@ -210,13 +210,13 @@ func TestAnEngineThatRefusesTheJob(t *testing.T) {
 	refusal := func(address string) *assign.Heartbeat {
 		return &assign.Heartbeat{Address: address, Refused: map[string]string{"gpu": "no such adapter"}}
 	}
-	if why := w.noteRefusals(refusal("a:1")); why != "" || !w.served() {
+	if why := w.noteRefusals(refusal("a:1")); why != "" || !w.hasEngine() {
 		t.Errorf("one of two engines refuses the job, and the job has none left: %q", why)
 	}
 	if why := w.noteRefusals(refusal("a:1")); why != "" {
 		t.Errorf("a repeated refusal counts again: %q", why)
 	}
-	if why := w.noteRefusals(refusal("b:1")); why != "no such adapter" || w.served() {
+	if why := w.noteRefusals(refusal("b:1")); why != "no such adapter" || w.hasEngine() {
 		t.Errorf("the reason of the last engine is %q", why)
 	}
 }

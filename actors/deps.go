@@ -21,7 +21,7 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// deps holds the parts that the System and the actors of a node share.
+// deps holds the objects that the System and all actors of a node share.
 type deps struct {
 	cfg         Config
 	metrics     *metrics
@@ -35,28 +35,28 @@ type deps struct {
 	counters    *prompt.Counters
 	transport   *transport
 	address     string          // address at which other nodes reach this node; empty on a single node
-	all         *sync.WaitGroup // all tasks, and the goroutines that renew the lease
+	all         *sync.WaitGroup // all tasks and goroutines that must end before System.Stop returns
 }
 
-// patient returns a function that calls its argument and waits while storage is
-// unavailable, as storage.Watch.Wait does.
-func (p *deps) patient(ctx context.Context) func(func() error) error {
+// retryUnavailable returns a function that calls its argument, and repeats the call while
+// storage is unavailable (see storage.Watch.Wait).
+func (p *deps) retryUnavailable(ctx context.Context) func(func() error) error {
 	return func(do func() error) error { return p.storage.Wait(ctx, do) }
 }
 
-// patientHere is like patient, but for work that another node could do instead: it
-// returns storage.ErrElsewhere if the work should move there.
+// patientHere is patient for work that another node could do: the function returns
+// storage.ErrElsewhere if the work should move to another node.
 func (p *deps) patientHere(ctx context.Context) func(func() error) error {
 	return func(do func() error) error { return p.storage.WaitHere(ctx, do) }
 }
 
 // record reads the record of a job.
 func (p *deps) record(ctx context.Context, job string) (store.Record, error) {
-	return result(p.patient(ctx), func() (store.Record, error) { return p.cfg.Store.Get(ctx, job) })
+	return callThrough(p.retryUnavailable(ctx), func() (store.Record, error) { return p.cfg.Store.Get(ctx, job) })
 }
 
-// nameOf returns the name of the node at an address; the address if the node has
-// left.
+// nameOf returns the name of the node at an address, or the address if the node has
+// left the cluster.
 func (p *deps) nameOf(address string) string {
 	if address == "" {
 		return p.cfg.Node
@@ -69,13 +69,13 @@ func (p *deps) nameOf(address string) string {
 	return address
 }
 
-// published is the last state that the node has published. The node writes it, and
-// any goroutine may read it.
+// published is the last state that the node actor has published for other goroutines,
+// which may read the state at any time.
 type published struct {
 	engines    atomic.Pointer[[]EngineStatus]
-	state      atomic.Pointer[nodes.State] // sent to the other nodes
+	state      atomic.Pointer[nodes.State] // the state that is sent to the other nodes
 	storage    atomic.Pointer[StorageStatus]
-	placeWaits atomic.Pointer[placeWaits]
+	placeWaits atomic.Pointer[slotWaits]
 }
 
 func newPublished() *published {
@@ -86,14 +86,14 @@ func newPublished() *published {
 	return p
 }
 
-// StorageStatus is the state of records and objects when the node last checked them.
+// StorageStatus is the result of the node's last check of records and objects.
 type StorageStatus struct {
 	// Held is the reason why the node removes no data: *deployment.DifferError,
 	// *deployment.FormatError or *retention.SkewError; nil if the node may remove
 	// data.
 	Held error
-	// Findings come from the last pass over the bucket. Only the node that removes
-	// data has them.
+	// Findings are the results of the last search through the bucket. They are empty on
+	// nodes that do not remove data.
 	Findings retention.Findings
 	// Skew is how far this node's clock is ahead of the store's.
 	Skew time.Duration
@@ -102,9 +102,9 @@ type StorageStatus struct {
 // trace returns the trace of a job; nil if the job is not traced.
 func (c Config) trace(rec *store.Record) *tracing.Job { return c.Tracer.Job(rec.Job.ID, rec.Trace) }
 
-// endTrace ends the trace of a finished job and adds attributes of the job. The
-// code that records the end calls endTrace. For a job that never had an owner, the
-// cleanup calls endTrace.
+// endTrace ends the trace of a finished job and adds attributes of the job. The code
+// that records the end of a job calls endTrace; for a job that never had an owner, the
+// cleanup does.
 func (p *deps) endTrace(rec *store.Record) {
 	trace, job := p.cfg.trace(rec), &rec.Job
 	if trace == nil || job.Completed == nil {
@@ -127,8 +127,9 @@ func (p *deps) endTrace(rec *store.Record) {
 	trace.End(job.Created, *job.Completed, failure, attrs...)
 }
 
-// downloadsAt reports whether the node at an address is downloading the input of a
-// job. A node that refuses connections is not; an error means unknown.
+// downloadsAt reports whether the node at an address is downloading the input of a job.
+// It returns false for a node that refuses connections. An error means that the answer
+// is unknown.
 func (p *deps) downloadsAt(ctx context.Context, address, job string) (bool, error) {
 	if p.transport.peers == nil || address == "" || address == p.address {
 		return p.downloads.Running(job), nil

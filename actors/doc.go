@@ -1,8 +1,8 @@
-// Package actors is the running pipeline of a node: it claims jobs without an
-// owner, cuts their input into shards, assigns rows to workers with room, records
-// finished parts and makes the results. It knows no HTTP. The API writes new jobs and
-// cancellations to the store, and then calls System.Submitted or System.Cancelled as
-// a hint. Other nodes call System.Service.
+// Package actors runs the pipeline of a node: it claims jobs without an owner, cuts
+// their input into shards, assigns rows to workers with room, records finished parts
+// and makes the results. It does not use HTTP. The API writes new jobs and
+// cancellations to the store, and then calls System.Submitted or System.Cancelled as a
+// hint. Requests of other nodes go to System.Service.
 //
 // # Supervision
 //
@@ -20,26 +20,27 @@
 //
 // # Messages
 //
-// Messages that state a fact have names in the past tense, and commands in the
-// imperative. A message between a parent and its child is in the file of the child, in
-// both directions: a child does not know its parent.
+// Messages that state a fact have names in the past tense; commands have names in the
+// imperative. The type of a message between a parent and its child is in the file of
+// the child, in both directions, because a child does not know its parent.
 //
-// An actor also sends messages to itself: the result of slow work (taskGroup.tell), and
-// the name of a timer (timers.send). These messages do not arrive after the task group
-// or the timer was stopped. All messages that a job sends to itself have names: begun,
-// inputRead, recordChanged, outlivedRecorded, inviteAnswered, jobEnded, jobOver and the
-// timers in job.go. A job has the most phases of all actors, and a reader must see
-// which message it takes in which phase.
+// An actor also sends messages to itself: the result of slow work (taskGroup.runAndSend), and
+// the name of a timer (timers.sendAfter). Such a message does not arrive if the task group
+// or the timer was stopped before. All messages that a job sends to itself have names:
+// begun, inputRead, recordChanged, outlivedRecorded, inviteAnswered, jobEnded, jobOver
+// and the timers in job.go. A job has the most phases of all actors, and the code must
+// show which message it takes in which phase.
 //
-// A step is a function that comes as a message: the actor calls it when slow work is
-// done (taskGroup.run) or a time has come (timers.after). The node, workers, servers
-// and committers use steps, because their steps do the same in each phase. A step is
-// also written next to the code that begins the work. Links, dispatchers, queues of finished tasks and
-// the memory use steps for the same reason.
+// A step is a function that is sent as a message: the actor calls the function when
+// slow work is done (taskGroup.run) or a timer fires (timers.runAfter). The node, workers,
+// servers and committers use steps, because their steps do the same in each phase, and
+// because a step is written next to the code that begins the work. Links, dispatchers,
+// queues of finished tasks and the memory use steps for the same reasons.
 //
-// Messages with * also travel between nodes, as messages of the contract between
-// nodes (contract.go, service.go). They reach a node only through System.Service. A
-// compaction in this table is the work to make one object for a committer (compactions.go).
+// Messages with * also travel between nodes, as messages of the contract between nodes
+// (contract.go, service.go). Another node receives them only through System.Service. A
+// compaction in this table is the work to make one object for a committer
+// (compactions.go).
 //
 //	message         from → to        meaning                              loss allowed?
 //	nodeRequest     System, job,     a request to a node, from this       as the request inside: hint, drain,
@@ -72,7 +73,7 @@
 //	adopt           node → worker    the job has this owner now           no
 //	partWritten     job → committer  a part object is durable             its rows run again
 //	partsCommitted  committer → job  the store has recorded these parts   no
-//	jobBroke, jobSucceeded
+//	jobError, jobSucceeded
 //	                committer → job  an error, or the recorded success    no
 //	recordTimer     node → job       a client has cancelled the job       yes, the job reads its record
 //	drainJob, drainWorker, drainResults, resultsDrained
@@ -82,16 +83,16 @@
 //
 // The owner of a job assigns its rows to workers. Each node that serves the model has a
 // worker, also the owner's node. The owner and each worker keep track of the worker's
-// rows (package assign). Heartbeats and assignments state the whole situation, so they
-// may be lost, repeated or reordered. Each batch of rows has a number, and is repeated
-// until the other side has confirmed it. A worker continues when its owner ends. The
-// next owner, under a higher epoch, waits for a heartbeat of all workers before it
-// assigns a row.
+// rows (package assign). Heartbeats and assignments state the complete situation, not
+// changes, so they may be lost, repeated or reordered. Each batch of rows has a number,
+// and is repeated until the other side has confirmed it. A worker continues after its
+// owner has ended. The next owner, with a higher epoch, waits for a heartbeat of each
+// worker before it assigns a row.
 //
-// A worker is lost when it is silent for Config.Ownership.LeaseTTL, or when its
-// node refuses connections. Its rows are assigned again. If the worker comes back, it
-// must drop these rows. If a worker's finished rows are not committed in time, the
-// worker starts no more rows, so that a crash loses few.
+// A worker is lost when it is silent for Config.Ownership.LeaseTTL, or when its node
+// refuses connections. Its rows are assigned again. If the worker comes back, it must
+// drop these rows. If a worker's finished rows are not committed in time, the worker
+// starts no more rows, so that a crash loses few rows.
 //
 // # Where decisions live
 //
@@ -110,11 +111,11 @@
 //	        (the states that nodes send each other), retention (expired data)
 //
 // The node actor has three parts that run in its mailbox: nodeJobs, nodeWorkers and
-// cleaner. Each has one duty, its state and its timers.
+// cleaner. Each has its own task, state and timers.
 //
 // The crew of a job collects messages to workers, and the job sends them after each
-// message. An assignment states the whole situation, so a worker gets one message at
-// most.
+// message. An assignment states the complete situation, so a worker gets at most one
+// message.
 //
 // Rows travel between goroutines as *dispatch.Task. A dispatcher's goroutines take
 // tasks from its queues and put them, with their outcome, into the worker's completions.

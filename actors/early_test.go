@@ -54,7 +54,7 @@ func TestRowsRunWhileTheInputIsRead(t *testing.T) {
 		b.await(id, func(store.Record) bool { return e.calls.Load() == 300 })
 		time.Sleep(4 * b.cfg.Parts.Interval) // their parts are written
 		rec := b.await(id, func(r store.Record) bool { return r.Job.Status == rowmill.StatusRunning })
-		if j := rec.Job; j.NumRows != nil || j.RowsDone != 0 || rec.Counted() || j.Started == nil || rec.ShardRows != 100 {
+		if j := rec.Job; j.NumRows != nil || j.RowsDone != 0 || rec.IsCutIntoShards() || j.Started == nil || rec.ShardRows != 100 {
 			t.Errorf("while the input is read the record is %+v", rec)
 		}
 		close(bucket.begin)
@@ -108,7 +108,7 @@ func TestWhatIsWrongFurtherDownCostsNothing(t *testing.T) {
 			if f := failure(t, rec, test.code); !strings.Contains(f.Message, test.says) {
 				t.Errorf("it says %q, want %q", f.Message, test.says)
 			}
-			if j := rec.Job; j.RowsDone != 0 || j.NumRows != nil || j.JobCost != nil && *j.JobCost != 0 || rec.Counted() {
+			if j := rec.Job; j.RowsDone != 0 || j.NumRows != nil || j.JobCost != nil && *j.JobCost != 0 || rec.IsCutIntoShards() {
 				t.Errorf("the record is %+v", j)
 			}
 			b.cleaned(id, "parts/")
@@ -167,7 +167,7 @@ func TestAnOwnerThatDiesWhileItReadsCostsNoRow(t *testing.T) {
 		texts := numbered(1500)
 		id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts)})
 		first := b.await(id, func(store.Record) bool { return one.engine.calls.Load()+two.engine.calls.Load() > 100 })
-		if first.Counted() || first.Job.RowsDone > 0 {
+		if first.IsCutIntoShards() || first.Job.RowsDone > 0 {
 			t.Errorf("the record is %+v", first)
 		}
 		other := func(c *actors.Config) { c.Shards.Rows = 70 } // the second owner must cut the input like the first one

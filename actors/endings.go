@@ -16,7 +16,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// This file writes the ends of jobs to their records.
+// This file records how jobs end: success, failure, or a finished estimate.
 
 // recordSuccess records the success of a job with complete results.
 func recordSuccess(ctx context.Context, s store.Jobs, f store.Fence, artifacts map[string]store.Artifact, now time.Time) (store.Record, error) {
@@ -31,7 +31,7 @@ func recordSuccess(ctx context.Context, s store.Jobs, f store.Fence, artifacts m
 	})
 }
 
-// successMessage returns the message of a succeeded job: how many rows failed and have
+// successMessage returns the message of a succeeded job, which says how many rows have
 // no output.
 func successMessage(job *rowmill.Job) string {
 	if job.FailedRows == 0 || job.NumRows == nil {
@@ -65,8 +65,8 @@ func estimateMessage(m rowmill.Model) string {
 	return "The cost was estimated."
 }
 
-// recordFailure records the failure of a job. It retries as long as the fence is
-// valid: a full disk may have room again.
+// recordFailure records the failure of a job. It retries while this node owns the job,
+// because a full disk may get free space again.
 func recordFailure(ctx context.Context, s store.Jobs, f store.Fence, failure *rowmill.Failure, now time.Time, log *slog.Logger) (rec store.Record, err error) {
 	err = retry.Storage.Do(ctx, func() (err error) {
 		rec, err = s.Finish(ctx, f, func(r *store.Record) error {
@@ -85,8 +85,8 @@ func recordFailure(ctx context.Context, s store.Jobs, f store.Fence, failure *ro
 	return rec, err
 }
 
-// internalFailure returns the failure that clients see after a fault of the
-// service.
+// internalFailure returns the failure that clients see if the service itself has caused
+// the failure of a job.
 func internalFailure(err error) *rowmill.Failure {
 	f := &rowmill.Failure{Code: rowmill.CodeInternalError, AdditionalContext: err.Error()}
 	f.Message = "The service could not continue the job. Its log has the cause; once the cause is fixed, submit the job again."
@@ -97,13 +97,13 @@ func internalFailure(err error) *rowmill.Failure {
 }
 
 // windowFailure returns the failure of a batch after the end of its completion window.
-// The rows that the store has recorded until then stay in the results.
+// Rows that the store has recorded by then stay in the results.
 func windowFailure(rec *store.Record) *rowmill.Failure {
 	return rowmill.Failf(rowmill.CodeWindowExpired,
 		"The completion window of %s ended before all requests had run. POST /v1/jobs/%s/resume runs the rest.", rec.Spec.Raw.Window, rec.Job.ID)
 }
 
-// rowFailure returns the failure of a job that ends because of a row.
+// rowFailure returns the failure of a job that must end because of an error of one row.
 func rowFailure(job string, f *assign.Fault) *rowmill.Failure {
 	switch f.Code {
 	case rowmill.RowTooLong:
@@ -114,17 +114,20 @@ func rowFailure(job string, f *assign.Fault) *rowmill.Failure {
 	return rowmill.Failf(rowmill.CodeEngineError, "The engine refuses the job (seen at row %d): %s", f.Row, f.Message)
 }
 
-// advance takes the job through the statuses that it has not reached yet.
+// advance sets the job's status to each of the steps in order, and skips statuses that
+// the job has passed already.
 func advance(job *rowmill.Job, steps []rowmill.Status, now time.Time) {
 	for _, next := range steps {
 		_ = job.Become(next, now) // an error means that the job has this status already, or a later one
 	}
 }
 
-// errForgotten means that the store has lost parts that it had acknowledged.
+// errForgotten means that the store has lost acknowledged parts. The job then starts
+// again from the parts that are still recorded.
 var errForgotten = errors.New("the store has lost parts that it had acknowledged")
 
-// parkMessage says to a client why a job is parked, and names its last owners.
+// parkMessage returns the message that tells a client why a job is parked. It names the
+// nodes that last owned the job.
 func parkMessage(id string, ended []store.Claim) string {
 	var when []string
 	for _, a := range ended {

@@ -16,19 +16,21 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// An engineView is the state of an engine as the rest of the node sees it.
+// An engineView is the state of an engine of this node or another, for the actors of
+// this node.
 type engineView struct {
-	name    string     // unique in the cluster
-	local   string     // its name on its node
-	address string     // of its node; empty for this one
-	pid     *actor.PID // on this node
-	up      bool
-	info    engine.Info
-	resting map[engine.Route]string // routes that get no rows for a while, and why
-	err     error                   // why it is not up
+	name      string     // unique in the cluster
+	localName string     // name of the engine on its own node
+	address   string     // address of the engine's node; empty for this node
+	pid       *actor.PID // actor of the engine; nil if the engine is on another node
+	up        bool
+	info      engine.Info
+	resting   map[engine.Route]string // by route that gets no rows for a while: the reason
+	err       error                   // why the engine is down; nil if it is up
 }
 
-// serves reports whether the engine runs rows of a job now.
+// serves reports whether the engine runs rows of a job now, and returns the model as
+// the engine serves it.
 func (v engineView) serves(spec *rowmill.Spec) (engine.ServedModel, bool) {
 	if !v.up || v.resting[engine.RouteOf(spec)] != "" {
 		return engine.ServedModel{}, false
@@ -52,26 +54,26 @@ func (v engineView) trouble(spec *rowmill.Spec) string {
 	return ""
 }
 
-// enginesChanged sends jobs and workers the present engines.
+// enginesChanged is the message to jobs and workers with the present engines.
 type enginesChanged struct{ engines []engineView }
 
 // EngineStatus is the state of an inference server, as its node sees it.
 type EngineStatus struct {
 	Name  string
 	Up    bool
-	Since time.Time   // when it came up, or went down
-	Info  engine.Info // from the last probe that succeeded
-	Err   error       // why it is not up
+	Since time.Time   // when the server came up or went down
+	Info  engine.Info // answer to the last successful probe
+	Err   error       // why the server is down; nil if it is up
 
 	// Resting gives, for each route that gets no rows now, the reason and until when.
 	Resting map[engine.Route]string
 
-	sending
+	engineLoad
 }
 
-// sending reports how this node's rows go to one engine; it is a
-// *dispatch.Dispatcher.
-type sending interface {
+// engineLoad reports the load of one engine with rows of this node. A *dispatch.Dispatcher
+// implements it.
+type engineLoad interface {
 	// Load returns how many rows may be in flight at the engine (limit), how many are
 	// in flight, and how many wait for the engine on this node.
 	Load() (limit, inFlight, queued int)
@@ -90,8 +92,8 @@ func (e EngineStatus) Waits() []string {
 	return all
 }
 
-// Resting returns a text for each route that gets no rows now: the reason, and until
-// when.
+// Resting returns one text for each route that gets no rows now, with the reason and
+// the end of the pause.
 func Resting(routes map[engine.Route]string) (all []string) {
 	for _, r := range slices.Sorted(maps.Keys(routes)) {
 		all = append(all, fmt.Sprintf("no rows of %s for now: %s", r, routes[r]))
@@ -105,21 +107,21 @@ var (
 )
 
 // engines holds the inference servers that a node knows: its own servers, and the
-// servers that other nodes describe.
+// servers in the states of other nodes.
 type engines struct {
-	own     []engineView // jobs share the slice: a change makes a new slice
-	remote  []engineView
-	said    map[string]described    // last states of the other nodes, by the node's ID
-	entries map[string]*engineEntry // of own, by name
+	own        []engineView            // engines of this node; jobs share the slice, so each change makes a new slice
+	remote     []engineView            // engines of other nodes
+	lastStates map[string]peerState    // last state of each other node, by node ID
+	entries    map[string]*engineEntry // data about the engines in own, by engine name
 }
 
 // An engineEntry holds data of an engine of this node that only the node actor needs,
 // in addition to the engineView.
 type engineEntry struct {
-	since     time.Time // when it came up, or went down
-	sending   sending
+	since     time.Time // when the engine came up or went down
+	sending   engineLoad
 	detaching bool
-	next      engine.Engine // attached under the same name while this one detaches
+	next      engine.Engine // the server that gets this name after the present engine is detached; nil if none
 }
 
 func newEngines() engines { return engines{entries: make(map[string]*engineEntry)} }
@@ -139,14 +141,14 @@ func (e *engines) claimName(server engine.Engine) (free, taken bool) {
 	return false, true
 }
 
-// add adds an engine that was not probed yet.
-func (e *engines) add(v engineView, s sending, now time.Time) {
+// add adds an engine of this node, which counts as down until its first probe.
+func (e *engines) add(v engineView, s engineLoad, now time.Time) {
 	v.err = errNotProbed
 	e.entries[v.name] = &engineEntry{since: now, sending: s}
 	e.own = append(slices.Clone(e.own), v)
 }
 
-// replace replaces the view of an engine; it returns false if the engine has gone.
+// replace replaces the view of an engine; it returns false if the engine was removed.
 func (e *engines) replace(v engineView, now time.Time) bool {
 	i := e.index(v.name)
 	if i < 0 || !e.own[i].pid.Equal(v.pid) {
@@ -171,7 +173,8 @@ func (e *engines) detach(name string) (v engineView, ok bool) {
 	return e.own[e.index(name)], true
 }
 
-// markDown marks an engine as down before it is removed.
+// markDown marks an engine as down and returns its view; the caller then removes the
+// engine.
 func (e *engines) markDown(name string, now time.Time) engineView {
 	v := e.own[e.index(name)]
 	v.up, v.err = false, errDetached
@@ -179,7 +182,8 @@ func (e *engines) markDown(name string, now time.Time) engineView {
 	return v
 }
 
-// remove removes an engine and returns the server that waits for its name.
+// remove removes an engine, and returns the server that waits for the engine's name;
+// nil if none.
 func (e *engines) remove(name string) (next engine.Engine) {
 	next = e.entries[name].next
 	delete(e.entries, name)
@@ -196,13 +200,13 @@ func (e *engines) serves(spec *rowmill.Spec) bool {
 	return slices.ContainsFunc(e.own, func(v engineView) bool { _, ok := v.serves(spec); return ok })
 }
 
-// readStates reads the engines of the other nodes from their states, and reports whether
-// they have changed. It does not read unchanged states again: of a thousand nodes,
-// only a few change at the same time.
+// readStates reads the engines of the other nodes from their states, and reports
+// whether any engine has changed. It does not read unchanged states again: of a
+// thousand nodes, only a few change at the same time.
 func (e *engines) readStates(members []cluster.Member) bool {
-	said, changed := make(map[string]described, len(members)), false
+	said, changed := make(map[string]peerState, len(members)), false
 	for _, m := range members {
-		before := e.said[m.ID]
+		before := e.lastStates[m.ID]
 		d := before
 		if before.address != m.Peer || before.engines != m.Engines || !bytes.Equal(before.state, m.State) {
 			d = describe(m)
@@ -210,12 +214,12 @@ func (e *engines) readStates(members []cluster.Member) bool {
 		}
 		said[m.ID] = d
 	}
-	for id, d := range e.said {
+	for id, d := range e.lastStates {
 		if _, here := said[id]; !here && len(d.views) > 0 {
 			changed = true
 		}
 	}
-	e.said = said
+	e.lastStates = said
 	if !changed {
 		return false
 	}
@@ -226,16 +230,17 @@ func (e *engines) readStates(members []cluster.Member) bool {
 	return true
 }
 
-// described holds the state that another node has sent, and the engines in the state.
-type described struct {
+// peerState holds the last state that another node has sent, and the engines in that
+// state.
+type peerState struct {
 	address string
 	engines bool
 	state   []byte
 	views   []engineView
 }
 
-func describe(m cluster.Member) described {
-	d := described{address: m.Peer, engines: m.Engines, state: m.State}
+func describe(m cluster.Member) peerState {
+	d := peerState{address: m.Peer, engines: m.Engines, state: m.State}
 	if said, ok := nodes.Read(m); ok && m.Engines {
 		d.views = remoteViews(m, said)
 	}
@@ -247,7 +252,7 @@ func remoteViews(m cluster.Member, said nodes.State) []engineView {
 	out := make([]engineView, 0, len(said.Engines))
 	for _, e := range said.Engines {
 		out = append(out, engineView{
-			name: m.ID + "/" + e.Name, local: e.Name, address: m.Peer, up: !said.Draining,
+			name: m.ID + "/" + e.Name, localName: e.Name, address: m.Peer, up: !said.Draining,
 			info: engine.Info{Kind: e.Kind, Simulated: e.Simulated, Models: e.Models}, resting: e.Resting,
 		})
 	}
@@ -258,7 +263,8 @@ func sameView(a, b engineView) bool {
 	return a.name == b.name && a.address == b.address && a.up == b.up && a.info.Same(b.info) && maps.Equal(a.resting, b.resting)
 }
 
-// all returns the engines that jobs of this node may use.
+// all returns the engines that jobs of this node may use: the engines of other
+// nodes and, unless this node drains, its own.
 func (e *engines) all(draining bool) []engineView {
 	if draining {
 		return slices.Clone(e.remote)
@@ -271,7 +277,7 @@ func (e *engines) status() []EngineStatus {
 	out := make([]EngineStatus, len(e.own))
 	for i, v := range e.own {
 		entry := e.entries[v.name]
-		out[i] = EngineStatus{Name: v.name, Up: v.up, Since: entry.since, Info: v.info, Err: v.err, Resting: v.resting, sending: entry.sending}
+		out[i] = EngineStatus{Name: v.name, Up: v.up, Since: entry.since, Info: v.info, Err: v.err, Resting: v.resting, engineLoad: entry.sending}
 	}
 	return out
 }

@@ -30,7 +30,7 @@ func (full) Paced() string                       { return "" }
 
 // gpu returns the view of an engine after a probe.
 func gpu(name, pid string, up bool) engineView {
-	return engineView{name: name, local: name, pid: actor.NewPID("", pid), up: up, info: engine.Info{Models: []engine.ServedModel{{Name: "m"}}}}
+	return engineView{name: name, localName: name, pid: actor.NewPID("", pid), up: up, info: engine.Info{Models: []engine.ServedModel{{Name: "m"}}}}
 }
 
 func TestAnEngineComesAndGoes(t *testing.T) {
@@ -104,7 +104,7 @@ func TestEnginesOfOtherNodes(t *testing.T) {
 		t.Error("a new engine is no change")
 	}
 	all := e.all(false)
-	if len(all) != 2 || all[0].address != "" || all[1].name != "b/gpu" || all[1].local != "gpu" || all[1].address != "b:1" || !all[1].up {
+	if len(all) != 2 || all[0].address != "" || all[1].name != "b/gpu" || all[1].localName != "gpu" || all[1].address != "b:1" || !all[1].up {
 		t.Errorf("jobs see %+v", all)
 	}
 	if all := e.all(true); len(all) != 1 || all[0].name != "b/gpu" {

@@ -18,19 +18,19 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Reply is the answer of one node to a question that was sent to all nodes.
+// A Reply is the answer or the error of one node, after a question to all nodes.
 type Reply[T any] struct {
 	Node   nodes.Status
 	Answer T
-	Err    error // set if the node has not answered
+	Err    error // why the node has not answered; nil if it has
 }
 
-// fanOutTimeout is how long a node may take for an answer that needs none of its
-// actors.
+// fanOutTimeout is the timeout for a question to a node that the node answers without
+// asking its actors.
 const fanOutTimeout = 3 * time.Second
 
-// Actors lists the actors of all nodes, or of the node that nodes.Find finds. Nodes
-// that do not answer are among the replies.
+// Actors lists the actors of all nodes, or of one node by its id or name. A node that
+// does not answer has a Reply with an error.
 func (s *System) Actors(ctx context.Context, node string, f registry.Filter) ([]Reply[registry.Listing], error) {
 	own := func(context.Context) registry.Listing { return s.actorsHere(f) }
 	return fanOut(ctx, s, fanOutTimeout, node, own, func(ctx context.Context, address string) (registry.Listing, error) {
@@ -38,8 +38,8 @@ func (s *System) Actors(ctx context.Context, node string, f registry.Filter) ([]
 	})
 }
 
-// actorsHere lists the actors of this node. If rows wait for an engine, the trouble
-// of its actor is the reason.
+// actorsHere lists the actors of this node. If rows wait for an engine, it puts the
+// reason into the Trouble of the engine's actor.
 func (s *System) actorsHere(f registry.Filter) registry.Listing {
 	waits := make(map[string]string)
 	for _, e := range s.Engines() {
@@ -54,23 +54,23 @@ func (s *System) actorsHere(f registry.Filter) registry.Listing {
 	return l
 }
 
-// maxWaits bounds the text that says why rows wait for an engine, in bytes: enough for a
-// few models and their times.
+// maxWaits is the largest size, in bytes, of the text that says why rows wait for an
+// engine: enough for a few models and their times.
 const maxWaits = 600
 
-// Facts returns the facts of all nodes for operators, as JSON.
+// Facts returns Config.Reports.Facts of all nodes, for operators, as JSON.
 func (s *System) Facts(ctx context.Context) ([]Reply[json.RawMessage], error) {
 	own := func(ctx context.Context) json.RawMessage {
 		doc, err := json.Marshal(s.cfg.Reports.Facts(ctx))
 		if err != nil {
-			s.log.Error("encoding the diagnosis of this node failed", "err", err)
+			s.log.Error("encoding this node's facts for operators failed", "err", err)
 		}
 		return doc
 	}
 	return fanOut(ctx, s, s.cfg.Reports.FactsTimeout, "", own, s.transport.facts)
 }
 
-// Figures returns the figures of all nodes for the API, as JSON.
+// Figures returns Config.Reports.Figures of all nodes, for the API, as JSON.
 func (s *System) Figures(ctx context.Context, what string) ([]Reply[json.RawMessage], error) {
 	own := func(ctx context.Context) json.RawMessage {
 		doc, err := encodeFigures(ctx, s, what)
@@ -93,7 +93,8 @@ func encodeFigures(ctx context.Context, s *System, what string) (json.RawMessage
 	return json.Marshal(own)
 }
 
-// fanOut asks all nodes, or one. It answers for this node itself.
+// fanOut sends a question to all nodes, or to one node if node is not empty, and
+// returns their replies. It calls own for this node, and ask for every other node.
 func fanOut[T any](ctx context.Context, s *System, timeout time.Duration, node string, own func(ctx context.Context) T, ask func(ctx context.Context, address string) (T, error)) ([]Reply[T], error) {
 	asked := s.Nodes()
 	if node != "" {
@@ -119,14 +120,13 @@ func fanOut[T any](ctx context.Context, s *System, timeout time.Duration, node s
 	return replies, nil
 }
 
-// whereTimeout is how long the owner of a job may take to say where its rows are.
-// The owner only reads counts in memory.
+// whereTimeout is the timeout of the owner's answer to RowDistribution. It is short,
+// because the owner only reads counts in memory.
 const whereTimeout = time.Second
 
-// RowDistribution asks the owner of a job where its rows are. It returns
-// rowmill.ErrNotFound if the owner is not a member, or does not know: it has not
-// counted the rows yet, has lost the job meanwhile, or has a version without this
-// request.
+// RowDistribution asks the owner of a job how many rows each node has. It returns
+// rowmill.ErrNotFound if the owner is not a member of the cluster, has not counted the
+// rows yet, has lost the job meanwhile, or runs a version without this request.
 func (s *System) RowDistribution(ctx context.Context, rec *store.Record) (w RowDistribution, err error) {
 	job := rec.Job.ID
 	question := &peerv1.LocateRowsRequest{Job: job}
@@ -151,7 +151,8 @@ func (s *System) RowDistribution(ctx context.Context, rec *store.Record) (w RowD
 	return readRowDistribution(res), err
 }
 
-// ownerOf returns the node that owns a job by the record. A single node returns itself.
+// ownerOf returns the node that the record names as the job's owner. On a single node
+// it returns this node.
 func (s *System) ownerOf(rec *store.Record) (cluster.Member, error) {
 	if s.cfg.Peers == nil {
 		return cluster.Member{Self: true}, nil

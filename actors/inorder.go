@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// inOrder iterates over a map in the order of its keys at the start. A node then
-// sends its messages in the same order each time, so that a schedule of e2e/virtual
-// repeats.
+// inOrder iterates over a map in the order of its keys; keys that are added meanwhile
+// are left out. A node then sends its messages in the same order each time, so that a
+// simulated run of e2e/virtual can be repeated exactly.
 func inOrder[V any](m map[string]V) iter.Seq2[string, V] {
 	return func(yield func(string, V) bool) {
 		for _, key := range slices.Sorted(maps.Keys(m)) {

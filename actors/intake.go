@@ -15,18 +15,19 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// begun is the first part of an input, cut into shards.
-type begun struct {
+// newShards is the message with new shards of an input that is still being read.
+type newShards struct {
 	ingest.Begun
 	counter *prompt.Counter
 }
 
-// inputRead is the whole input of a job, cut into shards.
+// inputRead is the message that the whole input of a job is read and cut into shards,
+// or that this failed.
 type inputRead struct {
 	rec     store.Record
 	input   shard.Manifest
 	counter *prompt.Counter
-	groups  []byte         // the group of each row; empty if rows run in the order of the input
+	groups  []byte         // group number of each row; empty if rows run in the order of the input
 	copies  *ingest.Copies // rows that get the answers of equal rows; nil for none
 	parts   []store.Part   // parts that earlier owners have recorded
 	err     error
@@ -37,18 +38,18 @@ type inputRead struct {
 type intake struct {
 	*deps
 	fence   store.Fence
-	trace   *tracing.Job   // nil where the job is not traced
-	reading gateWaits      // waits for a turn to read
-	begun   *begun         // the shards so far, while the input is read; their rows run as soon as possible
-	whole   bool           // all of the input is read
+	trace   *tracing.Job   // nil if the job is not traced
+	reading gateWaits      // counts the waits for a turn to read
+	begun   *newShards     // shards that were read before the job could start rows; nil if there are none
+	whole   bool           // the whole input is read
 	shards  int            // number of shards with rows to run, once the input is whole
-	input   shard.Manifest // the whole input; the job of an estimate runs its first rows only
+	input   shard.Manifest // the whole input; an estimate job runs only its first rows
 	copies  *ingest.Copies // rows that get the answers of equal rows; nil for none
 }
 
-// read reads the input. It runs outside of the actor's mailbox. It calls ready for each
-// group of new shards; ready may be nil.
-func (in *intake) read(ctx context.Context, rec store.Record, ready func(begun)) inputRead {
+// read reads the input and returns the message for the job. It runs outside of the
+// actor's mailbox. While it reads, it calls ready with new shards; ready may be nil.
+func (in *intake) read(ctx context.Context, rec store.Record, ready func(newShards)) inputRead {
 	m := inputRead{rec: rec}
 	span := in.trace.Begin("read the input")
 	m.err = in.ingest(ctx, &m, ready)
@@ -57,7 +58,7 @@ func (in *intake) read(ctx context.Context, rec store.Record, ready func(begun))
 	return m
 }
 
-func (in *intake) ingest(ctx context.Context, m *inputRead, ready func(begun)) (err error) {
+func (in *intake) ingest(ctx context.Context, m *inputRead, ready func(newShards)) (err error) {
 	if m.counter, err = in.counters.Counter(m.rec.Spec.Model, m.rec.Spec.System); err != nil {
 		return err
 	}
@@ -70,16 +71,16 @@ func (in *intake) ingest(ctx context.Context, m *inputRead, ready func(begun)) (
 		return func() { in.slots.read.Leave(spec.Account) }, in.reading.enter(ctx, in.slots.read, &spec)
 	}
 	if ready != nil {
-		reads.Ready = func(b ingest.Begun) { ready(begun{b, m.counter}) }
+		reads.Ready = func(b ingest.Begun) { ready(newShards{b, m.counter}) }
 	}
 	if m.input, err = ingest.Run(ctx, reads, &m.rec, in.fence, m.counter); err != nil {
 		return err
 	}
 	id, here := m.rec.Job.ID, in.patientHere(ctx)
-	if m.groups, err = result(here, func() ([]byte, error) { return ingest.ReadGroups(ctx, in.cfg.Blob, id, m.input) }); err != nil {
+	if m.groups, err = callThrough(here, func() ([]byte, error) { return ingest.ReadGroups(ctx, in.cfg.Blob, id, m.input) }); err != nil {
 		return err
 	}
-	if m.copies, err = result(here, func() (*ingest.Copies, error) {
+	if m.copies, err = callThrough(here, func() (*ingest.Copies, error) {
 		return ingest.ReadCopies(ctx, in.cfg.Blob, id, &m.rec.Spec, m.input)
 	}); err != nil {
 		return err
@@ -87,20 +88,20 @@ func (in *intake) ingest(ctx context.Context, m *inputRead, ready func(begun)) (
 	if err = here(func() error { return ingest.Reserve(ctx, in.cfg.Store, &m.rec, in.fence, m.input) }); err != nil {
 		return err
 	}
-	m.parts, err = result(here, func() ([]store.Part, error) { return in.cfg.Store.ListParts(ctx, id) })
+	m.parts, err = callThrough(here, func() ([]store.Part, error) { return in.cfg.Store.ListParts(ctx, id) })
 	return err
 }
 
 // readConfig returns the settings for reading the input.
 func (in *intake) readConfig() ingest.Config {
 	cfg := in.cfg.ingest()
-	cfg.Wait, cfg.Patient = in.storage.WaitHere, in.storage.Patient
+	cfg.Wait, cfg.Patient = in.storage.WaitHere, in.storage.WithRetries
 	cfg.Downloads, cfg.DownloadsAt, cfg.Address = in.downloads, in.downloadsAt, in.address
 	return cfg
 }
 
 // add keeps new shards until the job can start their rows.
-func (in *intake) add(b begun) {
+func (in *intake) add(b newShards) {
 	if in.begun == nil {
 		in.begun = &b
 		return
@@ -121,7 +122,7 @@ func (in *intake) countChange() func(*store.Record) {
 	if !in.whole {
 		return func(*store.Record) {}
 	}
-	rows, cut, shards := in.input.Rows, in.input.Cut(), in.shards
+	rows, cut, shards := in.input.Rows, in.input.ShardHash(), in.shards
 	return func(r *store.Record) {
 		if r.Job.NumRows == nil {
 			r.Job.NumRows = &rows
@@ -129,24 +130,24 @@ func (in *intake) countChange() func(*store.Record) {
 		if r.Shards == 0 {
 			r.Shards = shards
 		}
-		if r.Cut == "" && r.Job.RunType != rowmill.RunEstimate { // jobs whose rows may run
+		if r.Cut == "" && r.Job.RunType != rowmill.RunEstimate { // an estimate has no Cut
 			r.Cut = cut
 		}
 	}
 }
 
-// estimate returns a function that ends an estimate job without a sample, from the
-// input alone. The function runs outside of the mailbox and returns the message for the
-// job.
+// estimate returns a function that ends an estimate job without a sample: it computes
+// the estimate from the input alone. The function runs outside of the mailbox and
+// returns the message for the job.
 func (in *intake) estimate(spec *rowmill.Spec) func(ctx context.Context) any {
 	rows, now := in.input.Rows, in.cfg.Clock()
 	usd, e := ingest.Unsampled(spec, rows-in.input.Copies, in.input.Size)
 	return func(ctx context.Context) any {
-		rec, err := result(in.patientHere(ctx), func() (store.Record, error) {
+		rec, err := callThrough(in.patientHere(ctx), func() (store.Record, error) {
 			return recordEstimate(ctx, in.cfg.Store, in.fence, rows, usd, e, now)
 		})
 		if err != nil {
-			return jobBroke{err}
+			return jobError{err}
 		}
 		return jobSucceeded{rec}
 	}

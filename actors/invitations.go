@@ -14,29 +14,29 @@ const (
 	banTime = time.Minute
 )
 
-// invitations holds the invites of a job's owner to nodes. Before the owner
-// assigns the first rows, it needs a heartbeat of each worker of an earlier
-// owner, because that worker may have any row.
+// invitations tracks the invites that a job's owner has sent to nodes. Before the owner
+// assigns the first rows, it needs a heartbeat of each worker of an earlier owner,
+// because that worker may already have any of the rows.
 type invitations struct {
-	sent    map[string]time.Time // by address: when the node was last invited
-	banned  map[string]time.Time // by address: until when the node gets no invite
-	open    int                  // invites without an answer
-	awaited map[string]bool      // nodes with an earlier worker that has not reported yet
-	full    map[string]bool      // nodes that had no place for a worker in their last answer
+	sent       map[string]time.Time // by address: when the node was last invited
+	banned     map[string]time.Time // by address: the node gets no invite before this time
+	unanswered int                  // number of invites without an answer
+	awaited    map[string]bool      // by address: nodes with a worker of an earlier owner that has not sent a heartbeat yet
+	full       map[string]bool      // by address: nodes that had no place for a worker in their last answer
 }
 
 func newInvitations() invitations {
 	return invitations{sent: make(map[string]time.Time), banned: make(map[string]time.Time), awaited: make(map[string]bool), full: make(map[string]bool)}
 }
 
-// due reports whether to invite a node without a worker now, and counts it as
+// shouldInvite reports whether to invite a node without a worker now, and counts it as
 // invited.
-func (i *invitations) due(address string, now time.Time) bool {
+func (i *invitations) shouldInvite(address string, now time.Time) bool {
 	if now.Sub(i.sent[address]) < inviteAgain || now.Before(i.banned[address]) {
 		return false
 	}
 	i.sent[address] = now
-	i.open++
+	i.unanswered++
 	return true
 }
 
@@ -44,7 +44,7 @@ func (i *invitations) due(address string, now time.Time) bool {
 // worker of the job, and that the owner must wait for this worker's heartbeat. refusal
 // is the code of a refusal, or empty. A busy or full node is invited again at once.
 func (i *invitations) noteAnswer(address string, await bool, refusal string) {
-	i.open--
+	i.unanswered--
 	if await {
 		i.awaited[address] = true
 	}
@@ -63,9 +63,9 @@ func (i *invitations) heard(address string) { delete(i.awaited, address) }
 // ban stops invites to a node for a while.
 func (i *invitations) ban(address string, now time.Time) { i.banned[address] = now.Add(banTime) }
 
-// allReported reports whether all invites are answered, and every earlier worker has
-// reported.
-func (i *invitations) allReported() bool { return i.open <= 0 && len(i.awaited) == 0 }
+// allReported reports whether all invites are answered, and every worker of an earlier
+// owner has sent a heartbeat.
+func (i *invitations) allReported() bool { return i.unanswered <= 0 && len(i.awaited) == 0 }
 
 // nodes returns the addresses of all nodes that were ever invited, in order.
 func (i *invitations) nodes() []string { return slices.Sorted(maps.Keys(i.sent)) }

@@ -18,13 +18,13 @@ import (
 // themselves first, they repeat each other's work, which is harmless.
 const janitorName = "janitor"
 
-// While there is more to remove, the janitor pauses for Config.Janitor.Interval divided
-// by janitorRest.
+// janitorRest shortens the pause of the janitor while more data can be removed: the
+// pause is Config.Janitor.Interval divided by janitorRest.
 const janitorRest = 60
 
-// tidyGrace is how long the janitor leaves an ended job to its owner, once the end of the
-// job cannot be lost any more. Owners mostly clean up within a second; a janitor that
-// starts earlier only repeats their work.
+// tidyGrace is how long the janitor leaves the cleanup of an ended job to the owner,
+// counted from the time when the end of the job cannot be lost any more. Owners mostly
+// clean up within a second; a janitor that starts earlier only repeats their work.
 const tidyGrace = 5 * time.Second
 
 func newJanitor(cfg Config, tidy, announce func(context.Context, string) error, log *slog.Logger) *retention.Janitor {
@@ -39,12 +39,13 @@ func newJanitor(cfg Config, tidy, announce func(context.Context, string) error, 
 	})
 }
 
-// clean runs a round of the janitor if this node comes first in the ranking. The other
-// nodes only check whether they could remove data, and publish the result.
+// clean runs a round of the janitor if this node comes first in the ranking. Other
+// nodes only check whether they would be allowed to remove data, and publish the
+// result.
 func (n *cleaner) clean(c actor.Context) {
-	now, first := n.turn()
+	now, first := n.mayClean()
 	if !now {
-		n.timers.after(c, n.cfg.Janitor.Interval, "janitor", n.clean)
+		n.timers.runAfter(c, n.cfg.Janitor.Interval, "janitor", n.clean)
 		return
 	}
 	n.tasks.run(c, "remove old data", func(ctx context.Context) step {
@@ -66,7 +67,7 @@ func (n *cleaner) clean(c actor.Context) {
 			if more {
 				pause /= janitorRest
 			}
-			n.timers.after(c, pause, "janitor", n.clean)
+			n.timers.runAfter(c, pause, "janitor", n.clean)
 		}
 	})
 }
@@ -78,7 +79,7 @@ func (n *cleaner) publishRound(err error, skew time.Duration, found retention.Fi
 	switch {
 	case reason != "":
 		status.Held = err
-	case err != nil: // other errors do not show whether the reason is gone, so it stays
+	case err != nil: // this error does not show whether the earlier reason still holds, so keep the reason
 		status.Held = n.published.storage.Load().Held
 	}
 	if before := heldFor(n.published.storage.Load().Held); reason == before && reason != "" {
@@ -88,7 +89,7 @@ func (n *cleaner) publishRound(err error, skew time.Duration, found retention.Fi
 	} else if err != nil {
 		n.log.Warn("removing expired data failed, will be tried again", "err", err)
 	} else if before != "" {
-		n.log.Info("expired data is removed again", "reason", before)
+		n.log.Info("the removal of expired data has resumed", "reason", before)
 	}
 	n.metrics.retention.skew.Set(skew.Seconds())
 	n.metrics.retention.unknownJobs.Set(float64(found.Jobs))
@@ -104,8 +105,8 @@ func (n *cleaner) publishRound(err error, skew time.Duration, found retention.Fi
 	n.published.storage.Store(&status)
 }
 
-// heldFor returns the reason why a node removes no data until an operator
-// intervenes; empty for errors that pass by themselves.
+// heldFor returns the label of an error after which a node removes no data until an
+// operator intervenes; empty for other errors, which end by themselves.
 func heldFor(err error) string {
 	var differ *deployment.DifferError
 	var format *deployment.FormatError

@@ -23,20 +23,20 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Messages a job receives from its node.
+// Messages that a job receives from its node.
 type (
 	drainJob       struct{} // stop and give the job back
-	storageChanged struct{} // an outage has begun or ended
+	storageChanged struct{} // an outage of storage has begun or ended
 )
 
-// Messages a job receives from its own slow work and timers. Others are begun,
-// inputRead, jobEnded, and messages that the job also gets from other actors.
+// Messages that a job receives from its own slow work and timers. Further ones are
+// begun, inputRead, jobEnded, and messages that other actors send too.
 type (
 	recordChanged struct {
 		rec store.Record
 		err error
 	}
-	outlivedRecorded struct{} // the record says that another job may run beside this one
+	outlivedRecorded struct{} // the record now says that other jobs may run on this node beside this job
 	inviteAnswered   struct {
 		address string
 		answer  *invited
@@ -44,68 +44,70 @@ type (
 	}
 )
 
-// The timers of a job, by their purpose.
+// Names of the timers of a job; each comment says what the job does when the timer
+// fires.
 const (
-	recordTimer   due = "record"   // read whether the job is cancelled or has another owner
-	readingTimer  due = "reading"  // update the message about the input
-	harmlessTimer due = "harmless" // the job has run for a while without a crash of the process
-	windowTimer   due = "window"   // end a batch at its deadline
-	waitTimer     due = "wait"     // fail the job: no engine offered the model in time
-	gatherTimer   due = "gather"   // stop waiting for earlier workers
-	workersTimer  due = "workers"  // find silent workers and new nodes
+	recordTimer   timerName = "record"   // read whether the job is cancelled or has another owner
+	readingTimer  timerName = "reading"  // update the message about the input
+	harmlessTimer timerName = "harmless" // note that the job has run for poison.Time without a crash of the process
+	windowTimer   timerName = "window"   // end a batch at its deadline
+	waitTimer     timerName = "wait"     // fail the job, because no engine offered the model in time
+	gatherTimer   timerName = "gather"   // stop waiting for heartbeats of workers of earlier owners
+	workersTimer  timerName = "workers"  // find silent workers and new nodes
 )
 
-// jobHarmless tells the node that this job has not crashed the deps: the job ran for
-// a while, made progress, or waits.
+// jobHarmless tells the node that this job does not seem to crash the process: the job
+// ran for a while, made progress, or waits.
 type jobHarmless struct{ id string }
 
 const (
-	// gatherTimeout is how long a new owner waits for workers of earlier owners
-	// before it assigns rows that they may have: longer than a message takes, and
-	// longer than the time between two heartbeats.
+	// gatherTimeout is how long a new owner waits for heartbeats of workers of earlier
+	// owners. After that it assigns rows that these workers may still have. The timeout
+	// is longer than a message takes, and longer than the time between two heartbeats.
 	gatherTimeout = 3 * time.Second
-	// recordInterval is the time between reads of the job's record. Another node
-	// may cancel the job, or claim it if the store lost its last writes.
+	// recordInterval is the time between reads of the job's record. A client may have
+	// cancelled the job at another node, or another node may own the job after the
+	// store lost its last writes.
 	recordInterval = 5 * time.Second
-	// If an input takes longer than firstLook to read, the job's record gets a message
-	// about the progress, which is updated every readingInterval. Each update is a
-	// write.
+	// If reading the input takes longer than firstLook, the job writes a message about
+	// the progress to its record, and updates the message every readingInterval. The
+	// interval is not shorter, because each update is a write to the store.
 	firstLook       = time.Second
 	readingInterval = 5 * time.Second
 )
 
-// A job is the actor that owns one job on this node, from claim to end. Its parts
-// decide and know no actors: ownership (the record), intake (the input), crew (the
-// workers) and closing (the end). After each message the job sends the outgoing messages of
-// crew.
+// A job is the actor that owns one job on this node, from claim to end. The decisions
+// are made by four structs that know no actors: ownership (the record), intake (the
+// input), crew (the workers) and closing (the end). After each message the job actor
+// sends the outgoing messages of crew.
 type job struct {
 	*deps
-	own     *ownership
+	own     *jobOwnership
 	in      *intake
 	crew    *crew
-	closing *closing
+	closing *jobEnder
 
 	node   *actor.PID
 	log    *slog.Logger // has the job's ID
-	tasks  taskGroup    // is cancelled when work on the rows stops
-	ending taskGroup    // is cancelled when the actor stops
+	tasks  taskGroup    // slow work on the rows; cancelled when work on the rows stops
+	ending taskGroup    // slow work to end the job; cancelled when the actor stops
 	timers timers
 	trace  *tracing.Job // nil if the job is not traced
 
 	phase    jobPhase
-	waiting  *registry.Task // for operators, in phase jobWaits
-	awaits   *tracing.Span  // for traces, in phase jobWaits
-	draining bool           // the job will be given back
-	job      *jobContext
+	waiting  *registry.Task // the wait for an engine, as operators see it; in phase jobWaits
+	awaits   *tracing.Span  // trace span of the wait for an engine; in phase jobWaits
+	draining bool           // the node drains, so the job will be given back
+	job      *jobContext    // nil until the input is read, or its first rows can run
 	ledger   *assign.Ledger
 	results  *actor.PID    // the committer; nil until the rows are counted
-	early    []partWritten // parts for the committer, until it exists
-	copying  bool          // the committer is writing copies
+	early    []partWritten // parts that wait until the committer exists
+	copying  bool          // the committer is writing a part with copied rows
 	merging  gateWaits     // merges of the job that wait for their turn
-	waits    lastingReason // why other jobs make this job wait
+	waits    lastingReason // why this job waits for other jobs
 }
 
-// A jobPhase says how far a job is.
+// A jobPhase is a phase in the life of a job actor.
 type jobPhase uint8
 
 const (
@@ -113,12 +115,12 @@ const (
 	jobWaits                   // waits for an engine that serves the model
 	jobRuns                    // assigns and runs rows; records them once the input is whole
 	jobCloses                  // like jobRuns, but parts that arrive now are for the next owner
-	jobEnds                    // its end is being recorded, or is recorded
-	jobStopped                 // its children are stopping: it must start no more
+	jobEnds                    // the end of the job is being recorded, or is recorded
+	jobStopped                 // the actor is stopping, so it handles no more messages
 )
 
-// newJob makes the actor of a job that the node has claimed. licence ends with the
-// node's lease. writes counts the tasks that may write objects.
+// newJob returns the actor of a job that the node has claimed. The context licence ends
+// with the node's lease. writes counts the tasks that may write objects.
 func newJob(licence context.Context, p *deps, rec store.Record, fence store.Fence, engines []engineView, writes *sync.WaitGroup, entry *registry.Entry, log *slog.Logger) *job {
 	log = entry.Log(log)
 	trace := p.cfg.trace(&rec)
@@ -127,7 +129,7 @@ func newJob(licence context.Context, p *deps, rec store.Record, fence store.Fenc
 		own:     newOwnership(p, rec, fence),
 		in:      &intake{deps: p, fence: fence, trace: trace},
 		crew:    newCrew(rec.Spec, log, p.metrics, engines),
-		closing: &closing{deps: p, fence: fence, log: log, writes: writes},
+		closing: &jobEnder{deps: p, fence: fence, log: log, writes: writes},
 		tasks:   newTaskGroup(licence, writes, entry), ending: newTaskGroup(licence, p.all, entry),
 	}
 }
@@ -136,14 +138,14 @@ func (j *job) Receive(c actor.Context) {
 	if j.phase == jobStopped {
 		return
 	}
-	defer func() { j.crew.showFree(j.phase < jobEnds) }()
+	defer func() { j.crew.updateWaitingRows(j.phase < jobEnds) }()
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		j.onStarted(c)
 	case *actor.Stopping:
 		j.onStopping()
 		return
-	case step: // after a message was sent, or could not be sent
+	case step: // sent by a link after it has delivered a message, or failed to deliver it
 		m(c)
 	case cancelJob:
 		j.finish(c, j.own.cancelledRecord())
@@ -154,9 +156,9 @@ func (j *job) Receive(c actor.Context) {
 	case jobEnded:
 		j.onEnded(c, m.rec)
 	case jobOver:
-		c.Send(j.node, m) // the node stops this actor: a stop from here would overtake the message
+		c.Send(j.node, m) // the node stops this actor; if the actor stopped itself, the stop would overtake this message
 	default:
-		if j.phase < jobEnds { // else the message comes late, from stopped work
+		if j.phase < jobEnds { // later messages come from work that was stopped
 			j.receive(c)
 		}
 	}
@@ -166,13 +168,12 @@ func (j *job) Receive(c actor.Context) {
 	}
 }
 
-// receive handles a message while the job runs. After the job has ended, these messages
-// change nothing.
+// receive handles messages that have an effect only until the job ends.
 func (j *job) receive(c actor.Context) {
 	switch m := c.Message().(type) {
-	case due:
+	case timerName:
 		j.onTimer(c, m)
-	case begun:
+	case newShards:
 		j.onBegun(c, m)
 	case inputRead:
 		j.onInputRead(c, m)
@@ -194,7 +195,7 @@ func (j *job) receive(c actor.Context) {
 		j.onInvited(c, inviteAnswered{err: m})
 	case partsCommitted:
 		j.onPartsCommitted(c, m)
-	case jobBroke:
+	case jobError:
 		j.onError(c, m.err)
 	case jobSucceeded:
 		j.finish(c, m.rec)
@@ -211,28 +212,28 @@ func (j *job) receive(c actor.Context) {
 	}
 }
 
-func (j *job) onTimer(c actor.Context, name due) {
+func (j *job) onTimer(c actor.Context, name timerName) {
 	switch name {
 	case recordTimer:
-		j.timers.send(c, recordInterval, recordTimer)
-		j.tasks.tell(c, "look up a job", j.own.checkRecord)
+		j.timers.sendAfter(c, recordInterval, recordTimer)
+		j.tasks.runAndSend(c, "look up a job", j.own.checkRecord)
 	case readingTimer:
-		j.timers.send(c, readingInterval, readingTimer)
+		j.timers.sendAfter(c, readingInterval, readingTimer)
 		j.updateMessage(c)
 	case harmlessTimer:
-		change := j.own.outlived()
+		change := j.own.markOutlived()
 		if change == nil {
 			j.reportHarmless(c)
 			return
 		}
-		j.tasks.tell(c, "change the record", func(ctx context.Context) any {
+		j.tasks.runAndSend(c, "change the record", func(ctx context.Context) any {
 			if _, err := j.own.update(ctx, change); err != nil {
-				return jobBroke{err}
+				return jobError{err}
 			}
 			return outlivedRecorded{}
 		})
 	case windowTimer:
-		if j.crew.owner == nil || !j.crew.owner.Done() { // else the result is being made
+		if j.crew.owner == nil || !j.crew.owner.Done() { // if all rows are done, let the committer make the result
 			j.fail(c, windowFailure(&j.own.rec))
 		}
 	case waitTimer:
@@ -249,27 +250,27 @@ func (j *job) onStarted(c actor.Context) {
 	j.node = c.Parent()
 	j.closing.node = j.node
 	if j.transport.peers != nil {
-		j.timers.send(c, recordInterval, recordTimer)
+		j.timers.sendAfter(c, recordInterval, recordTimer)
 	}
 	if _, away := j.storage.Objects(); away {
 		j.updateMessage(c)
 	}
-	j.timers.send(c, firstLook, readingTimer)
-	j.timers.send(c, poison.Time, harmlessTimer)
+	j.timers.sendAfter(c, firstLook, readingTimer)
+	j.timers.sendAfter(c, poison.Time, harmlessTimer)
 	if raw := j.own.rec.Spec.Raw; raw != nil && raw.Deadline != nil {
-		j.timers.send(c, raw.Deadline.Sub(j.cfg.Clock()), windowTimer)
+		j.timers.sendAfter(c, raw.Deadline.Sub(j.cfg.Clock()), windowTimer)
 	}
-	var ready func(begun)
-	if ingest.Early(&j.own.rec.Spec) && j.own.firstOwner() { // else workers of an earlier owner may have these rows
+	var ready func(newShards)
+	if ingest.Early(&j.own.rec.Spec) && j.own.firstOwner() { // only the first owner: otherwise workers of an earlier owner may have these rows
 		root, self, tasks := c.ActorSystem().Root, c.Self(), j.tasks
-		ready = func(b begun) { root.Send(self, delayed{b, func() bool { return tasks.ctx.Err() != nil }}) }
+		ready = func(b newShards) { root.Send(self, delayed{b, func() bool { return tasks.ctx.Err() != nil }}) }
 	}
 	rec := j.own.rec
-	j.tasks.tell(c, "read the input", func(ctx context.Context) any { return j.in.read(ctx, rec, ready) })
+	j.tasks.runAndSend(c, "read the input", func(ctx context.Context) any { return j.in.read(ctx, rec, ready) })
 }
 
-// proceed records the number of rows once they are counted, and status running once
-// an engine serves the model.
+// proceed moves a job that waits for an engine forward. It records the number of rows
+// once they are counted, and status running once an engine serves the model.
 func (j *job) proceed(c actor.Context) {
 	if j.own.updating || j.draining && !j.in.whole {
 		return
@@ -278,13 +279,13 @@ func (j *job) proceed(c actor.Context) {
 		j.release(c)
 		return
 	}
-	rec, run := &j.own.rec, j.crew.served()
+	rec, run := &j.own.rec, j.crew.hasEngine()
 	message, waits := j.message()
 	switch {
-	case !run && rec.Job.Message == message && !rec.Watched() && (rec.Shards > 0 || !j.in.whole):
+	case !run && rec.Job.Message == message && !rec.HasOwnersClaim() && (rec.Shards > 0 || !j.in.whole):
 		return
-	case run && !rec.Watched() && len(rec.Claims) > 0 && j.own.harmless: // other jobs may run here since the job waited
-		j.log.Info("job given back: it may crash its owner, so it does not start beside other jobs")
+	case run && !rec.HasOwnersClaim() && len(rec.Claims) > 0 && j.own.harmless: // this job must run alone, but other jobs may have started while it waited
+		j.log.Info("job given back: it may crash its node, so it must not start while other jobs run on the node")
 		j.release(c)
 		return
 	}
@@ -293,7 +294,7 @@ func (j *job) proceed(c actor.Context) {
 	mark := j.own.riskChange(!run && j.in.whole) // while the job reads its input, the input may still crash this node
 	j.update(c, func(r *store.Record) {
 		counted(r)
-		if r.Shards == 0 && r.ShardRows == 0 { // rows run before the input is whole: the next owner must cut it the same way
+		if r.Shards == 0 && r.ShardRows == 0 { // rows run before the whole input is read, so the next owner must cut the input the same way
 			r.ShardRows, r.ShardBytes = cut.ShardRows, cut.ShardBytes
 		}
 		steps := []rowmill.Status{rowmill.StatusStarting}
@@ -301,15 +302,16 @@ func (j *job) proceed(c actor.Context) {
 			steps = append(steps, rowmill.StatusRunning)
 		}
 		advance(&r.Job, steps, now)
-		r.Say(message, waits, now)
+		r.SetMessage(message, waits, now)
 		mark(r)
 	})
 }
 
-// update changes the record outside the mailbox.
+// update changes the job's record in the store, outside of the mailbox; recordChanged
+// brings the result.
 func (j *job) update(c actor.Context, change func(*store.Record)) {
 	j.own.updating = true
-	j.tasks.tell(c, "change the record", func(ctx context.Context) any {
+	j.tasks.runAndSend(c, "change the record", func(ctx context.Context) any {
 		rec, err := j.own.update(ctx, change)
 		return recordChanged{rec, err}
 	})
@@ -378,7 +380,7 @@ func (j *job) reportHarmless(c actor.Context) {
 	j.own.harmless = true
 	if j.crew.owner != nil {
 		j.crew.owner.Trust()
-		j.crew.serve()
+		j.crew.assignRows()
 	}
 	j.timers.cancel(harmlessTimer)
 	c.Send(j.node, jobHarmless{j.own.fence.JobID})
@@ -392,12 +394,12 @@ func (j *job) onError(c actor.Context, err error) {
 	switch {
 	case errors.Is(err, rowmill.ErrTerminal):
 		j.stopForGood(c)
-		j.ending.tell(c, "look up a job", j.closing.lookUp)
+		j.ending.runAndSend(c, "look up a job", j.closing.readEnd)
 	case errors.Is(err, rowmill.ErrLeaseLost):
 		j.metrics.fenced.Inc()
 		j.log.Warn("the job has another owner, so this node stops working on it as owner", "err", err)
 		j.stopRows(c)
-		c.Send(j.node, jobOver{id: j.own.fence.JobID}) // the store is not touched
+		c.Send(j.node, jobOver{id: j.own.fence.JobID}) // write nothing to the store, because the job has another owner
 	case errors.Is(err, ingest.ErrDrains):
 		j.release(c)
 	case errors.Is(err, errForgotten):
@@ -414,33 +416,33 @@ func (j *job) onError(c actor.Context, err error) {
 		j.log.Warn("parts of the job cannot be read, so their rows run again", "parts", len(lost.Keys), "err", err)
 		known := j.own.rec.Lost.Rows
 		j.stopRows(c)
-		j.ending.tell(c, "lose parts", func(ctx context.Context) any { return j.closing.lose(ctx, lost, known) })
+		j.ending.runAndSend(c, "lose parts", func(ctx context.Context) any { return j.closing.recordLostParts(ctx, lost, known) })
 	case errors.As(err, &failure):
 		j.fail(c, failure)
-	case j.tasks.ctx.Err() != nil: // stopped on purpose
+	case j.tasks.ctx.Err() != nil: // the error comes from work that this actor has stopped
 	default:
 		j.log.Error("job fails with an internal error", "err", err)
 		j.fail(c, internalFailure(err))
 	}
 }
 
-// fail ends the job as failed.
+// fail stops all work on the job and records that the job has failed.
 func (j *job) fail(c actor.Context, failure *rowmill.Failure) {
-	j.log.Warn("job fails", "code", failure.Code) // no message: it may hold client data
+	j.log.Warn("job fails", "code", failure.Code) // do not log the failure's message, which may contain client data
 	j.stopForGood(c)
 	now := j.cfg.Clock()
-	j.ending.tell(c, "end the job", func(ctx context.Context) any { return j.closing.fail(ctx, failure, now) })
+	j.ending.runAndSend(c, "end the job", func(ctx context.Context) any { return j.closing.fail(ctx, failure, now) })
 }
 
-// finish stops all work for a job after its end was recorded by the committer or by a
-// client.
+// finish stops all work on a job after the committer has recorded the success, or a
+// client has cancelled the job.
 func (j *job) finish(c actor.Context, rec store.Record) {
 	j.stopForGood(c)
 	j.onEnded(c, rec)
 }
 
-// stopRows stops all work on rows here except the workers. Workers continue until
-// the next owner takes over, or until they are dismissed.
+// stopRows stops this actor's work on the rows. Workers continue until the next owner
+// takes over, or until the owner dismisses them.
 func (j *job) stopRows(c actor.Context) {
 	if j.phase == jobWaits {
 		j.waiting.End()
@@ -454,18 +456,18 @@ func (j *job) stopRows(c actor.Context) {
 	}
 }
 
-// stopForGood stops all work on the rows, also the workers on all nodes.
+// stopForGood stops all work on the rows, including the workers on all nodes.
 func (j *job) stopForGood(c actor.Context) {
 	j.stopRows(c)
 	j.closing.dismiss(c.ActorSystem().Root, j.crew.invites.nodes())
 }
 
-// onEnded tells the node that the job is over, after the last write of the job's
-// objects.
+// onEnded waits for the last writes of the job's objects, and then tells the node that
+// the job is over.
 func (j *job) onEnded(c actor.Context, rec store.Record) {
 	j.endTrace(&rec)
-	j.ending.tell(c, "wait for writes", func(context.Context) any {
-		j.closing.wait()
+	j.ending.runAndSend(c, "wait for writes", func(context.Context) any {
+		j.closing.waitForWrites()
 		return jobOver{id: rec.Job.ID, status: rec.Job.Status}
 	})
 }
@@ -473,7 +475,7 @@ func (j *job) onEnded(c actor.Context, rec store.Record) {
 // release gives the job back, so that another node can claim it.
 func (j *job) release(c actor.Context) {
 	j.stopRows(c)
-	j.ending.tell(c, "give the job back", j.closing.release)
+	j.ending.runAndSend(c, "give the job back", j.closing.release)
 }
 
 func (j *job) onStopping() {
@@ -481,5 +483,5 @@ func (j *job) onStopping() {
 	j.timers.stop()
 	j.tasks.cancel()
 	j.ending.cancel()
-	j.all.Go(j.closing.wait)
+	j.all.Go(j.closing.waitForWrites)
 }

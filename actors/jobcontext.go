@@ -15,26 +15,26 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// A jobContext holds the data that all actors of a job share. It does not change
-// after the first row starts.
+// A jobContext holds the data of a job that the job's actors on this node share. It
+// does not change after the first row starts.
 type jobContext struct {
 	id       string
 	spec     *rowmill.Spec
 	fence    store.Fence
-	manifest shard.Manifest // describes the rows to run
+	manifest shard.Manifest // describes the input rows to run
 	outcomes *dispatch.Classifier
 	schema   results.Schema
 	counter  *prompt.Counter
-	ctx      context.Context // ends with the job's work on this node
+	ctx      context.Context // ends when this node stops work on the job
 	trace    *tracing.Job    // nil if the job is not traced
 
-	// Set by pin.
+	// Set by pin, or from the owner's invite.
 	context   int // context length in tokens; 0 if unknown
 	maxTokens int // longest answer in tokens; 0 if unknown
 }
 
 func newJobContext(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, m shard.Manifest, count *prompt.Counter) (*jobContext, error) {
-	spec := rec.Spec // a copy: the record changes later
+	spec := rec.Spec // a copy, because the record changes later
 	outcomes, err := dispatch.NewClassifier(&spec, cfg.Rows.MaxAttempts)
 	if err != nil {
 		return nil, err
@@ -72,8 +72,8 @@ func (j *jobContext) pin(engines []engineView) (warning string, failure *rowmill
 	return warning, nil
 }
 
-// sampling returns the parameters of requests, with the longest answer that pin has
-// set.
+// sampling returns the sampling parameters of requests. max_tokens has the value that
+// pin has set.
 func (j *jobContext) sampling() map[string]any {
 	sent := maps.Clone(j.spec.Sampling)
 	if j.maxTokens > 0 {
@@ -82,8 +82,8 @@ func (j *jobContext) sampling() map[string]any {
 	return sent
 }
 
-// recordShows reports whether the parameters in a record are the parameters of the
-// requests. Only the longest answer can differ.
+// recordShows reports whether the sampling parameters in a record equal the parameters
+// of the requests. Only max_tokens can differ.
 func (j *jobContext) recordShows(shown map[string]any) bool {
 	return (&rowmill.Spec{Sampling: shown}).MaxTokens() == int64(j.maxTokens)
 }
@@ -109,8 +109,9 @@ func (j *jobContext) dispatchJob(cfg Config) dispatch.Job {
 	}
 }
 
-// invitation returns an invite to work for the job; the job's owner is at address. whole
-// is true if the whole input and its manifest are stored.
+// invitation returns the message that asks a node to work for the job. address is the
+// address of the job's owner. whole is true if the whole input and its manifest are
+// stored.
 func (j *jobContext) invitation(address string, whole bool) *invite {
 	m := &invite{
 		Job: j.id, Epoch: j.fence.Epoch, Session: j.fence.Session, Address: address,
@@ -120,7 +121,7 @@ func (j *jobContext) invitation(address string, whole bool) *invite {
 		m.Input = &j.manifest
 	}
 	if j.spec.Estimate {
-		m.Sample = j.manifest.Rows
+		m.SampleRows = j.manifest.Rows
 	}
 	return m
 }

@@ -11,24 +11,24 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// This file has the steps of a job from its claim until its rows can run.
+// This file has the methods of a job from its claim until its rows can run.
 
 // onBegun handles new shards of an input that is still being read.
-func (j *job) onBegun(c actor.Context, b begun) {
+func (j *job) onBegun(c actor.Context, b newShards) {
 	if j.crew.owner != nil {
 		j.crew.owner.Append(b.Shards, b.Copies)
-		j.crew.serve()
+		j.crew.assignRows()
 		return
 	}
 	j.in.add(b)
 	j.begin(c)
 }
 
-// begin starts the first rows while the input is still being read. It does nothing until
-// an engine serves the model.
+// begin starts the first rows while the input is still being read. It does nothing
+// while no engine serves the model.
 func (j *job) begin(c actor.Context) {
 	b := j.in.begun
-	if j.phase != jobStarts || b == nil || j.in.whole || j.draining || j.own.updating || !j.crew.served() {
+	if j.phase != jobStarts || b == nil || j.in.whole || j.draining || j.own.updating || !j.crew.hasEngine() {
 		return
 	}
 	if err := j.prepare(j.in.knownManifest(), nil, nil, b.counter); err != nil {
@@ -39,7 +39,8 @@ func (j *job) begin(c actor.Context) {
 	j.await(c)
 }
 
-// prepare makes the context, the ledger and the owner of the rows.
+// prepare creates the context of the job, the ledger of its parts, and the assign.Owner
+// that assigns its rows.
 func (j *job) prepare(known shard.Manifest, shards []shard.Info, parts []store.Part, counter *prompt.Counter) (err error) {
 	if j.job, err = newJobContext(j.tasks.ctx, j.cfg, &j.own.rec, j.own.fence, known, counter); err != nil {
 		return err
@@ -60,7 +61,7 @@ func (j *job) onInputRead(c actor.Context, m inputRead) {
 		return
 	}
 	j.in.input, j.in.whole, j.in.copies = m.input, true, m.copies
-	if m.rec.Version >= j.own.rec.Version { // else the record has a newer message
+	if m.rec.Version >= j.own.rec.Version { // otherwise the actor's copy of the record is newer
 		j.own.rec = m.rec
 	}
 	if j.crew.owner != nil {
@@ -70,7 +71,7 @@ func (j *job) onInputRead(c actor.Context, m inputRead) {
 	}
 	if spec := &j.own.rec.Spec; spec.Estimate {
 		if !j.in.readConfig().Samples(spec, m.input.Size) {
-			j.tasks.tell(c, "end the job", j.in.estimate(spec))
+			j.tasks.runAndSend(c, "end the job", j.in.estimate(spec))
 			return
 		}
 		m.input = m.input.FirstRows(m.input.Size.SampleRows)
@@ -84,14 +85,15 @@ func (j *job) onInputRead(c actor.Context, m inputRead) {
 	j.await(c)
 }
 
-// onWholeInput continues a job after its input is read. The job's rows already run.
+// onWholeInput continues a job whose first rows were started before the whole input was
+// read.
 func (j *job) onWholeInput(c actor.Context, m inputRead) {
 	ledger, err := assign.NewLedger(m.input.Shards, nil)
 	switch begun := j.crew.owner.Shards(); {
 	case err != nil:
 		j.onError(c, err)
 		return
-	case len(m.parts) > 0: // another owner recorded them
+	case len(m.parts) > 0: // another owner must have recorded these parts
 		j.onError(c, fmt.Errorf("%w: it has %d parts, but the input was still being read", errForgotten, len(m.parts)))
 		return
 	case begun > len(m.input.Shards):
@@ -108,13 +110,13 @@ func (j *job) onWholeInput(c actor.Context, m inputRead) {
 		j.proceed(c)
 		return
 	}
-	j.crew.serve()
+	j.crew.assignRows()
 	j.count(c)
 }
 
 // count starts the committer once the whole input is read. If rows ran before that, it
-// first writes the number of rows to the record. No part is recorded before the whole
-// input is known to be valid.
+// first writes the number of rows to the record. Before the whole input is known to be
+// valid, no part is recorded.
 func (j *job) count(c actor.Context) {
 	switch {
 	case !j.in.whole || j.own.updating || j.results != nil || j.phase != jobRuns:

@@ -23,7 +23,7 @@ func (j *job) updateMessage(c actor.Context) {
 	now, mark := j.cfg.Clock(), j.own.riskChange(waits)
 	j.update(c, func(r *store.Record) {
 		advance(&r.Job, []rowmill.Status{rowmill.StatusStarting}, now)
-		r.Say(message, waits, now)
+		r.SetMessage(message, waits, now)
 		mark(r)
 	})
 }
@@ -40,16 +40,16 @@ func (j *job) message() (text string, waits bool) {
 		return "Waiting for a turn to read the input: the node reads as many other inputs as it may (inputs.readers).", true
 	case j.phase == jobStarts:
 		return j.downloads.Message(j.own.fence.JobID), false
-	case !j.crew.served() && j.phase == jobWaits:
+	case !j.crew.hasEngine() && j.phase == jobWaits:
 		return fmt.Sprintf("Waiting for an engine that serves %s.%s", model, j.crew.trouble()), true
-	case !j.crew.served():
+	case !j.crew.hasEngine():
 		return fmt.Sprintf("Waiting for an engine that serves %s; finished rows are kept.%s", model, j.crew.trouble()), true
 	case j.phase == jobRuns && owner.Assigning && len(owner.Workers()) == 0 && len(j.crew.invites.full) > 0:
 		return fmt.Sprintf("Waiting for a place on a node that serves %s: other jobs have all places there (jobs.max_active).", model), true
-	case owner != nil && owner.Away() > 0 && owner.Away() == len(owner.Workers()) && owner.At("") == nil: // this node can use it, and so can a worker here
+	case owner != nil && owner.Away() > 0 && owner.Away() == len(owner.Workers()) && owner.At("") == nil: // with a worker on this node, object storage would be usable: this node can use it
 		return fmt.Sprintf("Waiting for object storage, which no node that serves %s can use. The job goes on by itself.", model), true
 	}
-	var other string // why other jobs make this one wait
+	var other string // why this job waits for other jobs; empty if it does not
 	switch {
 	case j.phase != jobRuns || !owner.Assigning:
 	case !owner.Done():
@@ -66,7 +66,8 @@ func (j *job) message() (text string, waits bool) {
 
 const waitsForMerge = "merge"
 
-// waitMessages has the message for each reason of a wait.
+// waitMessages has the client's message for each reason why a job waits for other jobs;
+// the empty reason means no wait.
 var waitMessages = map[string]string{
 	"":                    "Processing rows.",
 	assign.WaitsForServer: "Waiting for a turn at an inference server: it runs rows of other jobs, or its limit by the minute is reached.",

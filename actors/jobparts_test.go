@@ -67,7 +67,7 @@ func TestTheJobReadsItsRecord(t *testing.T) {
 		t.Errorf("nothing has changed, but the job gets %v", m)
 	}
 	s.rec = owned(rowmill.StatusRunning, 4)
-	if m, is := o.checkRecord(t.Context()).(jobBroke); !is || !errors.Is(m.err, rowmill.ErrLeaseLost) {
+	if m, is := o.checkRecord(t.Context()).(jobError); !is || !errors.Is(m.err, rowmill.ErrLeaseLost) {
 		t.Errorf("another node owns the job, which gets %v", m)
 	}
 	s.rec = owned(rowmill.StatusCancelled, 3)
@@ -98,7 +98,7 @@ func TestTheRecordMarksASuspect(t *testing.T) {
 	if got := marked(false); len(got) != 1 || !got[0].Alone {
 		t.Errorf("a job that continues after a wait is not suspected: %+v", got)
 	}
-	change := o.outlived()
+	change := o.markOutlived()
 	if change == nil {
 		t.Fatal("outlived returns no change for a job that is alone")
 	}
@@ -108,13 +108,13 @@ func TestTheRecordMarksASuspect(t *testing.T) {
 	if got := s.rec.Claims; len(got) != 2 || got[1].Alone || !rec.Claims[1].Alone {
 		t.Errorf("the record has %+v, and our copy %+v", got, rec.Claims)
 	}
-	if o.outlived() != nil {
+	if o.markOutlived() != nil {
 		t.Error("outlived returns a second change")
 	}
 	if got := marked(false); len(got) != 1 || got[0].Alone {
 		t.Errorf("the job is still alone: %+v", got)
 	}
-	o.advanced = true
+	o.hasRecordedRows = true
 	if got := marked(false); len(got) != 0 {
 		t.Errorf("a job with rows done is suspected: %+v", got)
 	}
@@ -128,20 +128,20 @@ func TestEndsOfAJob(t *testing.T) {
 		name   string
 		status rowmill.Status
 		err    error
-		close  func(*closing) any
+		close  func(*jobEnder) any
 		want   any // for an end only the type counts
 	}{
 		{"it fails", rowmill.StatusRunning, nil, nil, jobEnded{}},
 		{"it was cancelled", rowmill.StatusCancelled, rowmill.ErrTerminal, nil, jobEnded{}},
 		{"it has another owner", rowmill.StatusRunning, rowmill.ErrLeaseLost, nil, jobOver{id: "job-1"}},
 		{"the store has forgotten the end", rowmill.StatusRunning, rowmill.ErrTerminal, nil, jobOver{id: "job-1", released: true, unsure: true}},
-		{"it is given back", rowmill.StatusRunning, nil, func(e *closing) any { return e.release(context.Background()) }, jobOver{id: "job-1", released: true}},
-		{"giving it back fails", rowmill.StatusRunning, rowmill.ErrLeaseLost, func(e *closing) any { return e.release(context.Background()) }, jobOver{id: "job-1", released: true, unsure: true}},
+		{"it is given back", rowmill.StatusRunning, nil, func(e *jobEnder) any { return e.release(context.Background()) }, jobOver{id: "job-1", released: true}},
+		{"giving it back fails", rowmill.StatusRunning, rowmill.ErrLeaseLost, func(e *jobEnder) any { return e.release(context.Background()) }, jobOver{id: "job-1", released: true, unsure: true}},
 	} {
 		s := &recordStore{rec: owned(test.status, 3), err: test.err}
-		e := &closing{deps: processOver(s), fence: fence, log: slog.New(slog.DiscardHandler), writes: &sync.WaitGroup{}}
+		e := &jobEnder{deps: processOver(s), fence: fence, log: slog.New(slog.DiscardHandler), writes: &sync.WaitGroup{}}
 		if test.close == nil {
-			test.close = func(e *closing) any { return e.fail(t.Context(), failure, time.Now()) }
+			test.close = func(e *jobEnder) any { return e.fail(t.Context(), failure, time.Now()) }
 		}
 		got := test.close(e)
 		if ended, is := got.(jobEnded); is {
@@ -159,8 +159,8 @@ func TestEndsOfAJob(t *testing.T) {
 func TestAnInputThatIsBeingRead(t *testing.T) {
 	t.Parallel()
 	in := &intake{}
-	in.add(begun{Begun: ingest.Begun{Shards: []shard.Info{{Rows: 5}}, Copies: make([]*roaring.Bitmap, 1), Fields: []string{"prompt"}, About: 90}})
-	in.add(begun{Begun: ingest.Begun{Shards: []shard.Info{{First: 5, Rows: 5}}, Copies: make([]*roaring.Bitmap, 1)}})
+	in.add(newShards{Begun: ingest.Begun{Shards: []shard.Info{{Rows: 5}}, Copies: make([]*roaring.Bitmap, 1), Fields: []string{"prompt"}, About: 90}})
+	in.add(newShards{Begun: ingest.Begun{Shards: []shard.Info{{First: 5, Rows: 5}}, Copies: make([]*roaring.Bitmap, 1)}})
 	if len(in.begun.Shards) != 2 || len(in.begun.Copies) != 2 {
 		t.Errorf("%d shards and %d sets of copies are kept until rows can run", len(in.begun.Shards), len(in.begun.Copies))
 	}

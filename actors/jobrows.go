@@ -15,16 +15,16 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// This file runs the rows of a job: from the first engine that serves the model to
+// This file has the methods of a job that run its rows, from the wait for an engine to
 // the last part.
 
-// await begins the wait for an engine that serves the model. If there is one, the job
-// continues at once.
+// await begins the wait for an engine that serves the model. If an engine already
+// serves it, the job continues at once.
 func (j *job) await(c actor.Context) {
 	j.phase = jobWaits
 	j.waiting = j.tasks.entry.Begin("wait for an engine")
 	j.awaits = j.trace.Begin("wait for an engine")
-	j.timers.send(c, j.cfg.Servers.Wait, waitTimer)
+	j.timers.sendAfter(c, j.cfg.Servers.Wait, waitTimer)
 	j.proceed(c)
 }
 
@@ -57,7 +57,7 @@ func (j *job) startRows(c actor.Context) {
 	case j.own.firstOwner():
 		j.startAssigning(c)
 	default:
-		j.timers.send(c, gatherTimeout, gatherTimer)
+		j.timers.sendAfter(c, gatherTimeout, gatherTimer)
 	}
 	j.lookAtWorkers(c)
 	if j.crew.invites.allReported() {
@@ -70,19 +70,19 @@ func (j *job) startAssigning(c actor.Context) {
 		return
 	}
 	j.crew.owner.Assigning = true
-	j.crew.serve()
+	j.crew.assignRows()
 	j.drainResults(c)
 }
 
-// startResults spawns the committer, and sends it the parts that came before.
+// startResults spawns the committer, and sends it the parts that arrived earlier.
 func (j *job) startResults(c actor.Context) {
 	rec := &j.own.rec
-	j.results = c.SpawnPrefix(j.metrics.props(registry.Of{Kind: "results", Job: rec.Job.ID}, func(entry *registry.Entry) actor.Actor {
+	j.results = c.SpawnPrefix(j.metrics.props(registry.Identity{Kind: "results", Job: rec.Job.ID}, func(entry *registry.Entry) actor.Actor {
 		files := &commit.Files{
 			Bucket: j.cfg.Blob, Schema: j.job.schema, Epoch: j.own.fence.Epoch, Shards: j.job.manifest.Shards,
 		}
 		return &committer{
-			deps: j.deps, job: j.job, owner: c.Self(), rows: j.in.input.Rows, copied: j.in.input.Copies, merging: &j.merging,
+			deps: j.deps, job: j.job, owner: c.Self(), rows: j.in.input.Rows, copyCount: j.in.input.Copies, mergeWaits: &j.merging,
 			sizes:    j.cfg.pieces(),
 			progress: commit.NewProgress(j.ledger, j.cfg.allowedFailures(&rec.Spec, j.ledger.Rows), rec.Spec.Estimate, j.cfg.pieces()),
 			files:    files, copies: j.in.copiesFor(files, j.job.spec),
@@ -98,10 +98,10 @@ func (j *job) startResults(c actor.Context) {
 	j.drainResults(c)
 }
 
-// lookAtWorkers finds silent workers and new nodes, now and every
+// lookAtWorkers checks for silent workers and invites new nodes, now and every
 // heartbeatInterval.
 func (j *job) lookAtWorkers(c actor.Context) {
-	j.timers.send(c, heartbeatInterval, workersTimer)
+	j.timers.sendAfter(c, heartbeatInterval, workersTimer)
 	j.crew.checkWorkers(j.cfg.Ownership.LeaseTTL, j.cfg.StoragePatience, time.Now())
 	j.updateMessage(c)
 	j.inviteNew(c)
@@ -116,7 +116,7 @@ func (j *job) inviteNew(c actor.Context) {
 			c.Request(j.node, nodeRequest{body: m})
 			continue
 		}
-		j.tasks.tell(c, "invite a node", func(ctx context.Context) any {
+		j.tasks.runAndSend(c, "invite a node", func(ctx context.Context) any {
 			ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 			defer cancel()
 			answer, err := j.transport.invite(ctx, address, m)
@@ -134,9 +134,9 @@ func (j *job) onInvited(c actor.Context, m inviteAnswered) {
 	}
 }
 
-// onHeartbeat handles a worker's heartbeat and answers it.
+// onHeartbeat handles the heartbeat of a worker, and answers with an assignment.
 func (j *job) onHeartbeat(c actor.Context, h *assign.Heartbeat) {
-	if h.Epoch != j.own.fence.Epoch || j.phase != jobRuns && j.phase != jobCloses { // the worker repeats all this in its next heartbeat
+	if h.Epoch != j.own.fence.Epoch || j.phase != jobRuns && j.phase != jobCloses { // ignore it: the worker's next heartbeat repeats all contents
 		return
 	}
 	local := c.Sender()
@@ -169,8 +169,8 @@ func (j *job) onHeartbeat(c actor.Context, h *assign.Heartbeat) {
 		j.drainResults(c)
 		return
 	}
-	j.crew.serve()
-	j.crew.tell(m)
+	j.crew.assignRows()
+	j.crew.queueAssignment(m)
 }
 
 // propose sends a part to the committer, or keeps the part until there is a committer.
@@ -184,8 +184,8 @@ func (j *job) propose(c actor.Context, p partWritten) {
 	}
 }
 
-// onFault handles a fault that a worker has reported. It ends the job, or excludes the
-// worker's node if only this node cannot continue.
+// onFault handles a fault that a worker has reported. It ends the job, or if only the
+// worker's node cannot continue, it bans that node for a while.
 func (j *job) onFault(c actor.Context, m *assign.Assignee, f *assign.Fault) {
 	if f.Row >= 0 {
 		j.fail(c, rowFailure(j.own.fence.JobID, f))
@@ -199,13 +199,13 @@ func (j *job) onFault(c actor.Context, m *assign.Assignee, f *assign.Fault) {
 		j.onError(c, err)
 		return
 	}
-	j.log.Warn("a node cannot continue the job and is not invited for a while", "node", m.Address, "err", err)
+	j.log.Warn("a node cannot continue the job and gets no rows of it for a while", "node", m.Address, "err", err)
 	j.crew.ban(m, time.Now())
 }
 
-// drainResults ends this node's work on the job once the node's own worker has left
-// and the input is read. Parts that other workers report later are for the next
-// owner.
+// drainResults lets the committer of a draining node record its last parts, once the
+// node's own worker has left and the whole input is read. Parts that other workers
+// report later are for the next owner.
 func (j *job) drainResults(c actor.Context) {
 	if j.draining && j.phase == jobRuns && j.results != nil && j.crew.owner.Assigning && j.crew.owner.At("") == nil {
 		j.phase = jobCloses
@@ -214,14 +214,15 @@ func (j *job) drainResults(c actor.Context) {
 }
 
 func (j *job) onPartsCommitted(c actor.Context, m partsCommitted) {
-	j.own.advanced = true
+	j.own.hasRecordedRows = true
 	j.reportHarmless(c)
 	j.crew.noteCommitted(m.parts, time.Now())
 	j.copyRows(c)
 }
 
-// copyRows has the committer write the copies of one shard at a time: rows that get the
-// answers of equal rows (originals), once these are all done.
+// copyRows lets the committer write the copies of one shard at a time. Copies are rows
+// that get the answers of equal rows (originals); they are written after all their
+// originals are done.
 func (j *job) copyRows(c actor.Context) {
 	if j.in.copies == nil || j.results == nil || j.copying || j.draining || j.phase != jobRuns {
 		return
@@ -235,7 +236,7 @@ func (j *job) copyRows(c actor.Context) {
 // onRowsCopied proposes a part with copies, like a worker's part.
 func (j *job) onRowsCopied(c actor.Context, m rowsCopied) {
 	j.copying = false
-	if j.phase != jobRuns { // the next owner writes them
+	if j.phase != jobRuns { // the next owner writes the copies
 		return
 	}
 	j.propose(c, partWritten{Proposal: j.crew.owner.Copied(m.part), workers: j.crew.owner.Working()})

@@ -15,15 +15,16 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A lease keeps renewing a node's session. Its context is the licence to act for
-// jobs: it ends as soon as the session may have expired. A watchdog ends it, so a
-// slow call to the store cannot delay the end.
+// A lease is a node's session in the store, which the method keep renews. Its context
+// allows the node to act as owner of jobs; the context ends as soon as the session may
+// have expired. The method watch ends the context, so a slow call to the store cannot
+// delay the end.
 type lease struct {
 	session  string
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	opened   time.Time
-	deadline atomic.Int64 // nanoseconds after opened, on the monotonic clock
+	deadline atomic.Int64 // when the session may expire, in nanoseconds after opened
 }
 
 // openLease opens a session. The deadline counts from just before the request, and is
@@ -45,14 +46,15 @@ func (l *lease) remaining() time.Duration {
 	return time.Duration(l.deadline.Load()) - time.Since(l.opened)
 }
 
-// extend sets the deadline after a renewal; from is the time just before its request.
+// extend sets the deadline after a renewal; from is the time just before the request of
+// the renewal.
 func (l *lease) extend(from time.Time, ttl time.Duration) {
 	l.deadline.Store(int64(from.Sub(l.opened) + ttl - ttl/8))
 }
 
-// keep renews the session three times per time to live until the lease ends or stop
-// is closed. The first third counts from the time just before the session was
-// opened, like the deadline, because it may have taken long to open the session.
+// keep renews the session three times per ttl, until the lease ends or stop is closed.
+// The first interval counts from the time just before the session was opened, like the
+// deadline, because opening the session may have taken long.
 func (l *lease) keep(s store.Sessions, ttl time.Duration, log *slog.Logger, renewals *prometheus.CounterVec, stop <-chan struct{}) {
 	next := time.NewTimer(ttl/3 - time.Since(l.opened))
 	defer next.Stop()

@@ -6,22 +6,23 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// A link sends the messages of a job actor or a worker to its partner (a worker or its
-// job actor), on this node or on another. Each message states the whole situation, so a
-// newer message replaces an older one. Between nodes one message is on its way at a
-// time, and only the newest waits.
+// A link sends the messages of a job actor to a worker, or of a worker to its job
+// actor. The receiver, called the partner, is on this node or on another. Each message
+// states the whole situation, so a newer message replaces an older one. Between nodes
+// one message is on its way at a time, and only the newest waits.
 type link struct {
 	local     *actor.PID // set if the partner is on this node
 	transport *transport
-	address   string // of the partner's node
-	failed    func(*link, error)
+	address   string             // address of the partner's node
+	failed    func(*link, error) // called after a delivery has failed; nil: do nothing
 
-	busy    bool
-	waiting any // nil if none waits
+	busy    bool // a message is on its way to another node
+	waiting any  // newest message that waits until busy is false; nil if none
 }
 
-// send sends m to the partner, or keeps it until the message before it has arrived
-// or failed. After a failure it calls failed, if set.
+// send sends m to the partner. If an earlier message is still on its way, m waits until
+// that message has arrived or failed. After a failed delivery, send calls failed, if
+// set.
 func (l *link) send(c actor.Context, tasks taskGroup, m any) {
 	switch {
 	case l.local != nil:

@@ -15,64 +15,65 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// metrics holds the metrics of the pipeline. No label names a job or an account.
+// metrics holds the Prometheus metrics of the pipeline. No label names a job or an
+// account.
 type metrics struct {
-	rows       *prometheus.CounterVec // model, outcome
-	unassigned *prometheus.GaugeVec   // model
-	tokens     *prometheus.CounterVec // model, direction
-	jobs       *prometheus.CounterVec // status
-	active     prometheus.Gauge       // owned jobs
-	parts      prometheus.Counter     // recorded parts
-	merges     prometheus.Histogram
-	finalise   prometheus.Histogram
-	memory     prometheus.Gauge
-	kinds      map[string]*kindMetrics
+	rows       *prometheus.CounterVec  // committed rows, by model and outcome
+	unassigned *prometheus.GaugeVec    // rows without a worker, by model
+	tokens     *prometheus.CounterVec  // tokens of committed rows, by model and direction
+	jobs       *prometheus.CounterVec  // ended jobs, by status
+	active     prometheus.Gauge        // jobs that this node owns now
+	parts      prometheus.Counter      // parts committed to the store
+	merges     prometheus.Histogram    // seconds to merge or join parts
+	finalise   prometheus.Histogram    // seconds from the last row to the result
+	memory     prometheus.Gauge        // bytes of rows in memory
+	kinds      map[string]*kindMetrics // by kind of actor
 	registry   *registry.Registry
 
 	ownershipMetrics
-	countErrors *prometheus.GaugeVec   // model
-	dead        prometheus.Counter     // messages to stopped actors
-	restarted   *prometheus.CounterVec // kind
+	countErrors *prometheus.GaugeVec   // mean error of token counts, by model
+	dead        prometheus.Counter     // messages to actors that had stopped
+	restarted   *prometheus.CounterVec // actors that panicked, by kind of actor
 	engines     engineVecs
 	retention   retentionMetrics
 }
 
-// ownershipMetrics holds the metrics of workers, of this node's session, and of jobs and
-// rows that change hands.
+// ownershipMetrics holds the metrics of workers, of this node's session, and of jobs
+// and rows that move to another owner or worker.
 type ownershipMetrics struct {
-	workers   prometheus.Gauge
+	workers   prometheus.Gauge       // jobs with a worker on this node
 	stalled   prometheus.Gauge       // workers that start no more rows
-	shut      prometheus.Gauge       // accounts without a place
-	renewals  *prometheus.CounterVec // outcome
-	takeovers prometheus.Counter
-	parked    prometheus.Counter
-	fenced    prometheus.Counter
-	handed    prometheus.Counter     // jobs given back because of the bucket
-	lost      prometheus.Counter     // rows of parts that cannot be read
-	returned  *prometheus.CounterVec // reason
+	shut      prometheus.Gauge       // accounts with waiting jobs and without a place on this node
+	renewals  *prometheus.CounterVec // renewals of the session, by outcome
+	takeovers prometheus.Counter     // jobs claimed after an earlier owner
+	parked    prometheus.Counter     // jobs that this node has parked
+	fenced    prometheus.Counter     // times that this node lost its session or a job
+	handed    prometheus.Counter     // jobs given back because only other nodes can use the bucket
+	lost      prometheus.Counter     // done rows of parts that cannot be read
+	returned  *prometheus.CounterVec // rows taken from a worker, by reason
 }
 
 // engineVecs holds the metrics of the engines, each with the label engine.
 type engineVecs struct {
-	inFlight *prometheus.GaugeVec
-	seconds  *prometheus.HistogramVec
-	retries  *prometheus.CounterVec
-	up       *prometheus.GaugeVec
-	opened   *prometheus.CounterVec // pauses of routes
-	window   *prometheus.GaugeVec   // rows that may be in flight
-	waiting  *prometheus.GaugeVec   // rows in the server's queue
+	inFlight *prometheus.GaugeVec     // rows that the engine has now
+	seconds  *prometheus.HistogramVec // time of a request
+	retries  *prometheus.CounterVec   // rows sent again
+	up       *prometheus.GaugeVec     // 1 while the engine answers probes
+	opened   *prometheus.CounterVec   // pauses in which a route gets no rows
+	window   *prometheus.GaugeVec     // limit of rows in flight
+	waiting  *prometheus.GaugeVec     // rows in the server's queue
 }
 
 // retentionMetrics holds the metrics of the removal of expired data.
 type retentionMetrics struct {
-	held         *prometheus.GaugeVec // reason
-	skew         prometheus.Gauge
-	unknownJobs  prometheus.Gauge
-	unknownBytes prometheus.Gauge
-	damaged      prometheus.Gauge
+	held         *prometheus.GaugeVec // 1 while no data is removed, by reason
+	skew         prometheus.Gauge     // seconds that this node's clock is ahead of the store's
+	unknownJobs  prometheus.Gauge     // jobs with objects but without a record
+	unknownBytes prometheus.Gauge     // bytes of the objects of these jobs
+	damaged      prometheus.Gauge     // records and objects that cannot be read
 }
 
-// engineMetrics holds the metrics of an engine.
+// engineMetrics holds the metrics of one engine, a part of engineVecs.
 type engineMetrics struct {
 	dispatch.Metrics
 	up      prometheus.Gauge
@@ -81,11 +82,11 @@ type engineMetrics struct {
 	waiting prometheus.Gauge
 }
 
-// kindMetrics holds the metrics of a kind of actor.
+// kindMetrics holds the metrics of all actors of one kind.
 type kindMetrics struct {
-	live     prometheus.Gauge
-	messages atomic.Uint64
-	latency  prometheus.Observer
+	live     prometheus.Gauge    // actors that run now
+	messages atomic.Uint64       // handled messages
+	latency  prometheus.Observer // seconds to handle a message
 }
 
 // Reasons why a node removes no data, as label values.
@@ -94,18 +95,18 @@ const (
 	heldClock      = "clock"
 )
 
-// latencySample is how many messages share one measured latency: to measure each
-// message would cost as much as to handle it.
+// latencySample makes an actor measure the time of one message in latencySample,
+// because measuring each message would cost as much as handling it.
 const latencySample = 16
 
-// actorKinds lists all kinds of actors.
+// actorKinds lists all kinds of actors, as label values.
 var actorKinds = []string{"node", "engine", "job", "worker", "results"}
 
 func (m *metrics) onCountError(model string, mean float64) {
 	m.countErrors.WithLabelValues(model).Set(mean)
 }
 
-// merging observes the time of a merge that started at began.
+// merging adds the duration of a merge that started at began to the metrics.
 func (m *metrics) merging(span *tracing.Span, began time.Time) {
 	span.Observe(m.merges, time.Since(began).Seconds())
 }
@@ -210,7 +211,7 @@ func (m *metrics) engine(name string) *engineMetrics {
 
 // props returns the properties of an actor, with metrics and an entry in the
 // registry. The actor's task groups and logger use the entry.
-func (m *metrics) props(of registry.Of, make func(*registry.Entry) actor.Actor) *actor.Props {
+func (m *metrics) props(of registry.Identity, make func(*registry.Entry) actor.Actor) *actor.Props {
 	k, entry := m.kinds[of.Kind], m.registry.Entry(of)
 	return actor.PropsFromProducer(func() actor.Actor { return make(entry) },
 		actor.WithMailbox(actor.Unbounded(entry)),
@@ -219,9 +220,9 @@ func (m *metrics) props(of registry.Of, make func(*registry.Entry) actor.Actor) 
 	)
 }
 
-// stopOnPanic stops a child that panicked. Its state and the message are lost, so a
-// restart would only hide the loss. The parent watches the child and fails the job,
-// whose committed parts stay.
+// stopOnPanic returns the strategy that stops a child actor after a panic. The child's
+// state and the message are lost, so a restart would only hide the loss. The parent
+// watches the child and fails the job, whose committed parts stay.
 func stopOnPanic() actor.SupervisorStrategy {
 	return actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
 }
@@ -248,7 +249,7 @@ func (k *kindMetrics) middleware(entry *registry.Entry) actor.ReceiverMiddleware
 	}
 }
 
-// actorMetrics reads the registry at each scrape. No label names a job.
+// actorMetrics collects metrics from the registry at each scrape. No label names a job.
 type actorMetrics struct{ *registry.Registry }
 
 var (
@@ -264,7 +265,7 @@ func (actorMetrics) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect sends the present values from the registry.
+// Collect sends the current values from the registry of actors.
 func (m actorMetrics) Collect(out chan<- prometheus.Metric) {
 	figures := m.Figures()
 	for _, kind := range actorKinds {

@@ -42,7 +42,7 @@ func BenchmarkMessage(b *testing.B) {
 						}
 					})
 				}
-				props := m.props(registry.Of{Kind: "job"}, make)
+				props := m.props(registry.Identity{Kind: "job"}, make)
 				if !registered {
 					props = props.Configure(actor.WithMailbox(actor.Unbounded(&counted{})))
 				}

@@ -10,16 +10,16 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// neighbours holds the other nodes of the cluster, as this node sees them. It decides in
-// which order nodes may claim a job, and whether the process of an owner has ended. It
-// knows no actors.
+// neighbours tracks the other nodes of the cluster, as this node sees them. It decides
+// when this node may claim a job, and whether the process of an earlier owner has
+// ended. It knows no actors.
 type neighbours struct {
 	peers   Peers           // nil on a single node
 	node    string          // name of this node
 	id      string          // ID of this process; no other process has it
 	began   time.Time       // start of this process
-	members map[string]bool // ids of the other nodes now
-	heard   map[string]bool // ids of all other nodes so far
+	members map[string]bool // IDs of the other nodes that are members now
+	heard   map[string]bool // IDs of all other nodes that this process has ever seen
 }
 
 func newNeighbours(peers Peers, node, id string) *neighbours {
@@ -44,7 +44,8 @@ func (n *neighbours) update(all []cluster.Member) (gone bool) {
 	return gone
 }
 
-// rank returns how many members come before this node for a job.
+// rank returns how many members come before this node in the order in which nodes claim
+// a job.
 func (n *neighbours) rank(job string) int {
 	if n.peers == nil {
 		return 0
@@ -56,18 +57,18 @@ func (n *neighbours) rank(job string) int {
 // that comes earlier in the job's order of nodes.
 const claimStagger = 300 * time.Millisecond
 
-// delay returns how long this node waits before it takes a job without an owner. Other
-// nodes may take the job earlier. The node waits longer in two cases after a process ended
-// while the job ran alone. First, if this process is young: only a process that has run
-// for some time shows whether the job or the machine was at fault. Second, if the process
-// ran on this node and another node can take the job.
-func (n *neighbours) delay(o store.Orphan, now time.Time) time.Duration {
+// claimDelay returns how long this node waits before it claims a job without an owner, so
+// that other nodes can claim the job first. If a process has ended while it ran only
+// this job, the node waits longer in two cases. First, if this process is young: only a
+// process that has run for some time shows whether the job or the machine was at fault.
+// Second, if the ended process ran on this node, and another node can claim the job.
+func (n *neighbours) claimDelay(o store.Orphan, now time.Time) time.Duration {
 	delay := time.Duration(n.rank(o.JobID)) * claimStagger
 	alone := func(a store.Claim) bool { return a.Alone && a.Process != n.id }
 	here := func(a store.Claim) bool { return alone(a) && a.Node == n.node }
-	young := now.Sub(n.began) < poison.Control
-	if young && slices.ContainsFunc(o.Tried, alone) || slices.ContainsFunc(o.Tried, here) && n.anotherOwns() {
-		delay += poison.Control
+	young := now.Sub(n.began) < poison.ControlWait
+	if young && slices.ContainsFunc(o.Claims, alone) || slices.ContainsFunc(o.Claims, here) && n.anotherOwns() {
+		delay += poison.ControlWait
 	}
 	return delay
 }
@@ -77,17 +78,17 @@ func (n *neighbours) anotherOwns() bool {
 	return n.peers != nil && slices.ContainsFunc(n.peers.Members(), func(m cluster.Member) bool { return m.Owns && !m.Self })
 }
 
-// In a cluster with more nodes than scanners, each node searches less often for jobs
-// without an owner: all nodes together then send the store no more requests than that
-// number of nodes would. The interval grows at most scanStretch times: a waiting
-// account must ask again before it counts as gone (Config.places).
+// In a cluster with more than scanners nodes, each node searches less often for jobs
+// without an owner. All nodes together then send the store as many requests as that
+// number of nodes would. The interval grows at most scanStretch times, because a
+// waiting account must ask again before its wait expires (Config.places).
 const (
 	scanners    = 250
 	scanStretch = 4
 )
 
-// scanInterval returns the time between two searches of this node; interval is the
-// setting.
+// scanInterval returns the time between two searches of this node for jobs without an
+// owner; interval is Config.Ownership.ScanInterval.
 func (n *neighbours) scanInterval(interval time.Duration) time.Duration {
 	return scanIntervalOf(interval, 1+len(n.members))
 }
@@ -96,23 +97,23 @@ func scanIntervalOf(interval time.Duration, members int) time.Duration {
 	return interval * time.Duration(min(max(members, scanners), scanStretch*scanners)) / scanners
 }
 
-// ownClaim returns this node's entry in the record of a job that this node claims. alone
-// means that the node will run no other job that has made no progress.
+// ownClaim returns the entry for this node in the record of a job that the node claims.
+// alone means that the node runs no other job that has made no progress yet.
 func (n *neighbours) ownClaim(alone bool) store.Claim {
 	return store.Claim{Node: n.node, Process: n.id, Alone: alone}
 }
 
-// missing reports whether the process of an owner is neither this process nor a member.
-// It may have ended.
+// missing reports whether the process of an owner is neither this process nor a member
+// of the cluster. The process may have ended.
 func (n *neighbours) missing(a store.Claim) bool {
 	return a.Process != n.id && (n.peers == nil ||
 		!slices.ContainsFunc(n.peers.Members(), func(m cluster.Member) bool { return m.ID == a.Process }))
 }
 
 // ended reports whether the process of an owner has ended, as far as this node can
-// know: its node runs another process, or this node has seen the process before and
-// now sees other members but not this one. A node that has just started has seen no
-// process end, and a node that sees no members may be cut off.
+// know: its node runs another process, or this node has seen the process before and now
+// sees other members but not that process. A node that has just started has seen no
+// process end, and a node that sees no other member may be cut off from the network.
 func (n *neighbours) ended(a store.Claim) bool {
 	if !n.missing(a) || n.peers == nil {
 		return n.missing(a)

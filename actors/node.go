@@ -14,13 +14,13 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 )
 
-// Messages a node receives, beside steps, nodeRequest and the messages of its parts
-// and children.
+// Messages that the node actor receives, in addition to steps, nodeRequest and the
+// messages of its parts and children.
 type (
-	membersChanged struct { // System: nodes joined, left or sent a new state
-		looked chan<- int // the node sends the number of members, once it has read them
+	membersChanged struct { // from the System: nodes joined, left or sent a new state
+		looked chan<- int // gets the number of members, after the node has read them
 	}
-	downloadEnded struct { // System
+	downloadEnded struct { // from the System: the download of an input has ended
 		job  string
 		lost bool // the job was lost before the download ended
 		err  error
@@ -41,23 +41,23 @@ type node struct {
 	jobs    *nodeJobs
 	work    *nodeWorkers
 
-	phase phase
-	since time.Time    // when it started
-	said  *nodes.State // the last state sent to the other nodes
+	phase         phase
+	since         time.Time    // when this node started
+	lastSentState *nodes.State // the last state sent to the other nodes
 
-	looking   bool // a check of storage runs
-	lookAgain bool // storage has changed during the check
+	looking   bool // a check of storage is running
+	lookAgain bool // storage has changed during the check, so another check must follow
 }
 
-// A host is the System around a node: it does work for the node outside of the
-// node's mailbox.
+// A host does work for the node actor outside of the node's mailbox. The System
+// implements it.
 type host interface {
-	reopen()      // opens another session
-	askToDrain()  // passes on the request to drain
-	nothingLeft() // a draining node has drained
+	reopen()      // opens a new session after the last one was lost
+	askToDrain()  // tells the program that another node has asked this node to drain
+	nothingLeft() // tells the System that a draining node has finished its work
 }
 
-// newNode makes the node actor, with a first lease.
+// newNode returns the node actor, with its first lease.
 func newNode(p *deps, h host, l *lease, tasks taskGroup, log *slog.Logger) *node {
 	part := nodePart{deps: p, tasks: tasks, log: log}
 	places, id := p.cfg.places(), p.cfg.Node+"-"+layout.Nonce()
@@ -70,7 +70,7 @@ func newNode(p *deps, h host, l *lease, tasks taskGroup, log *slog.Logger) *node
 	engines := newEngines()
 	cleaner := &cleaner{nodePart: part, janitor: newJanitor(p.cfg, p.tidyJob, p.announceJob, log)}
 	jobs := &nodeJobs{nodePart: part, reopen: h.reopen, near: near, reach: reach, cleaner: cleaner, engines: &engines, claims: newClaims(places), lease: l}
-	cleaner.turn = func() (now, first bool) {
+	cleaner.mayClean = func() (now, first bool) {
 		return !jobs.draining && jobs.lease != nil, !p.cfg.Ownership.OwnsNone && near.rank(janitorName) == 0
 	}
 	return &node{
@@ -79,13 +79,13 @@ func newNode(p *deps, h host, l *lease, tasks taskGroup, log *slog.Logger) *node
 	}
 }
 
-// A phase says how far a node is.
+// A phase is a phase in the life of the node actor.
 type phase int
 
 const (
 	serving phase = iota
 	draining
-	stopping // its children are stopping: it must start no more
+	stopping // the node's children are stopping, so it must start no new ones
 )
 
 func (n *node) Receive(c actor.Context) {
@@ -139,7 +139,7 @@ func (n *node) onStarted(c actor.Context) {
 	n.lookAtState(c)
 	n.lookAtStorage(c)
 	n.jobs.scan(c)
-	n.cleaner.timers.after(c, n.cfg.Janitor.Interval, "janitor", n.cleaner.clean)
+	n.cleaner.timers.runAfter(c, n.cfg.Janitor.Interval, "janitor", n.cleaner.clean)
 }
 
 func (n *node) onStopping() {
@@ -150,8 +150,8 @@ func (n *node) onStopping() {
 	n.tasks.cancel()
 }
 
-// onRequest handles all requests of other nodes. The code of a refusal tells the
-// other node how to continue.
+// onRequest handles requests from other nodes, from the System and from jobs of this
+// node. If the node refuses, the code of the refusal tells the sender how to continue.
 func (n *node) onRequest(c actor.Context, m nodeRequest) {
 	switch body := m.body.(type) {
 	case *invite:
@@ -159,13 +159,13 @@ func (n *node) onRequest(c actor.Context, m nodeRequest) {
 	case *peerv1.DismissRequest:
 		n.work.onDismiss(c, body)
 	case *assign.Heartbeat:
-		n.pass(c, n.jobs.claims.owned[body.Job].pid, body.Job, body)
+		n.forward(c, n.jobs.claims.owned[body.Job].pid, body.Job, body)
 	case *assign.Assignment:
 		var worker *actor.PID
-		if h := n.work.workers.of(body.Job, body.Worker); h != nil {
+		if h := n.work.workers.find(body.Job, body.Worker); h != nil {
 			worker = h.pid
 		}
-		n.pass(c, worker, body.Job, body)
+		n.forward(c, worker, body.Job, body)
 	case getRow:
 		n.askJob(c, body.job, body)
 	case *peerv1.LocateRowsRequest:
@@ -193,9 +193,9 @@ func (n *node) askJob(c actor.Context, job string, question any) {
 	answer(c, refuse(codeUnknownJob, "job %s is not owned here", job))
 }
 
-// pass sends a message of another node to the actor to; if to is nil, it refuses the
-// message.
-func (n *node) pass(c actor.Context, to *actor.PID, job string, body any) {
+// forward sends a message to the actor to and answers the sender; if to is nil, it refuses
+// the message.
+func (n *node) forward(c actor.Context, to *actor.PID, job string, body any) {
 	if to == nil {
 		answer(c, refuse(codeUnknownJob, "job %s is not known here", job))
 		return
@@ -214,84 +214,85 @@ func (n *node) onDrain(c actor.Context) {
 	n.jobs.drain(c)
 }
 
-// stateInterval is the time between checks for a changed load, which other nodes
-// only display. Changes of engines are sent at once. The interval is not
-// shorter, because each check costs processor time on an idle node.
+// stateInterval is the time between checks whether the load of this node has changed.
+// Other nodes only display the load; changes of engines are sent to them at once. The
+// interval is not shorter, because each check costs processor time on an idle node.
 const stateInterval = 5 * time.Second
 
 func (n *node) lookAtState(c actor.Context) {
 	if n.cfg.Peers != nil {
-		n.timers.after(c, stateInterval, "state", n.lookAtState)
+		n.timers.runAfter(c, stateInterval, "state", n.lookAtState)
 		n.publishState()
 	}
 }
 
-// publish publishes the state of the engines, for other parts of the process and for
-// other nodes.
+// publish publishes the state of this node's engines, for other goroutines of this
+// process and for other nodes.
 func (n *node) publish() {
 	status := n.engines.status()
 	n.published.engines.Store(&status)
 	n.publishState()
 }
 
-// publishState sends this node's state to the others if it has changed enough.
+// publishState sends this node's state to the other nodes if the state has changed
+// enough.
 func (n *node) publishState() {
 	s := nodes.State{
 		Version: n.cfg.Version, Since: n.since, Draining: n.phase == draining,
 		Jobs: len(n.jobs.claims.owned), Engines: n.engines.states(), Objects: n.reach.objects(),
 	}
 	n.published.state.Store(&s)
-	if n.cfg.Peers == nil || n.said != nil && s.Near(*n.said) {
+	if n.cfg.Peers == nil || n.lastSentState != nil && s.Near(*n.lastSentState) {
 		return
 	}
-	n.said = &s
+	n.lastSentState = &s
 	if err := n.transport.sendState(s); err != nil {
 		n.log.Error("sending this node's state to the other nodes failed", "err", err)
 	}
 }
 
-// onMembersChanged reads the other nodes again. When a node has gone, its jobs may
-// be orphans.
+// onMembersChanged reads the list of members and their states again. If a node has
+// left, it starts a scan, because that node's jobs may be orphans.
 func (n *node) onMembersChanged(c actor.Context) {
 	all := n.cfg.Peers.Members()
 	gone := n.near.update(all)
 	if n.engines.readStates(sameProtocol(all)) {
 		n.jobs.tellEngines(c)
 	}
-	n.reach.judge(n.cfg.StoragePatience)
+	n.reach.updateLeave(n.cfg.StoragePatience)
 	if gone {
 		n.jobs.scan(c)
 	}
 }
 
-// onDownloadEnded cleans up after a download for a job that has another owner now, or
-// has ended.
+// onDownloadEnded starts a cleanup if a download ended after this node had lost the
+// job: the job has another owner or has ended.
 func (n *node) onDownloadEnded(c actor.Context, m downloadEnded) {
 	if !m.lost {
 		return
 	}
 	how := "whole"
 	if m.err != nil {
-		how = "failed" // no err: its text may hold client data
+		how = "failed" // do not log the error, whose text may contain client data
 	}
 	n.log.Info("a download has ended after this node lost its job", "job", m.job, "input", how)
 	n.cleaner.settleAfterWrites(c, m.job, false, func() {})
 }
 
 const (
-	// lookInterval is the time between checks of a bucket that gets no other requests:
-	// other nodes must know whether this node reaches the bucket.
+	// lookInterval is the time between checks of the bucket while no other requests use
+	// it. Other nodes must know whether this node can reach the bucket.
 	lookInterval = 5 * time.Second
-	// awayInterval is the time between checks during an outage, to notice its end
-	// soon.
+	// awayInterval is the time between checks during an outage. It is short, so that
+	// the node soon notices the end of the outage.
 	awayInterval = 2 * time.Second
 )
 
-// onStorageChanged handles the start or end of an outage of storage: it tells the jobs on
-// this node and the other nodes.
+// onStorageChanged handles the start or the end of an outage of storage: it informs the
+// jobs of this node and the other nodes.
 func (n *node) onStorageChanged(c actor.Context) {
 	n.jobs.tellAll(c, storageChanged{})
-	n.reach.judge(n.cfg.StoragePatience)
+	n.reach.updateLeave(n.cfg.StoragePatience)
 	n.publishState()
 	if n.lookAgain = n.looking; !n.looking {
 		n.lookAtStorage(c)
@@ -299,7 +300,7 @@ func (n *node) onStorageChanged(c actor.Context) {
 	n.jobs.scan(c)
 }
 
-// lookAtStorage checks storage that had no calls for a while. On a single node it does so
+// lookAtStorage checks storage if no call has used it for a while. A single node checks
 // only during an outage.
 func (n *node) lookAtStorage(c actor.Context) {
 	_, records := n.storage.Records()
@@ -311,8 +312,8 @@ func (n *node) lookAtStorage(c actor.Context) {
 	case n.cfg.Peers == nil:
 		return
 	}
-	n.timers.after(c, interval, "storage", n.lookAtStorage)
-	n.reach.judge(n.cfg.StoragePatience)
+	n.timers.runAfter(c, interval, "storage", n.lookAtStorage)
+	n.reach.updateLeave(n.cfg.StoragePatience)
 	if n.looking {
 		return
 	}
@@ -323,7 +324,8 @@ func (n *node) lookAtStorage(c actor.Context) {
 	})
 }
 
-// onLooked ends a check of storage. A change during the check starts another one.
+// onLooked ends a check of storage. If storage has changed during the check, it starts
+// another check.
 func (n *node) onLooked(c actor.Context) {
 	n.looking = false
 	if n.lookAgain {

@@ -14,10 +14,10 @@ import (
 	"github.com/rowmill/rowmill/internal/loglimit"
 )
 
-// Messages a node receives about its engines.
+// Messages that the node actor receives about its engines.
 type (
-	attachEngine struct{ server engine.Engine } // System: use this engine too
-	detachEngine struct{ name string }          // System: stop using this engine
+	attachEngine struct{ server engine.Engine } // from the System: take this engine into use
+	detachEngine struct{ name string }          // from the System: take this engine out of use
 )
 
 func (n *node) onEngine(c actor.Context, message any) {
@@ -31,7 +31,7 @@ func (n *node) onEngine(c actor.Context, message any) {
 		return
 	case engineChanged:
 		if !n.engines.replace(m.view, time.Now()) {
-			return // from an engine that has left
+			return // the message comes from an engine that was removed
 		}
 		n.tellEngines(c)
 	case engineLeft:
@@ -52,19 +52,19 @@ func (n *node) attach(c actor.Context, e engine.Engine) {
 	}
 	m := n.metrics.engine(name)
 	disp := dispatch.New(dispatch.Config{Engine: name, Node: n.cfg.Node, RowTimeout: n.cfg.Rows.Patience, Wait: n.cfg.Servers.Wait, Pace: n.cfg.Servers.Pace(name), Weights: n.cfg.Ownership.Weights, Metrics: m.Metrics})
-	pid := c.SpawnPrefix(n.metrics.props(registry.Of{Kind: "engine", Engine: name}, func(entry *registry.Entry) actor.Actor {
+	pid := c.SpawnPrefix(n.metrics.props(registry.Identity{Kind: "engine", Engine: name}, func(entry *registry.Entry) actor.Actor {
 		return &server{
 			cfg: n.cfg, engine: e, name: name, node: c.Self(), entry: entry, restarts: n.metrics.restarted.WithLabelValues("engine"), metrics: m, log: entry.Log(n.deps.log.With("engine", name)),
-			disp: disp, capabilities: dispatch.NewCapabilities(n.cfg.Servers.Asked, n.cfg.Servers.Known), tasks: newTaskGroup(context.Background(), n.all, entry),
+			disp: disp, capabilities: dispatch.NewCapabilities(n.cfg.Servers.MaxTrialModels, n.cfg.Servers.Known), tasks: newTaskGroup(context.Background(), n.all, entry),
 			restLog: loglimit.Limit{Every: restLogEvery},
 		}
 	}), "engine-"+pathSafe(name))
 	c.Watch(pid)
-	n.engines.add(engineView{name: name, local: name, pid: pid}, disp, time.Now())
+	n.engines.add(engineView{name: name, localName: name, pid: pid}, disp, time.Now())
 }
 
-// onEngineLeft stops the actor of an engine. Before that, it tells jobs and workers that
-// the engine is down, so they use the engine's queues no more.
+// onEngineLeft stops the actor of an engine. Before that, it tells jobs and workers
+// that the engine is down, so that they stop using the engine's queues.
 func (n *node) onEngineLeft(c actor.Context, m engineLeft) {
 	v := n.engines.markDown(m.name, time.Now())
 	n.tellEngines(c)
@@ -80,13 +80,13 @@ func (n *node) onEngineLeft(c actor.Context, m engineLeft) {
 	}
 }
 
-// tellEngines passes the present engines to workers and jobs.
+// tellEngines sends the present engines to the workers and jobs of this node.
 func (n *node) tellEngines(c actor.Context) {
 	n.work.tellAll(c, enginesChanged{n.engines.own})
 	n.jobs.tellEngines(c)
 }
 
-// pathSafe makes a name usable in an actor's id.
+// pathSafe replaces the characters of a name that an actor's id must not contain.
 func pathSafe(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '/' || r == '$' {

@@ -18,31 +18,31 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// leaseChanged says that the System has opened a session, or that a session may
-// have expired.
+// leaseChanged tells the node that the System has opened a session, or if ended is
+// true, that a session may have expired.
 type leaseChanged struct {
 	lease *lease
 	ended bool
 }
 
-// nodeJobs is the part of the node actor that claims jobs without an owner and runs
-// an actor for each job that it owns. The struct claims decides.
+// nodeJobs is the part of the node actor that claims jobs without an owner and runs an
+// actor for each job that it owns. The struct claims decides which jobs to claim.
 type nodeJobs struct {
 	nodePart
-	reopen   func() // opens another session
+	reopen   func() // opens a new session after the last one was lost
 	near     *neighbours
 	reach    *reach
 	cleaner  *cleaner
 	engines  *engines
 	claims   claims
-	lease    *lease // nil if there is none
-	scanning bool
+	lease    *lease // the present session; nil after it was lost
+	scanning bool   // a search for jobs is running
 	draining bool
 }
 
 // scan searches for jobs without an owner, now and every scan interval.
 func (n *nodeJobs) scan(c actor.Context) {
-	n.timers.after(c, n.near.scanInterval(n.cfg.Ownership.ScanInterval), "scan", n.scan)
+	n.timers.runAfter(c, n.near.scanInterval(n.cfg.Ownership.ScanInterval), "scan", n.scan)
 	n.metrics.memory.Set(float64(n.budget.InUse()))
 	limit := n.claims.scanLimit()
 	if n.scanning || !n.claimsNow() || limit < 1 {
@@ -50,7 +50,7 @@ func (n *nodeJobs) scan(c actor.Context) {
 	}
 	n.scanning = true
 	n.tasks.run(c, "look for jobs", func(ctx context.Context) step {
-		orphans, err := result(panics.Catch, func() ([]store.Orphan, error) { return n.cfg.Store.Orphans(ctx, limit) })
+		orphans, err := callThrough(panics.Catch, func() ([]store.Orphan, error) { return n.cfg.Store.Orphans(ctx, limit) })
 		return func(c actor.Context) {
 			n.scanning = false
 			if err != nil {
@@ -59,25 +59,26 @@ func (n *nodeJobs) scan(c actor.Context) {
 				}
 				return
 			}
-			for _, o := range inOrder(n.claims.unsure) {
+			for _, o := range inOrder(n.claims.unsureClaims) {
 				n.claim(c, o)
 			}
 			n.claims.places.Forget()
-			for _, o := range n.claims.due(orphans, n.near.delay, time.Now()) {
+			for _, o := range n.claims.orphansToClaim(orphans, n.near.claimDelay, time.Now()) {
 				if own, owned := n.claims.owned[o.JobID]; owned {
 					n.checkOwned(c, own)
 					continue
 				}
 				n.claim(c, o)
 			}
-			n.published.placeWaits.Store(&placeWaits{n.claims.places.Waits()})
-			n.metrics.shut.Set(float64(n.claims.places.Shut()))
+			n.published.placeWaits.Store(&slotWaits{n.claims.places.Waits()})
+			n.metrics.shut.Set(float64(n.claims.places.CountWithoutPlace()))
 		}
 	})
 }
 
 // checkOwned checks a job that this node owns and that the store lists as an orphan. If
-// the store has lost the claim, the job's actor stops, and a node claims the job again.
+// the store has lost this node's claim, it makes the job's actor stop, so that a node
+// can claim the job again.
 func (n *nodeJobs) checkOwned(c actor.Context, o ownedJob) {
 	n.tasks.run(c, "look up a job", func(ctx context.Context) step {
 		rec, err := n.cfg.Store.Get(ctx, o.fence.JobID)
@@ -85,7 +86,7 @@ func (n *nodeJobs) checkOwned(c actor.Context, o ownedJob) {
 			return nil
 		}
 		return func(c actor.Context) {
-			c.Send(o.pid, jobBroke{fmt.Errorf("the store has lost the claim: %w", rowmill.ErrLeaseLost)})
+			c.Send(o.pid, jobError{fmt.Errorf("the store has lost the claim: %w", rowmill.ErrLeaseLost)})
 		}
 	})
 }
@@ -94,13 +95,13 @@ func (n *nodeJobs) claim(c actor.Context, o store.Orphan) {
 	if !n.claimsNow() {
 		return
 	}
-	stage := poison.StageOf(poison.Ended(o.Tried, n.near.missing))
-	if !n.claims.begin(o, stage, time.Now()) {
+	stage := poison.StageOf(poison.Ended(o.Claims, n.near.missing))
+	if !n.claims.beginClaim(o, stage, time.Now()) {
 		return
 	}
 	job, session, by := o.JobID, n.lease.session, n.near.ownClaim(stage == poison.Alone)
 	n.tasks.run(c, "claim a job", func(ctx context.Context) step {
-		rec, err := result(panics.Catch, func() (store.Record, error) { return n.cfg.Store.Claim(ctx, job, session, by) })
+		rec, err := callThrough(panics.Catch, func() (store.Record, error) { return n.cfg.Store.Claim(ctx, job, session, by) })
 		if err != nil && (!storage.IsPermanent(err) || errors.Is(err, rowmill.ErrConflict)) {
 			rec, err = n.findClaim(ctx, job, session, err)
 		}
@@ -114,9 +115,9 @@ func (n *nodeJobs) claim(c actor.Context, o store.Orphan) {
 	})
 }
 
-// findClaim reads the record of a job after a claim failed with err. If the claim or an
-// earlier one has taken effect, this node is the owner in the record, and findClaim
-// returns the record. Otherwise it returns err.
+// findClaim reads the record of a job after a claim failed with err. If this or an
+// earlier claim has taken effect after all, the record names this node's session as the
+// owner, and findClaim returns the record. Otherwise it returns err.
 func (n *nodeJobs) findClaim(ctx context.Context, job, session string, err error) (store.Record, error) {
 	var rec store.Record
 	gone := retry.Storage.Within(n.cfg.Ownership.LeaseTTL).Do(ctx, func() (err error) {
@@ -130,7 +131,7 @@ func (n *nodeJobs) findClaim(ctx context.Context, job, session string, err error
 }
 
 func (n *nodeJobs) onClaimFailed(c actor.Context, o store.Orphan, session string, err error) {
-	n.claims.end(o.JobID)
+	n.claims.forgetJob(o.JobID)
 	switch {
 	case errors.Is(err, rowmill.ErrConflict), errors.Is(err, rowmill.ErrTerminal), errors.Is(err, rowmill.ErrNotFound):
 		// another node was faster, or the job is over
@@ -138,7 +139,7 @@ func (n *nodeJobs) onClaimFailed(c actor.Context, o store.Orphan, session string
 		if n.lease != nil && n.lease.session == session {
 			n.onLeaseLost(c)
 		}
-	case errors.Is(err, store.ErrDamaged): // the store has ended the job
+	case errors.Is(err, store.ErrDamaged): // the store has recorded the failure of the job
 		n.log.Error("the job cannot run: its specification is damaged", "job", o.JobID, "err", err)
 		n.cleaner.settle(c, o.JobID)
 	case storage.IsTransient(err): // storage has logged it once already
@@ -155,8 +156,8 @@ func (n *nodeJobs) onClaimed(c actor.Context, rec store.Record) {
 	id := rec.Job.ID
 	fence := store.Fence{JobID: id, Session: rec.Session, Epoch: rec.Epoch}
 	switch {
-	case n.lease == nil || n.lease.session != fence.Session: // the job is an orphan again
-		n.claims.end(id)
+	case n.lease == nil || n.lease.session != fence.Session: // the session of the claim was lost, so the job is an orphan again
+		n.claims.forgetJob(id)
 		return
 	case n.draining:
 		n.returnClaim(c, n.claims.claiming[id], fence)
@@ -173,7 +174,7 @@ func (n *nodeJobs) onClaimed(c actor.Context, rec store.Record) {
 	}
 	log.Info("job claimed", "status", rec.Job.Status, "epoch", fence.Epoch, "model", rec.Job.Model)
 	licence, writes, engines := n.lease.ctx, &sync.WaitGroup{}, n.engines.all(false)
-	pid := c.SpawnPrefix(n.metrics.props(registry.Of{Kind: "job", Job: id}, func(entry *registry.Entry) actor.Actor {
+	pid := c.SpawnPrefix(n.metrics.props(registry.Identity{Kind: "job", Job: id}, func(entry *registry.Entry) actor.Actor {
 		return newJob(licence, n.deps, rec, fence, engines, writes, entry, log)
 	}), fmt.Sprintf("job-%s-%d", id, fence.Epoch))
 	c.Watch(pid)
@@ -181,24 +182,23 @@ func (n *nodeJobs) onClaimed(c actor.Context, rec store.Record) {
 	n.metrics.active.Set(float64(len(n.claims.owned)))
 }
 
-// returnClaim gives back a job that was claimed just before the node began to
-// drain. It sends the next node a hint, because workers on this node wait for an
-// owner.
+// returnClaim gives back a job that was claimed just before the node began to drain. It
+// sends a hint to the node that should claim the job next, because workers on this node
+// wait for an owner.
 func (n *nodeJobs) returnClaim(c actor.Context, o store.Orphan, fence store.Fence) {
 	n.tasks.run(c, "give the job back", func(ctx context.Context) step {
 		if err := n.cfg.Store.Release(ctx, fence); err != nil {
 			n.log.Warn("giving the job back failed; another node claims it after this node's session has ended", "job", fence.JobID, "err", err)
 		}
 		return func(c actor.Context) {
-			n.claims.end(fence.JobID)
+			n.claims.forgetJob(fence.JobID)
 			n.tellNext(c, o)
 		}
 	})
 }
 
-// onCancelled handles a job whose record says cancelled. The node that got the
-// client's request tells the other nodes, and cleans up if the job has no owner
-// here.
+// onCancelled handles the hint that a job was cancelled. The node that got the client's
+// request tells the other nodes, and cleans up if it does not own the job.
 func (n *nodeJobs) onCancelled(c actor.Context, h *hint, remote bool) {
 	o, owned := n.claims.owned[h.GetJob()]
 	if !remote {
@@ -211,7 +211,7 @@ func (n *nodeJobs) onCancelled(c actor.Context, h *hint, remote bool) {
 	n.log.Info("job cancelled", "job", h.GetJob())
 	n.metrics.jobs.WithLabelValues(string(rowmill.StatusCancelled)).Inc()
 	if owned {
-		c.Send(o.pid, recordTimer) // the job reads its record: the cancel may be lost with one side of a split store
+		c.Send(o.pid, recordTimer) // let the job check its record: if the store was split in two, the cancellation may be lost
 	} else {
 		n.cleaner.settle(c, h.GetJob())
 	}
@@ -225,7 +225,7 @@ func (n *nodeJobs) onJobOver(c actor.Context, m jobOver) {
 	} else if owned {
 		n.stopJob(c, o)
 	}
-	n.claims.end(m.id)
+	n.claims.forgetJob(m.id)
 	switch {
 	case m.unsure && owned:
 		n.claims.markUnsure(o.Orphan)
@@ -253,19 +253,20 @@ func (n *nodeJobs) onJobOver(c actor.Context, m jobOver) {
 	n.scan(c)
 }
 
-// stopJob stops the actor of a job that may continue on another node. The job may end
-// there before this node's last writes, so the cleaner runs after these writes.
+// stopJob stops the actor of a job that may continue on another node. That node may end
+// the job before this node's last writes, so the cleaner runs once more after these
+// writes.
 func (n *nodeJobs) stopJob(c actor.Context, o ownedJob) {
 	root := c.ActorSystem().Root
 	c.Stop(o.pid)
 	n.cleaner.settleAfterWrites(c, o.fence.JobID, false, func() {
-		_ = root.StopFuture(o.pid).Wait() // it only waits for the end
+		_ = root.StopFuture(o.pid).Wait() // only waits until the actor has stopped
 		o.writes.Wait()
 	})
 }
 
-// onJobPanicked fails a job after its actor panicked. The job does not run again, because
-// the same panic would probably follow.
+// onJobPanicked fails a job after its actor panicked. The job does not run again,
+// because it would probably cause the same panic.
 func (n *nodeJobs) onJobPanicked(c actor.Context, id string, o ownedJob) {
 	n.onJobOver(c, jobOver{id: id})
 	n.tasks.run(c, "end the job", func(ctx context.Context) step {
@@ -293,17 +294,18 @@ func (n *nodeJobs) onLeaseChanged(c actor.Context, m leaseChanged) {
 	}
 }
 
-// onLeaseLost stops all jobs: this node does not own them any more.
+// onLeaseLost stops all jobs after this node has lost its session, because the node
+// does not own them any more.
 func (n *nodeJobs) onLeaseLost(c actor.Context) {
-	n.log.Error("session lost: this node's jobs stop; their rows continue and wait for the next owner", "jobs", len(n.claims.owned))
+	n.log.Error("session lost, so this node's jobs stop; their workers continue and wait for the next owner", "jobs", len(n.claims.owned))
 	n.metrics.fenced.Inc()
 	n.lease.cancel(rowmill.ErrLeaseLost)
 	n.lease = nil
 	for id, o := range inOrder(n.claims.owned) {
-		n.claims.end(id)
+		n.claims.forgetJob(id)
 		n.stopJob(c, o)
 	}
-	clear(n.claims.unsure) // these jobs are orphans now
+	clear(n.claims.unsureClaims) // without the session these jobs are orphans
 	n.metrics.active.Set(0)
 	n.reopen()
 }
@@ -333,8 +335,8 @@ func (n *nodeJobs) park(c actor.Context, rec store.Record, fence store.Fence, en
 	})
 }
 
-// claimsNow reports whether the node claims jobs now. A node that cannot use the bucket
-// claims no jobs if other nodes can use the bucket.
+// claimsNow reports whether the node may claim jobs now. A node that cannot use the
+// bucket claims no jobs if other nodes can use the bucket.
 func (n *nodeJobs) claimsNow() bool {
 	_, away := n.storage.Records()
 	return !n.draining && n.lease != nil && !away && !n.reach.cutOff()
@@ -353,15 +355,15 @@ func (n *nodeJobs) onHint(c actor.Context, h *hint, remote bool) {
 	}
 }
 
-// tellNext sends a hint about a job without an owner to the node that claims this job
-// first.
+// tellNext sends a hint about a job without an owner to the other node that comes first
+// in the job's order of nodes.
 func (n *nodeJobs) tellNext(c actor.Context, o store.Orphan) {
 	if first, ok := n.reach.next(o.JobID); ok {
 		n.tell(c, first.Peer, hintOf(o))
 	}
 }
 
-// onTerminated handles a job's actor that has panicked.
+// onTerminated handles the stop of a job's actor after a panic.
 func (n *nodeJobs) onTerminated(c actor.Context, who *actor.PID) {
 	for id, o := range n.claims.owned {
 		if o.pid.Equal(who) {
@@ -377,7 +379,7 @@ func (n *nodeJobs) drain(c actor.Context) {
 	n.tellAll(c, drainJob{})
 }
 
-// tellEngines sends the present engines to the jobs.
+// tellEngines sends the present engines to the jobs of this node.
 func (n *nodeJobs) tellEngines(c actor.Context) {
 	n.tellAll(c, enginesChanged{n.engines.all(n.draining)})
 }

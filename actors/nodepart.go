@@ -7,8 +7,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// A nodePart holds the fields that all parts of the node actor share. The parts run
-// in the node's mailbox; each has its own duty, state and timers.
+// A nodePart holds the fields that all parts of the node actor share. The parts run in
+// the mailbox of the node actor; each has its own state and timers.
 type nodePart struct {
 	*deps
 	tasks  taskGroup
@@ -16,7 +16,7 @@ type nodePart struct {
 	log    *slog.Logger
 }
 
-// tell sends another node a message that may be lost.
+// tell sends another node a message that may be lost; it logs a failure.
 func (n *nodePart) tell(c actor.Context, address string, m any) {
 	n.tasks.run(c, "tell a node", func(ctx context.Context) step {
 		if err := n.transport.tell(ctx, address, m); err != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// nodeWorkers is the part of the node actor that runs workers, one for each job
-// with rows on this node. The struct workers decides.
+// nodeWorkers is the part of the node actor that runs workers, one for each job with
+// rows on this node. The struct workers decides whether to start or stop a worker.
 type nodeWorkers struct {
 	nodePart
 	reach    *reach
@@ -33,8 +33,8 @@ type nodeWorkers struct {
 	draining bool
 }
 
-// onInvite starts a worker for a job. If the job has a worker here, it tells the worker
-// the new owner.
+// onInvite handles an owner's request to work for a job. It starts a worker, or gives
+// the present worker its new owner, or refuses.
 func (n *nodeWorkers) onInvite(c actor.Context, m *invite) {
 	h, refused := n.workers.admit(m, n.draining, time.Now())
 	switch {
@@ -45,10 +45,10 @@ func (n *nodeWorkers) onInvite(c actor.Context, m *invite) {
 		c.Send(h.pid, adopt{h.owner, m.Epoch, m.Session})
 		answer(c, &invited{Working: true})
 	case n.reach.objects() == nodes.Away:
-		n.workers.started(m.Job, nil)
+		n.workers.endStart(m.Job, nil)
 		answer(c, refuse(codeAway, "this node cannot use object storage now"))
 	default:
-		answer(c, &invited{}) // before the start, which may take longer than the owner waits
+		answer(c, &invited{}) // answer before the start, which may take longer than the owner waits for an answer
 		n.startWorker(c, m)
 	}
 }
@@ -57,12 +57,12 @@ func (n *nodeWorkers) linkTo(m *invite) *link {
 	return &link{local: m.owner, transport: n.transport, address: m.Address}
 }
 
-// startWorker reads the job's context and spawns the worker.
+// startWorker reads the job's record and manifest, and spawns the worker.
 func (n *nodeWorkers) startWorker(c actor.Context, m *invite) {
 	runs := &sync.WaitGroup{}
 	work := newTaskGroup(context.Background(), runs, nil) // spawnWorker sets the entry
 	n.tasks.run(c, "start a worker", func(ctx context.Context) step {
-		job, err := result(panics.Catch, func() (*jobContext, error) { return n.loadContext(ctx, m, work) })
+		job, err := callThrough(panics.Catch, func() (*jobContext, error) { return n.loadContext(ctx, m, work) })
 		return func(c actor.Context) {
 			switch {
 			case err != nil:
@@ -74,8 +74,8 @@ func (n *nodeWorkers) startWorker(c actor.Context, m *invite) {
 				n.spawnWorker(c, m, job, work, runs)
 				return
 			}
-			work.cancel() // the owner invites again
-			n.workers.started(m.Job, nil)
+			work.cancel() // the owner will send another invite
+			n.workers.endStart(m.Job, nil)
 			var known *peer.Refusal
 			if errors.As(err, &known) || storage.IsTransient(err) {
 				n.log.Debug("this node did not start a worker for the job", "job", m.Job, "err", err)
@@ -86,7 +86,7 @@ func (n *nodeWorkers) startWorker(c actor.Context, m *invite) {
 	})
 }
 
-// loadContext makes the context of a job from its record and its manifest.
+// loadContext returns the context of a job, made from the job's record and manifest.
 func (n *nodeWorkers) loadContext(ctx context.Context, m *invite, work taskGroup) (*jobContext, error) {
 	rec, err := n.cfg.Store.Get(ctx, m.Job)
 	switch {
@@ -112,8 +112,8 @@ func (n *nodeWorkers) loadContext(ctx context.Context, m *invite, work taskGroup
 			return nil, err
 		}
 	}
-	if m.Sample > 0 {
-		input = input.FirstRows(m.Sample)
+	if m.SampleRows > 0 {
+		input = input.FirstRows(m.SampleRows)
 	}
 	fence := store.Fence{JobID: m.Job, Session: rec.Session, Epoch: m.Epoch}
 	job, err := newJobContext(work.ctx, n.cfg, &rec, fence, input, count)
@@ -127,7 +127,7 @@ func (n *nodeWorkers) loadContext(ctx context.Context, m *invite, work taskGroup
 func (n *nodeWorkers) spawnWorker(c actor.Context, m *invite, job *jobContext, work taskGroup, runs *sync.WaitGroup) {
 	h := &workerHandle{name: n.workers.name(), epoch: m.Epoch, remote: m.owner == nil, owner: n.linkTo(m), runs: runs}
 	log := job.trace.Log(n.deps.log.With("job", m.Job))
-	h.pid = c.SpawnPrefix(n.metrics.props(registry.Of{Kind: "worker", Job: m.Job}, func(entry *registry.Entry) actor.Actor {
+	h.pid = c.SpawnPrefix(n.metrics.props(registry.Identity{Kind: "worker", Job: m.Job}, func(entry *registry.Entry) actor.Actor {
 		work.entry = entry
 		return &worker{
 			deps: n.deps, name: h.name, job: job, node: c.Self(), owner: h.owner, tasks: work, writes: runs, log: entry.Log(log),
@@ -135,13 +135,13 @@ func (n *nodeWorkers) spawnWorker(c actor.Context, m *invite, job *jobContext, w
 		}
 	}), fmt.Sprintf("worker-%s-%d", m.Job, m.Epoch))
 	c.Watch(h.pid)
-	n.workers.started(m.Job, h)
+	n.workers.endStart(m.Job, h)
 	n.metrics.workers.Set(float64(len(n.workers.running)))
 	c.Send(h.pid, enginesChanged{n.engines.own})
 }
 
 func (n *nodeWorkers) onEnded(c actor.Context, m workerEnded) {
-	if h := n.workers.of(m.job, m.worker); h != nil {
+	if h := n.workers.find(m.job, m.worker); h != nil {
 		n.stopWorker(c, m.job, h, nil, nil)
 	}
 }
@@ -165,8 +165,8 @@ func (n *nodeWorkers) onDismiss(c actor.Context, m *peerv1.DismissRequest) {
 	}
 }
 
-// endCompactions calls written, which returns when the ended compactions write no more, and then
-// answers asker.
+// endCompactions waits for the last writes of the ended compactions by calling written,
+// and then answers asker.
 func (n *nodeWorkers) endCompactions(c actor.Context, asker *actor.PID, written func()) {
 	root := c.ActorSystem().Root
 	n.tasks.run(c, "end compactions", func(context.Context) step {
@@ -178,9 +178,9 @@ func (n *nodeWorkers) endCompactions(c actor.Context, asker *actor.PID, written 
 	})
 }
 
-// stopWorker stops a worker. It answers asker when the worker has stopped and nothing
-// writes objects of the job any more. written waits for the job's compactions; nil if there
-// are none.
+// stopWorker stops a worker. It answers asker when the worker has stopped and all
+// writes of the job's objects have ended; asker may be nil. written waits for the job's
+// compactions; nil if there are none.
 func (n *nodeWorkers) stopWorker(c actor.Context, job string, h *workerHandle, asker *actor.PID, written func()) {
 	n.workers.markStopping(job)
 	n.metrics.workers.Set(float64(len(n.workers.running)))
@@ -203,14 +203,14 @@ func (n *nodeWorkers) stopWorker(c actor.Context, job string, h *workerHandle, a
 	})
 }
 
-// onPanicked tells the owner that a worker has panicked. The worker does not start
-// again, because its rows would cause the same fault.
+// onPanicked tells the job's owner that a worker has panicked. The worker does not
+// start again, because its rows would probably cause the same panic.
 func (n *nodeWorkers) onPanicked(c actor.Context, job string, h *workerHandle) {
 	n.workers.forget(job)
 	n.metrics.workers.Set(float64(len(n.workers.running)))
 	last := &assign.Heartbeat{
 		Job: job, Epoch: h.epoch, Worker: h.name, Address: n.address,
-		Fresh: true, // this may be the first report that the owner gets from this worker
+		Fresh: true, // the owner may not know this worker yet
 		Fault: &assign.Fault{Row: -1, Code: rowmill.CodeInternalError, Message: "the worker had an internal error; the log of its node has the cause"},
 	}
 	if h.remote {
@@ -221,8 +221,8 @@ func (n *nodeWorkers) onPanicked(c actor.Context, job string, h *workerHandle) {
 	n.cleaner.settleAfterWrites(c, job, false, h.runs.Wait)
 }
 
-// onTerminated handles an actor that has panicked, and reports whether it was a
-// worker.
+// onTerminated handles the stop of a worker after a panic. It returns false if the
+// stopped actor is not a worker.
 func (n *nodeWorkers) onTerminated(c actor.Context, who *actor.PID) bool {
 	for job, h := range n.workers.running {
 		if h.pid.Equal(who) {

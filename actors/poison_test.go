@@ -195,7 +195,7 @@ func suspectThatWaits(t *testing.T, long bool) {
 	b := setup(t, nil)
 	b.cfg.Node = "south"
 	waits := func(r store.Record) bool {
-		return r.Session != "" && strings.HasPrefix(r.Job.Message, "Waiting for an engine") && !r.Watched()
+		return r.Session != "" && strings.HasPrefix(r.Job.Message, "Waiting for an engine") && !r.HasOwnersClaim()
 	}
 	b.start()
 	suspect := b.submit(rowmill.Spec{Inline: numbered(3)})
@@ -221,7 +221,7 @@ func suspectThatWaits(t *testing.T, long bool) {
 		}
 		return echo(ctx, row, try)
 	}})
-	b.await(suspect, func(r store.Record) bool { return r.Watched() && r.Claims[len(r.Claims)-1].Alone })
+	b.await(suspect, func(r store.Record) bool { return r.HasOwnersClaim() && r.Claims[len(r.Claims)-1].Alone })
 	close(let)
 	b.checkEcho(b.end(suspect), numbered(3))
 	if long {

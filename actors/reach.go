@@ -9,16 +9,16 @@ import (
 )
 
 // A reach knows whether this node can use the bucket, and whether other nodes can. It
-// decides whether this node gives its jobs to them. It knows no actors.
+// decides whether this node gives its jobs to other nodes. It knows no actors.
 type reach struct {
 	storage *storage.Watch
 	others  func() []cluster.Member
-	since   time.Time // since when other nodes that own jobs can use the bucket and this node cannot; zero if that is not so now
+	since   time.Time // start of the time in which other nodes can use the bucket and this node cannot; zero at other times
 }
 
-// judge decides whether this node should give its jobs to other nodes: other nodes could
-// use the bucket for at least patience, and this node could not.
-func (r *reach) judge(patience time.Duration) {
+// updateLeave decides whether this node should give its jobs to other nodes: if for at least
+// patience other nodes could use the bucket and this node could not.
+func (r *reach) updateLeave(patience time.Duration) {
 	_, away := r.storage.Objects()
 	switch {
 	case !away || len(nodes.Reaching(r.others())) == 0:
@@ -32,8 +32,8 @@ func (r *reach) judge(patience time.Duration) {
 // cutOff reports whether other nodes can use the bucket and this node cannot.
 func (r *reach) cutOff() bool { return !r.since.IsZero() }
 
-// next returns the first of the other nodes in the job's order of nodes; ok is false if
-// there is none.
+// next returns the other node that should claim a job first; ok is false if there is
+// none.
 func (r *reach) next(job string) (first cluster.Member, ok bool) {
 	others := r.others()
 	if r.cutOff() {
@@ -42,7 +42,8 @@ func (r *reach) next(job string) (first cluster.Member, ok bool) {
 	return nodes.First(job, others)
 }
 
-// objects returns whether this node reaches the bucket, as a value of nodes.State.
+// objects returns the value of nodes.State.Objects: whether this node reaches the
+// bucket.
 func (r *reach) objects() string {
 	if _, away := r.storage.Objects(); away {
 		return nodes.Away

@@ -54,22 +54,22 @@ func TestWhenJobsGoToNodesThatReachTheBucket(t *testing.T) {
 	}
 	const once, later = 0, time.Hour
 	use(nil)
-	r.judge(once)
+	r.updateLeave(once)
 	if r.cutOff() || r.objects() != nodes.Reached {
 		t.Error("a node that reaches the bucket gives its jobs away")
 	}
 	use(syscall.ECONNREFUSED)
 	others = []cluster.Member{member("b", nodes.Away, false), member("c", nodes.Reached, true)}
-	r.judge(once)
+	r.updateLeave(once)
 	if r.cutOff() || elsewhere() || r.objects() != nodes.Away {
 		t.Error("jobs are given away, but no other node can run them")
 	}
 	others = append(others, member("d", nodes.Reached, false))
-	r.judge(later)
+	r.updateLeave(later)
 	if !r.cutOff() || elsewhere() {
 		t.Error("the node takes jobs that others could run, or gives jobs away before its patience has ended")
 	}
-	r.judge(once)
+	r.updateLeave(once)
 	if !elsewhere() {
 		t.Error("jobs wait for a bucket that another node reaches")
 	}
@@ -79,7 +79,7 @@ func TestWhenJobsGoToNodesThatReachTheBucket(t *testing.T) {
 		}
 	}
 	use(nil)
-	r.judge(once)
+	r.updateLeave(once)
 	if r.cutOff() || elsewhere() {
 		t.Error("the bucket is back, and jobs go elsewhere")
 	}

@@ -9,22 +9,22 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 )
 
-// Codes of refusals between nodes.
+// Codes that say why a node refuses a request of another node.
 const (
-	codeUnknownJob = "unknown_job" // this node neither owns the job nor has a worker for it
-	codeStale      = "stale"       // the message is from an earlier owner of the job
-	codeNoEngine   = "no_engine"   // no engine here serves the model
-	codeDraining   = "draining"
-	codeAway       = "storage_away" // this node could neither read nor write rows
-	codeBusy       = peer.CodeBusy  // the sender should repeat the request soon
-	codeFull       = "full"         // no more workers for jobs of other nodes
+	codeUnknownJob = "unknown_job"  // this node neither owns the job nor has a worker for it
+	codeStale      = "stale"        // the message is from an earlier owner of the job
+	codeNoEngine   = "no_engine"    // no engine here serves the model
+	codeDraining   = "draining"     // this node drains and takes no more work
+	codeAway       = "storage_away" // this node cannot use object storage now
+	codeBusy       = peer.CodeBusy  // this node cannot handle the request now; the sender should soon repeat it
+	codeFull       = "full"         // this node can run no more workers for jobs of other nodes
 )
 
 func refuse(code, format string, args ...any) *peer.Refusal {
 	return &peer.Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// asError returns the answer if it is a refusal, and otherwise err.
+// asError returns the answer as an error if it is a refusal, and otherwise err.
 func asError(answer any, err error) error {
 	if refused, ok := answer.(*peer.Refusal); ok {
 		return refused
@@ -32,7 +32,7 @@ func asError(answer any, err error) error {
 	return err
 }
 
-// code returns the code of a refusal; empty for other errors.
+// code returns the code of a refusal; empty if err is not a refusal.
 func code(err error) string {
 	var refused *peer.Refusal
 	if errors.As(err, &refused) {

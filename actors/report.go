@@ -6,37 +6,37 @@ import (
 	"github.com/rowmill/rowmill/actors/assign"
 )
 
-// A report holds the parts of a worker's heartbeats that are not rows, and notes which parts
-// the owner knows. It knows no actors.
+// A report holds the contents of a worker's heartbeats except its rows, and tracks
+// which of them the owner knows. It knows no actors.
 type report struct {
-	waits    lastingReason // why other jobs make the worker wait
+	waits    lastingReason // why the worker waits for other jobs
 	warnings []string
-	refused  map[string]string // by engine: why it cannot run the job
-	fault    *assign.Fault     // the first fault
+	refused  map[string]string // by engine name: why the engine cannot run the job
+	fault    *assign.Fault     // the worker's first fault; nil if it has none
 
-	heard    time.Time // when the owner last sent a message
-	asked    bool      // the owner knows that the worker has room for rows
-	had      int       // how many rows were ready then; at half as many the worker asks again
-	hungry   bool      // the worker has nothing to do
-	saidLeft bool      // a heartbeat was sent at once because nothing was left
+	heard          time.Time // when the last message of the owner arrived
+	asked          bool      // the owner knows that the worker has room for rows
+	readyWhenAsked int       // rows that were ready when the worker last asked; it asks again at half as many
+	hungry         bool      // the worker has no rows for engines that have room
+	saidLeft       bool      // an extra heartbeat has told the owner that nothing is left
 }
 
 func newReport(now time.Time) report { return report{refused: make(map[string]string), heard: now} }
 
-// shouldAsk reports whether to send a heartbeat at once: the worker wants rows, or has
-// nothing to do. ready is how many rows are ready to be sent.
+// shouldAsk reports whether the worker should send a heartbeat at once, because it
+// wants rows or has nothing to do. ready is how many rows are ready to be sent.
 func (r *report) shouldAsk(wants, hungry bool, ready int) (tell bool) {
-	tell = wants && (!r.asked || ready < r.had && 2*ready <= r.had) || hungry && !r.hungry
+	tell = wants && (!r.asked || ready < r.readyWhenAsked && 2*ready <= r.readyWhenAsked) || hungry && !r.hungry
 	if tell {
-		r.asked, r.had = true, ready
+		r.asked, r.readyWhenAsked = true, ready
 	}
 	r.hungry = hungry
 	return tell
 }
 
 // shouldTellDrain reports whether a draining worker must send a heartbeat at once: when
-// it gives rows back, and once when it has nothing left. After that it sends none at
-// once: the owner answers each heartbeat, so the two would never stop.
+// it gives back rows, and once when it has nothing left. More such heartbeats would
+// never end, because the owner answers each one and the answer would cause the next.
 func (r *report) shouldTellDrain(back int, left bool) (tell bool) {
 	tell = back > 0 || left && !r.saidLeft
 	if tell {
@@ -45,7 +45,7 @@ func (r *report) shouldTellDrain(back int, left bool) (tell bool) {
 	return tell
 }
 
-// fail notes a fault, and reports whether it is the first.
+// fail stores a fault of the worker, if it is the first one, and reports whether it is.
 func (r *report) fail(f *assign.Fault) (first bool) {
 	if first = r.fault == nil; first {
 		r.fault = f

@@ -67,7 +67,7 @@ func (s *scripted) try(row engine.Row) int {
 func (s *scripted) Generate(ctx context.Context, row engine.Row) (engine.Reply, error) {
 	s.calls.Add(1)
 	if s.down.Load() {
-		return engine.Reply{}, &engine.Error{Class: engine.Moment, Message: "connection reset"}
+		return engine.Reply{}, &engine.Error{Class: engine.Transient, Message: "connection reset"}
 	}
 	return s.answer(ctx, string(row.Text), s.try(row))
 }

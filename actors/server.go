@@ -19,22 +19,23 @@ import (
 	"github.com/rowmill/rowmill/internal/panics"
 )
 
-// Messages a server receives, beside steps.
+// Messages that a server receives, in addition to steps.
 type (
-	leaveNode struct{} // node: give back waiting rows, then send engineLeft
-	openQueue struct { // worker: I have rows of this job for you
+	leaveNode struct{} // from the node: give back waiting rows, then send engineLeft
+	openQueue struct { // from a worker, which has rows of this job for the server
 		job *jobContext
 		out *dispatch.Completions
 	}
 )
 
-// Messages a server sends to its node.
+// Messages that a server sends to its node.
 type (
-	engineChanged struct{ view engineView }
-	engineLeft    struct{ name string } // the engine takes no more rows; the node can stop this actor
+	engineChanged struct{ view engineView } // the state of the engine has changed
+	engineLeft    struct{ name string }     // the engine takes no more rows, so the node can stop this actor
 )
 
-// Answers to openQueue.
+// Answers to openQueue: the worker may send rows to queue, or the engine refuses the
+// job.
 type (
 	queueOpened struct {
 		engine string
@@ -46,31 +47,32 @@ type (
 	}
 )
 
-// A server is the actor of an inference server. It probes the server's models and
-// load, tells the node when they change, and opens queues. Its dispatcher shares
-// the server among the jobs; health decides whether the server is in use.
+// A server is the actor for one inference server. It probes the models and the load of
+// the inference server, tells the node about changes, and opens queues for workers. The
+// dispatcher shares the inference server among the jobs; health decides whether the
+// inference server is in use.
 type server struct {
-	cfg          Config
-	engine       engine.Engine
-	name         string
-	node         *actor.PID
-	disp         *dispatch.Dispatcher
-	health       dispatch.Health
-	capabilities dispatch.Capabilities
-	metrics      *engineMetrics
-	tasks        taskGroup
-	log          *slog.Logger
-	timers       timers
-	resting      map[engine.Route]string // routes that get no rows for a while, and why; other actors share the map: a change makes a new map
-	soon         time.Duration           // time until the next probe after a crash; 0 for the usual time
-	loggedReason string                  // the last logged reason why the server is not in use
-	restLog      loglimit.Limit          // by route
+	cfg            Config
+	engine         engine.Engine
+	name           string
+	node           *actor.PID
+	disp           *dispatch.Dispatcher
+	health         dispatch.Health
+	capabilities   dispatch.Capabilities
+	metrics        *engineMetrics
+	tasks          taskGroup
+	log            *slog.Logger
+	timers         timers
+	resting        map[engine.Route]string // by route that gets no rows for a while: the reason; other actors share the map, so each change makes a new map
+	nextProbePause time.Duration           // pause before the next probe after a crash of the inference server; 0: the usual pause
+	loggedReason   string                  // last logged reason why the inference server is down
+	restLog        loglimit.Limit          // limits the log lines about rests, by route
 
-	entry    *registry.Entry
-	restarts prometheus.Counter
-	left     bool      // the node is about to stop this actor
-	faults   int       // panics, one soon after the other
-	fault    time.Time // time of the last panic
+	entry     *registry.Entry
+	restarts  prometheus.Counter
+	isLeaving bool      // the engine was taken out of use, so the node will stop this actor
+	faults    int       // panics of this actor in short succession
+	lastPanic time.Time // time of this actor's last panic
 }
 
 // restLogEvery is the shortest time between two log lines about rests of one route. A
@@ -78,8 +80,9 @@ type server struct {
 // job runs.
 const restLogEvery = time.Minute
 
-// Receive restarts the actor after a panic. The actor can get its state again from
-// the inference server, and without this actor the node would lose the engine.
+// Receive handles a message and restarts the actor after a panic. A restart is safe,
+// because the actor gets its state again from the inference server. Without a restart
+// the node would lose the engine.
 func (s *server) Receive(c actor.Context) {
 	err := panics.Catch(func() error {
 		s.receive(c)
@@ -121,26 +124,26 @@ func (s *server) onStarted(c actor.Context) {
 	s.probe(c)
 }
 
-// logPanic logs a panic of this program that a row or its answer has caused.
+// logPanic logs a panic in this program that a row or an answer has caused.
 func (s *server) logPanic(err error) {
 	s.log.Error("a row failed because this program panicked", "err", err, "stack", stackOf(err))
 }
 
-// onPanicked restarts the actor, with a longer pause each time. Jobs learn that the
-// server is down, and later open their queues again.
+// onPanicked restarts the actor, with a longer pause each time. Meanwhile the engine
+// counts as down; later the workers open their queues again.
 func (s *server) onPanicked(c actor.Context, err error) {
 	s.log.Error("the actor of an engine panicked and restarts", "err", err, "stack", stackOf(err))
 	s.entry.Restarted(err.Error())
 	s.restarts.Inc()
-	if _, stops := c.Message().(*actor.Stopping); stops || s.left {
+	if _, stops := c.Message().(*actor.Stopping); stops || s.isLeaving {
 		return
 	}
 	now := time.Now()
-	if now.Sub(s.fault) > 10*mostPause {
+	if now.Sub(s.lastPanic) > 10*mostPause {
 		s.faults = 0
 	}
 	pause := min(time.Second<<min(s.faults, 10), mostPause)
-	s.fault = now
+	s.lastPanic = now
 	s.faults++
 	s.timers.stop()
 	s.tasks.cancel()
@@ -148,13 +151,13 @@ func (s *server) onPanicked(c actor.Context, err error) {
 	s.health = dispatch.Health{}
 	s.capabilities.Interrupted()
 	s.resting = nil
-	s.takeDown()
+	s.markDown()
 	s.announce(c, err)
-	s.timers.after(c, pause, "probe", s.probe)
+	s.timers.runAfter(c, pause, "probe", s.probe)
 }
 
-// mostPause is the longest pause after a panic of the actor. The panics may go on, but
-// they block no work of other engines.
+// mostPause is the longest pause after a panic of a server actor. Even if the panics go
+// on, other engines work.
 const mostPause = time.Minute
 
 // onSuspect probes the server at once after a connection to it broke.
@@ -174,7 +177,7 @@ func (s *server) probe(c actor.Context) {
 	s.tasks.run(c, "probe the server", func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.Servers.ProbeInterval)
 		defer cancel()
-		info, err := result(panics.Catch, func() (engine.Info, error) { return s.engine.Probe(ctx) })
+		info, err := callThrough(panics.Catch, func() (engine.Info, error) { return s.engine.Probe(ctx) })
 		return func(c actor.Context) { s.onProbed(c, began, info, err) }
 	})
 }
@@ -189,15 +192,15 @@ func (s *server) onProbed(c actor.Context, began time.Time, info engine.Info, er
 	pause := s.cfg.Servers.ProbeInterval
 	switch {
 	case crashed:
-		s.soon = soonAgain
+		s.nextProbePause = soonAgain
 	case err == nil:
-		s.soon = 0
+		s.nextProbePause = 0
 	}
-	if s.soon > 0 {
-		pause = min(pause, s.soon)
-		s.soon *= 2
+	if s.nextProbePause > 0 {
+		pause = min(pause, s.nextProbePause)
+		s.nextProbePause *= 2
 	}
-	s.timers.after(c, pause, "probe", s.probe)
+	s.timers.runAfter(c, pause, "probe", s.probe)
 	if again { // a connection broke after this probe began
 		s.probe(c)
 	}
@@ -209,11 +212,11 @@ func (s *server) onProbed(c actor.Context, began time.Time, info engine.Info, er
 		s.sendTrial(c)
 		return
 	case dispatch.Fell:
-		if said := err.Error(); said != s.loggedReason { // a server that was never up fails each probe with the same error
+		if said := err.Error(); said != s.loggedReason { // log the same reason only once: a server that was never up fails each probe
 			s.loggedReason = said
 			s.log.Warn("engine is down", "err", err)
 		}
-		s.takeDown()
+		s.markDown()
 	case dispatch.Renewed:
 		s.loggedReason = ""
 		s.endRest()
@@ -227,8 +230,8 @@ func (s *server) onProbed(c actor.Context, began time.Time, info engine.Info, er
 	s.sendTrial(c)
 }
 
-// soonAgain is the time until the next probe of a server that has just crashed. The time
-// doubles with each probe, up to the usual time.
+// soonAgain is the pause before the next probe of an inference server that has just
+// crashed. The pause doubles with each probe, up to the usual pause.
 const soonAgain = 500 * time.Millisecond
 
 func (s *server) bringUp(c actor.Context) {
@@ -244,18 +247,19 @@ func (s *server) bringUp(c actor.Context) {
 	}
 }
 
-func (s *server) takeDown() {
+func (s *server) markDown() {
 	s.metrics.up.Set(0)
 	s.disp.Pause()
 }
 
-// announce sends the node the state of the engine. err is the reason why the engine is
-// down, if it is down.
+// announce sends the state of the engine to the node. err is the reason why the engine
+// is down; nil if it is up.
 func (s *server) announce(c actor.Context, err error) {
-	c.Send(s.node, engineChanged{engineView{name: s.name, local: s.name, pid: c.Self(), up: s.health.Up(), info: s.capabilities.Settle(s.health.Info()), resting: s.resting, err: err}})
+	c.Send(s.node, engineChanged{engineView{name: s.name, localName: s.name, pid: c.Self(), up: s.health.Up(), info: s.capabilities.WithResults(s.health.Info()), resting: s.resting, err: err}})
 }
 
-// lookAtLoad reads the gauges of a server that is in use.
+// lookAtLoad updates the metric of the window, and reads the gauges of the inference
+// server if it is up.
 func (s *server) lookAtLoad(c actor.Context) {
 	limit, _, _ := s.disp.Load()
 	s.metrics.window.Set(float64(limit))
@@ -263,7 +267,7 @@ func (s *server) lookAtLoad(c actor.Context) {
 	case s.health.Read(time.Now()):
 		s.readGauges(c)
 	case !s.health.Up():
-		s.timers.after(c, s.cfg.Servers.GaugeInterval, "gauges", s.lookAtLoad)
+		s.timers.runAfter(c, s.cfg.Servers.GaugeInterval, "gauges", s.lookAtLoad)
 	}
 }
 
@@ -278,7 +282,7 @@ func (s *server) readGauges(c actor.Context) {
 	s.tasks.run(c, "read its gauges", func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.Servers.GaugeInterval)
 		defer cancel()
-		g, err := result(panics.Catch, func() (engine.Gauges, error) { return s.engine.Gauges(ctx) })
+		g, err := callThrough(panics.Catch, func() (engine.Gauges, error) { return s.engine.Gauges(ctx) })
 		return func(c actor.Context) {
 			s.health.HasRead()
 			switch {
@@ -288,7 +292,7 @@ func (s *server) readGauges(c actor.Context) {
 			case !errors.Is(err, engine.ErrNoGauges):
 				s.log.Debug("reading the gauges failed", "err", err)
 			}
-			s.timers.after(c, min(s.cfg.Servers.GaugeInterval, s.disp.NextReading()), "gauges", s.lookAtLoad)
+			s.timers.runAfter(c, min(s.cfg.Servers.GaugeInterval, s.disp.NextReading()), "gauges", s.lookAtLoad)
 		}
 	})
 }
@@ -313,8 +317,8 @@ func (s *server) onBreakerOpened(c actor.Context, r engine.Route, pause time.Dur
 	s.metrics.opened.Inc()
 	s.disp.Rest(r)
 	s.announce(c, nil)
-	s.timers.after(c, pause, "try "+string(r), func(c actor.Context) {
-		if !s.health.Up() { // it will be tried when the server is up again
+	s.timers.runAfter(c, pause, "try "+string(r), func(c actor.Context) {
+		if !s.health.Up() { // the route is tried when the server comes up again
 			return
 		}
 		s.log.Debug("the engine is tried again with one row", "route", string(r))
@@ -324,14 +328,14 @@ func (s *server) onBreakerOpened(c actor.Context, r engine.Route, pause time.Dur
 	})
 }
 
-// endRest takes the given resting routes into use again; all of them if none is given.
+// endRest ends the pause of the given routes, or of all paused routes if none is given.
 func (s *server) endRest(routes ...engine.Route) {
 	if len(routes) == 0 {
 		routes = slices.Collect(maps.Keys(s.resting))
 	}
 	next := maps.Clone(s.resting)
 	for _, r := range routes {
-		s.timers.cancel(due("try " + string(r)))
+		s.timers.cancel(timerName("try " + string(r)))
 		delete(next, r)
 	}
 	s.resting = next
@@ -351,22 +355,22 @@ func (s *server) onOpenQueue(c actor.Context, m openQueue) {
 	c.Respond(queueOpened{engine: s.engine.Name(), queue: queue})
 }
 
-// onLeaveNode takes the server out of use for good. It opens no more queues, so the
-// workers know all its queues when the node tells them that the engine is down. The node
-// then stops this actor.
+// onLeaveNode takes the engine out of use for good: it opens no more queues and sends
+// engineLeft. The node then tells the workers that the engine is down, and stops this
+// actor.
 func (s *server) onLeaveNode(c actor.Context) {
-	s.left = true
+	s.isLeaving = true
 	s.health.Leave()
-	s.takeDown()
+	s.markDown()
 	c.Send(s.node, engineLeft{name: s.engine.Name()})
 }
 
-// onStopping gives waiting rows back to their workers. Rows that workers send
-// later stay in their queue until the job closes the queue.
+// onStopping gives waiting rows back to their workers. Rows that workers send later
+// stay in the queue until the worker closes the queue.
 func (s *server) onStopping() {
 	s.timers.stop()
 	s.tasks.cancel()
-	s.takeDown()
+	s.markDown()
 	s.tasks.all.Add(1)
 	go func() {
 		defer s.tasks.all.Done()

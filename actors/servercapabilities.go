@@ -11,12 +11,13 @@ import (
 	"github.com/rowmill/rowmill/internal/panics"
 )
 
-// askPatience is the timeout of a trial row, which finds out the capabilities of a model.
-// It is longer than a server needs to load a model, or to work through its queue.
+// askPatience is the timeout of a trial row, which finds out the capabilities of a
+// model. An inference server usually needs less time to load a model or to work through
+// its queue.
 const askPatience = 2 * time.Minute
 
-// sendTrial sends a trial row to the next model with unknown capabilities: neither the
-// server nor the catalog has them. Only one trial row is in flight.
+// sendTrial sends a trial row to the next model whose capabilities neither the
+// inference server nor the catalog names. Only one trial row is in flight at a time.
 func (s *server) sendTrial(c actor.Context) {
 	if !s.health.Up() {
 		return
@@ -28,7 +29,7 @@ func (s *server) sendTrial(c actor.Context) {
 	s.tasks.run(c, "ask what a model does", func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, askPatience)
 		defer cancel()
-		found, err := result(panics.Catch, func() (engine.Capability, error) {
+		found, err := callThrough(panics.Catch, func() (engine.Capability, error) {
 			return engine.FindCapability(ctx, s.engine, name, askPatience)
 		})
 		return func(c actor.Context) { s.onTrialEnded(c, name, found, err) }

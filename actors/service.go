@@ -17,12 +17,13 @@ import (
 // *peer.Refusal, or the error of the context.
 func (s *System) Service() peerv1connect.NodeServiceHandler { return service{s} }
 
-// A service answers other nodes. The node actor answers most requests; the service
-// answers the others itself, so they work while the node actor is blocked.
+// A service answers requests of other nodes. It passes most requests to the node actor;
+// other requests it answers itself, so that these work even while the node actor is
+// blocked.
 type service struct{ of *System }
 
-// answerTimeout bounds how long another node waits for this node's actors. They
-// answer at once, except when they stop a worker first.
+// answerTimeout limits how long a request of another node waits for this node's actors.
+// The actors answer at once, except if they must stop a worker before the answer.
 const answerTimeout = 10 * time.Second
 
 // ask sends a request to the node actor and returns its answer.
@@ -39,7 +40,7 @@ func (s service) ask(ctx context.Context, body any) (any, error) {
 		return nil, refused
 	case err == nil:
 		return answer, nil
-	case limit: // the node may still handle the request: that is no refusal
+	case limit: // the node may still handle the request, so do not return a refusal
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -115,13 +116,13 @@ func (s service) IsDownloading(_ context.Context, r *peerv1.IsDownloadingRequest
 	return &peerv1.IsDownloadingResponse{Running: s.of.downloads.Running(r.GetJob())}, nil
 }
 
-// LocateRows returns how many rows of a job each node has. This node must own the job.
+// LocateRows returns how many rows of a job each node has, if this node owns the job.
 func (s service) LocateRows(ctx context.Context, r *peerv1.LocateRowsRequest) (*peerv1.LocateRowsResponse, error) {
 	return askFor[*peerv1.LocateRowsResponse](ctx, s, r)
 }
 
-// RunCompaction returns the state of a compaction. It first starts a compaction that this node does
-// not know yet.
+// RunCompaction returns the state of a compaction. If this node does not know the
+// compaction yet, it first starts the compaction.
 func (s service) RunCompaction(_ context.Context, r *peerv1.RunCompactionRequest) (*peerv1.RunCompactionResponse, error) {
 	m, err := readCompaction(r)
 	if err != nil {
@@ -151,8 +152,8 @@ func (s service) GetFigures(ctx context.Context, r *peerv1.GetFiguresRequest) (*
 	return &peerv1.GetFiguresResponse{Document: doc}, err
 }
 
-// serveCompaction returns the state of a compaction for an owner on another node. It first
-// starts a compaction that is new.
+// serveCompaction returns the state of a compaction for a job's owner on another node.
+// A new compaction is started first.
 func (s *System) serveCompaction(m *compact) (state commit.CompactionState, err error) {
 	switch {
 	case s.Draining():
@@ -169,7 +170,7 @@ func (s *System) serveCompaction(m *compact) (state commit.CompactionState, err 
 			defer s.metrics.merging(nil, time.Now())
 		}
 		return m.Compaction.Run(ctx, s.cfg.Blob, func(ctx context.Context, do func() error) error {
-			return s.storage.WaitHere(ctx, func() error { return archive.NoWait(do()) }) // the owner waits for missing parts
+			return s.storage.WaitHere(ctx, func() error { return archive.MakePermanent(do()) }) // do not wait for missing parts here: the owner does that
 		})
 	}), nil
 }

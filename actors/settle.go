@@ -10,48 +10,48 @@ import (
 	"github.com/rowmill/rowmill/internal/panics"
 )
 
-// A job that has ended settles: for a while, the node keeps the data that the job no
-// longer needs, because a store that loses its last writes in a crash may lose the
-// end of the job. The job would then continue with this data. If the node crashes before
-// it removes the data, the janitor removes the data later.
+// A job that has ended first settles: for Config.Ownership.Settle, the node keeps the
+// data that the job no longer needs. A store that loses its last writes in a crash may
+// lose the end of the job, and the job would then continue with this data. If the node
+// crashes before it removes the data, the janitor removes the data later.
 
-// A settling is a job that has ended and has not settled yet.
+// A settling is an ended job whose data is kept until the time at.
 type settling struct {
 	job string
-	at  time.Time // when the job has settled
+	at  time.Time // when the job's data may be removed
 }
 
-// A cleaner is the part of the node actor that removes data: data that finished jobs no
-// longer need, and expired data.
+// A cleaner is the part of the node actor that removes data: the data that finished
+// jobs no longer need, and expired data.
 type cleaner struct {
 	nodePart
-	settling []settling // finished jobs, in the order of their ends
-	tidying  int        // cleanups in progress
+	settling []settling // ended jobs whose data is still kept, in the order of their ends
+	tidying  int        // number of cleanups in progress
 	janitor  *retention.Janitor
-	turn     func() (now, first bool) // whether the janitor may run a round, and whether this node is the one that cleans
+	mayClean func() (now, first bool) // now: the janitor may run; first: this node, and no other, removes expired data
 }
 
-// settle plans the removal of the data that an ended job no longer needs, for the time
-// when the end cannot be lost any more.
+// settle plans the removal of the data that an ended job no longer needs. The removal
+// starts when the store cannot lose the end of the job any more.
 func (n *cleaner) settle(c actor.Context, job string) {
 	if n.cfg.Ended != nil && n.cfg.Ownership.Settle > 0 {
 		n.announceNow(c, job)
 	}
 	n.settling = append(n.settling, settling{job, time.Now().Add(n.cfg.Ownership.Settle)})
 	if len(n.settling) == 1 {
-		n.timers.after(c, n.cfg.Ownership.Settle, "settle", n.tidy)
+		n.timers.runAfter(c, n.cfg.Ownership.Settle, "settle", n.tidy)
 	}
 }
 
-// settleAfterWrites settles a finished job once more after this node's last writes for
-// the job, because another node may have cleaned up before these writes. wait returns
-// when this node writes no more. awaited means that the node that ends the job waits
-// for these writes, for a while.
+// settleAfterWrites cleans up a finished job once more after this node's last writes
+// for the job, because another node may have cleaned up before these writes. wait
+// returns when these writes have ended. awaited means that the node that ends the job
+// waits for these writes for a limited time.
 func (n *cleaner) settleAfterWrites(c actor.Context, job string, awaited bool, wait func()) {
 	n.tasks.run(c, "wait for writes", func(ctx context.Context) step {
 		wait()
 		rec, err := n.record(ctx, job)
-		if err != nil || !rec.Job.Status.Terminal() || awaited && !rec.Tidied() {
+		if err != nil || !rec.Job.Status.Terminal() || awaited && !rec.IsCleanedUp() {
 			return nil // the node that ends the job cleans up later
 		}
 		return func(c actor.Context) { n.settle(c, job) }
@@ -65,12 +65,13 @@ func (n *cleaner) tidy(c actor.Context) {
 		due = append(due, n.settling[0].job)
 	}
 	if len(n.settling) > 0 {
-		n.timers.after(c, time.Until(n.settling[0].at), "settle", n.tidy)
+		n.timers.runAfter(c, time.Until(n.settling[0].at), "settle", n.tidy)
 	}
 	n.tidying++
 	n.tasks.run(c, "clean up after jobs", func(ctx context.Context) step {
-		// A node on the losing side of a partition must not remove the results of the other
-		// side. The janitor cleans up later.
+		// After a network partition, the node may read an outdated store. Then it must
+		// not remove results that the other side of the partition has made. The janitor
+		// cleans up later.
 		if err := n.cfg.Store.Confirm(ctx); err != nil {
 			n.log.Warn("the store cannot confirm that all nodes write to it, so the janitor cleans up after these jobs later", "jobs", len(due), "err", err)
 			due = nil
@@ -84,15 +85,15 @@ func (n *cleaner) tidy(c actor.Context) {
 	})
 }
 
-// idle reports whether a draining node has no cleanup to wait for. A draining node
-// does not wait for Config.Ownership.Settle to pass.
+// idle reports whether a draining node has no cleanup to wait for. A draining node does
+// not wait until Config.Ownership.Settle has passed.
 func (n *cleaner) idle() bool {
 	return n.tidying == 0 && (n.cfg.Ownership.Settle > 0 || len(n.settling) == 0)
 }
 
-// announceNow announces the end of a job at once if the cleanup has to wait until the
-// end is safe. If the announcement fails, or the store loses the end, the cleanup
-// announces the end again.
+// announceNow calls Config.Ended for an ended job at once, because the cleanup, which
+// also calls it, starts only after Config.Ownership.Settle. If this call fails, the
+// cleanup repeats it.
 func (n *cleaner) announceNow(c actor.Context, job string) {
 	n.tasks.run(c, "announce a job's end", func(ctx context.Context) step {
 		if err := panics.Catch(func() error { return n.announceJob(ctx, job) }); err != nil {

@@ -264,8 +264,8 @@ func TestEndsAreAnnounced(t *testing.T) {
 			cfg.Ended = func(_ context.Context, rec *store.Record) error {
 				mu.Lock()
 				defer mu.Unlock()
-				if told[rec.Job.ID]++; !rec.Job.Status.Terminal() || rec.Tidied() {
-					t.Errorf("announced a job that is %s, tidied %v", rec.Job.Status, rec.Tidied())
+				if told[rec.Job.ID]++; !rec.Job.Status.Terminal() || rec.IsCleanedUp() {
+					t.Errorf("announced a job that is %s, tidied %v", rec.Job.Status, rec.IsCleanedUp())
 				}
 				if told[rec.Job.ID] == 1 {
 					return errors.New("not now")

@@ -10,22 +10,23 @@ import (
 	"github.com/rowmill/rowmill/actors/fair"
 )
 
-// slots limit how much work with a high need for memory or processors runs on a node at
+// slots limits how many tasks that need much memory or processor time run on a node at
 // the same time, for all jobs together. Accounts take turns.
 type slots struct {
-	merge *fair.Gate // a merge holds a window of every part
-	write *fair.Gate // a part holds a row group in columns
-	read  *fair.Gate // an input holds the longest record and the longest row
-	// stream is for inputs that are read during their download, which may take
-	// long. Without a free place, an input is read after its download.
+	merge *fair.Gate // limits merges, because a merge has a section of every part in memory
+	write *fair.Gate // limits writes of parts, because each has a row group in memory
+	read  *fair.Gate // limits reads of inputs, because each has its longest record and row in memory
+	// stream limits the inputs that are read during their download, which may take
+	// long. If all places are taken, an input is read after its download.
 	stream chan struct{}
-	// compute is for long computations. A computation runs for a short time and then
+	// compute limits long computations. Each computation runs for a short time and then
 	// waits for its next turn.
 	compute *fair.Gate
 }
 
-// streams is how many inputs are read during their download. Such a read needs
-// more memory than another, because it also holds the last downloaded bytes.
+// streams is how many inputs are read during their download at the same time. Such a
+// read needs more memory than other reads, because it also has the last downloaded
+// bytes in memory.
 const streams = 2
 
 // takeStream takes a place in stream. leave gives the place back; ok is false if all
@@ -56,8 +57,8 @@ func (t *gateWaits) enter(ctx context.Context, g *fair.Gate, spec *rowmill.Spec)
 }
 
 // lineUp puts a task of a job into the queue of a gate. The caller must call the
-// returned function, which waits like enter. Actors call lineUp before they start
-// tasks, because the tasks would come to the queue in any order.
+// returned function wait, which waits like enter. Actors call lineUp before they start
+// tasks, because the tasks themselves would enter the queue in random order.
 func (t *gateWaits) lineUp(g *fair.Gate, spec *rowmill.Spec) (wait func(context.Context) bool) {
 	t.waiting.Add(1)
 	turn := g.LineUp(spec.Account, spec.Priority)
@@ -67,20 +68,21 @@ func (t *gateWaits) lineUp(g *fair.Gate, spec *rowmill.Spec) (wait func(context.
 	}
 }
 
-// waits reports whether a task waits now.
+// waits reports whether a task of the job waits now.
 func (t *gateWaits) waits() bool { return t.waiting.Load() > 0 }
 
-// waitsAfter is how long the reason of a wait must last before the job's record shows it.
+// waitsAfter is how long a job must wait for the same reason before the job's record
+// shows the reason.
 const waitsAfter = 5 * time.Second
 
-// A lastingReason keeps the present reason of a wait and its start.
+// A lastingReason is the present reason of a wait and the start of the wait.
 type lastingReason struct {
 	what  string
 	since time.Time
 }
 
-// update sets the present reason, empty for none. It returns the reason if it has lasted
-// for waitsAfter, and otherwise an empty text.
+// update sets the present reason of the wait; empty means no wait. It returns the
+// reason if it has lasted for waitsAfter, and otherwise an empty text.
 func (l *lastingReason) update(what string, now time.Time) string {
 	if what != l.what {
 		l.what, l.since = what, now

@@ -28,9 +28,9 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// The actor library keeps its actors in 1,024 maps, each with this many parts. One part is
-// enough: 32, the default, take 2.7 MB for each System and a fifth of the time of
-// e2e/virtual.
+// The actor library keeps its actors in 1,024 maps, each with SHARD_COUNT parts. One
+// part is enough: the default of 32 takes 2.7 MB for each System, and a fifth of the
+// time of e2e/virtual.
 func init() { cmap.SHARD_COUNT = 1 }
 
 // A System is the running pipeline of one node.
@@ -38,21 +38,21 @@ type System struct {
 	*deps
 	actors *actor.ActorSystem
 	node   *actor.PID
-	root   *node           // the node's actor: to be used only after it has stopped
-	life   context.Context // ends with Stop
-	end    context.CancelFunc
+	root   *node              // the node actor's struct; used only after the actor has stopped
+	life   context.Context    // ends when the System stops
+	end    context.CancelFunc // ends life
 	lease  atomic.Pointer[lease]
 
-	drainAsked  chan struct{}
+	drainAsked  chan struct{} // closed when this node must drain
 	askOnce     sync.Once
 	draining    atomic.Bool
-	drained     chan struct{}
+	drained     chan struct{} // closed when the drain is complete
 	drainedOnce sync.Once
 	stopOnce    sync.Once
 	stopErr     error
 }
 
-// New prepares a System; nothing runs before Start.
+// New returns a System for a valid configuration; nothing runs before Start.
 func New(cfg Config) (*System, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -61,7 +61,7 @@ func New(cfg Config) (*System, error) {
 	all, m := &sync.WaitGroup{}, newMetrics(cfg.Registerer, registry.New(cfg.Clock))
 	watch := storage.NewWatch(storage.Config{
 		Store: cfg.Store, Bucket: cfg.Blob, Node: cfg.Node, Patience: cfg.StoragePatience,
-		Clock: cfg.Clock, Logger: cfg.Logger, Registerer: cfg.Registerer, Met: registry.Met,
+		Clock: cfg.Clock, Logger: cfg.Logger, Registerer: cfg.Registerer, Met: registry.NoteTrouble,
 	})
 	cfg.Store, cfg.Blob = watch.Store(), watch.Bucket()
 	s := &System{drained: make(chan struct{}), drainAsked: make(chan struct{}), deps: &deps{
@@ -76,8 +76,8 @@ func New(cfg Config) (*System, error) {
 	return s, nil
 }
 
-// Start opens the node's session and starts the pipeline. It returns once the
-// search for jobs has started; engines may still be down.
+// Start opens the node's session and starts the pipeline. When it returns, the search
+// for jobs has started, but engines may still be down.
 func (s *System) Start(ctx context.Context) error {
 	l, err := openLease(ctx, s.cfg.Store, s.cfg.Node, s.cfg.Ownership.LeaseTTL)
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *System) Start(ctx context.Context) error {
 	)
 	s.actors.EventStream.Subscribe(s.onEvent)
 	s.lease.Store(l)
-	s.node, err = s.actors.Root.SpawnNamed(s.metrics.props(registry.Of{Kind: "node"}, func(entry *registry.Entry) actor.Actor {
+	s.node, err = s.actors.Root.SpawnNamed(s.metrics.props(registry.Identity{Kind: "node"}, func(entry *registry.Entry) actor.Actor {
 		tasks := newTaskGroup(context.Background(), s.all, entry)
 		tasks.panicked = s.onPanic // a panic here would stop the whole node
 		s.root = newNode(s.deps, s, l, tasks, entry.Log(s.log))
@@ -107,7 +107,8 @@ func (s *System) Start(ctx context.Context) error {
 	return nil
 }
 
-// keep renews a lease and tells the node when the lease ends.
+// keep renews a lease in the background, and sends the node actor a message when the
+// lease ends.
 func (s *System) keep(l *lease) {
 	s.all.Add(2)
 	go func() {
@@ -123,7 +124,8 @@ func (s *System) keep(l *lease) {
 	}()
 }
 
-// reopen opens a new session after one was lost, and retries without a limit.
+// reopen opens a new session in the background after a session was lost, and retries
+// until it succeeds.
 func (s *System) reopen() {
 	s.all.Add(1)
 	go func() {
@@ -147,10 +149,10 @@ func (s *System) reopen() {
 }
 
 // Watch returns the node's storage.Watch, which knows whether records and objects are
-// available. Calls through the watch's Store and Bucket update it.
+// available. It learns this from calls through its Store and its Bucket.
 func (s *System) Watch() *storage.Watch { return s.storage }
 
-// Waiting returns the reason why a job waits, for its client, if the job's record
+// Waiting returns a text for the client about why a job waits, if the job's record
 // cannot show the reason: records cannot be written, or no node owns the job. Otherwise
 // it returns an empty text.
 func (s *System) Waiting(job *rowmill.Job, account string) string {
@@ -160,22 +162,23 @@ func (s *System) Waiting(job *rowmill.Job, account string) string {
 	return s.published.placeWaits.Load().message(s.cfg.Node, account)
 }
 
-// Submitted hints that a job waits in the store. Without the hint the next scan
-// finds it.
+// Submitted tells the node about a new job in the store, so that the node need not wait
+// for its next scan.
 func (s *System) Submitted(rec store.Record) {
 	o := store.Orphan{JobID: rec.Job.ID, Account: rec.Spec.Account, Priority: rec.Job.Priority}
 	s.actors.Root.Send(s.node, nodeRequest{body: hintOf(o)})
 }
 
-// Cancelled hints that a client has cancelled a job. Without the hint the owner
-// learns of the cancellation with its next write.
+// Cancelled tells the node that a client has cancelled a job, so that the owner stops
+// the job at once. Otherwise the owner would notice the cancellation only at its next
+// write.
 func (s *System) Cancelled(jobID string) {
 	s.actors.Root.Send(s.node, nodeRequest{body: &hint{Job: jobID, Cancelled: true}})
 }
 
-// Where returns the place of a row, by its number in the input, from the owner of
-// its job. It returns rowmill.ErrNotFound if this node does not own the job, or the
-// input is not read yet.
+// Where asks the owner of a job where a row is; row is the number of the row in the
+// input. It returns rowmill.ErrNotFound if this node does not own the job, or the input
+// is not read yet.
 func (s *System) Where(ctx context.Context, job string, row int64) (assign.Place, error) {
 	body, err := s.actors.Root.RequestFuture(s.node, nodeRequest{body: getRow{job, row}}, answerTimeout).Result()
 	if err != nil {
@@ -187,24 +190,24 @@ func (s *System) Where(ctx context.Context, job string, row int64) (assign.Place
 	return assign.Place{}, fmt.Errorf("%w: %v", rowmill.ErrNotFound, body)
 }
 
-// Attach takes an inference server into use, like the servers in Config.Engines.
-// The System closes it after Detach or Stop. An engine whose name is in use is
-// ignored and not closed. Call Attach after Start.
+// Attach takes an inference server into use, like the servers in Config.Engines. The
+// System closes the engine after Detach or Stop. It ignores an engine whose name is in
+// use, and does not close that engine. Call Attach after Start.
 func (s *System) Attach(e engine.Engine) { s.actors.Root.Send(s.node, attachEngine{e}) }
 
-// Detach takes an inference server out of use. Rows in flight on it finish; rows
-// that wait for it go to other engines. An unknown name is ignored. Call Detach
-// after Start.
+// Detach takes an inference server out of use. Rows in flight on the server finish;
+// rows that wait for the server go to other engines. An unknown name is ignored. Call
+// Detach after Start.
 func (s *System) Detach(name string) { s.actors.Root.Send(s.node, detachEngine{name}) }
 
 // Engines returns the state of the node's inference servers.
 func (s *System) Engines() []EngineStatus { return *s.published.engines.Load() }
 
-// Draining reports whether the node takes no more work.
+// Draining reports whether the node drains: it finishes its work and takes no more.
 func (s *System) Draining() bool { return s.draining.Load() }
 
-// Drain lets rows in flight finish, commits them and gives all jobs back. Then it
-// returns; if ctx ends first, it returns an error.
+// Drain lets rows in flight finish, commits them, gives all jobs back and then returns.
+// If ctx ends first, it returns an error.
 func (s *System) Drain(ctx context.Context) error {
 	s.draining.Store(true)
 	s.actors.Root.Send(s.node, nodeRequest{body: drain{}})
@@ -232,16 +235,17 @@ func (s *System) logUnfinished() {
 	}
 }
 
-// Stop drains for at most Config.DrainTimeout, or until ctx ends, and then stops
-// everything. It returns when all has stopped. If the drain was not complete in
-// this time, Stop returns an error; the jobs resume from their parts. A second call
+// Stop drains for at most Config.DrainTimeout, or until ctx ends. Then it stops all
+// actors and tasks, and returns. If the drain was not complete in this time, Stop
+// returns an error, and other nodes resume the jobs from their parts. A second call
 // returns the first result.
 func (s *System) Stop(ctx context.Context) error {
 	s.stopOnce.Do(func() { s.stopErr = s.shutdown(ctx) })
 	return s.stopErr
 }
 
-// closeTimeout bounds the close of the session, which would also expire by itself.
+// closeTimeout limits the time to give back jobs and to close the session. Without the
+// close, the session would expire later.
 const closeTimeout = 2 * time.Second
 
 func (s *System) shutdown(ctx context.Context) error {
@@ -265,7 +269,8 @@ func (s *System) shutdown(ctx context.Context) error {
 	return err
 }
 
-// onEvent counts and logs the events of the actor library.
+// onEvent counts and logs events of the actor library: messages to stopped actors, and
+// panics.
 func (s *System) onEvent(event any) {
 	switch e := event.(type) {
 	case *actor.DeadLetterEvent:
@@ -283,14 +288,15 @@ func (s *System) onPanic(caught *panics.Panic) {
 	s.log.Error("a task of the node actor panicked", "reason", fmt.Sprint(caught.Reason), "stack", string(caught.Stack))
 }
 
-// Counting reports whether this node counts prompts of a model exactly, and by how
-// many tokens its recent counts differ from the counts of servers. ok is false
-// before the first comparison.
+// Counting reports whether this node counts the prompt tokens of a model exactly, and
+// by how many tokens its recent counts differ on average from the counts of servers. ok
+// is false before the first comparison.
 func (s *System) Counting(m rowmill.Model) (exact bool, meanError float64, ok bool) {
 	return s.counters.Quality(m)
 }
 
-// Nodes returns the nodes of the cluster, or only this one on a single node.
+// Nodes returns the states of all nodes of the cluster; a single node returns only
+// itself.
 func (s *System) Nodes() []nodes.Status {
 	own := *s.published.state.Load()
 	own.Draining = s.Draining()
@@ -309,7 +315,8 @@ func (s *System) Nodes() []nodes.Status {
 	return out
 }
 
-// DrainNode makes the node that nodes.Find finds drain and leave.
+// DrainNode makes a node, by its id or name, drain and leave the cluster. The error
+// comes from nodes.Find or from the request.
 func (s *System) DrainNode(ctx context.Context, id string) error {
 	n, err := nodes.Find(s.Nodes(), id)
 	switch {
@@ -322,24 +329,24 @@ func (s *System) DrainNode(ctx context.Context, id string) error {
 	return s.transport.drain(ctx, n.Peer)
 }
 
-// DrainAsked returns a channel that closes when this node must drain: a client
-// asked this node or another.
+// DrainAsked returns a channel that is closed when a client, at this node or another,
+// has asked this node to drain.
 func (s *System) DrainAsked() <-chan struct{} { return s.drainAsked }
 
-// nothingLeft makes Drain return: the draining node has nothing left to do.
+// nothingLeft makes Drain return, because the draining node has finished its work.
 func (s *System) nothingLeft() { s.drainedOnce.Do(func() { close(s.drained) }) }
 
 func (s *System) askToDrain() { s.askOnce.Do(func() { close(s.drainAsked) }) }
 
-// After the node has read the members, the next read waits for lookPause times the number
-// of members. A read costs about a microsecond for each member, so reads take at most a
-// hundredth of a core. With three nodes the pause is negligible, with a thousand it is a
+// lookPause times the number of members is the pause between two reads of the members.
+// A read costs about a microsecond for each member, so reads take at most a hundredth
+// of a core. With three nodes the pause is negligible; with a thousand nodes it is a
 // tenth of a second.
 const lookPause = 100 * time.Microsecond
 
-// followChanges tells the node about changes of members and of storage. All changes of
-// members during a read and the pause after it become one message, because every node
-// sends a new state when a job starts on a thousand nodes.
+// followChanges tells the node actor about changes of members and of storage. All
+// changes of members during a read and the following pause become one message: when a
+// job starts on a thousand nodes, each of them sends a new state.
 func (s *System) followChanges() {
 	defer s.all.Done()
 	var changed, members <-chan struct{}
@@ -366,8 +373,9 @@ func (s *System) followChanges() {
 	}
 }
 
-// downloadWanted reports whether a job may still use the input that this node
-// downloads: as far as this node knows, the job is not over and has no other input.
+// downloadWanted reports whether a job may still use the input that this node is
+// downloading: the job has not ended, and no node has finished or taken over the
+// download. It returns true if the record cannot be read.
 func (s *System) downloadWanted(ctx context.Context, job string) bool {
 	rec, err := s.cfg.Store.Get(ctx, job)
 	if err != nil {
@@ -377,6 +385,6 @@ func (s *System) downloadWanted(ctx context.Context, job string) bool {
 	return !rec.Job.Status.Terminal() && rec.DownloadFinished == nil && !others
 }
 
-// Storage returns the last state of storage that the node has published, at most
-// Janitor.Interval ago.
+// Storage returns the result of the node's last check of storage. The node checks every
+// Janitor.Interval.
 func (s *System) Storage() StorageStatus { return *s.published.storage.Load() }

@@ -362,7 +362,7 @@ func TestPassingFaultsAreTriedAgain(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
 			if try == 1 && strings.HasSuffix(row, "3") {
-				return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: 503, Overloaded: true, Message: "busy"}
+				return engine.Reply{}, &engine.Error{Class: engine.Transient, Status: 503, Overloaded: true, Message: "busy"}
 			}
 			return echo(ctx, row, try)
 		}}
@@ -582,7 +582,7 @@ func TestRowsOfAFailingServerGoElsewhere(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		failing := &scripted{answer: func(context.Context, string, int) (engine.Reply, error) {
-			return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: 500, Message: "broken"}
+			return engine.Reply{}, &engine.Error{Class: engine.Transient, Status: 500, Message: "broken"}
 		}}
 		good := &scripted{answer: slowly(time.Millisecond)}
 		b := setup(t, failing, func(c *actors.Config) {

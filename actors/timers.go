@@ -8,29 +8,31 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// timers send messages to an actor later. The zero value is ready; call stop in
-// Stopping.
+// timers sends messages to an actor after a time. The zero value is ready to use. The
+// actor must call stop when it gets the message Stopping.
 type timers struct {
-	pending map[due]*time.Timer
+	pending map[timerName]*time.Timer
 }
 
-// A due is the name of a timer, and the message that send sends. A timer is replaced and
-// cancelled by its name.
-type due string
+// A timerName is the name of a timer, and the message that the timer sends after a call of
+// send. An actor has at most one timer with the same name.
+type timerName string
 
-// after makes the actor run a step after d.
-func (t *timers) after(c actor.Context, d time.Duration, name string, next step) {
-	t.tell(c, d, due(name), next)
+// runAfter makes the actor run a step after d.
+func (t *timers) runAfter(c actor.Context, d time.Duration, name string, next step) {
+	t.schedule(c, d, timerName(name), next)
 }
 
-// send sends the actor the name of the timer after d.
-func (t *timers) send(c actor.Context, d time.Duration, name due) { t.tell(c, d, name, name) }
+// sendAfter makes the actor receive the name of the timer, as a message, after d.
+func (t *timers) sendAfter(c actor.Context, d time.Duration, name timerName) {
+	t.schedule(c, d, name, name)
+}
 
-// tell sends the actor a message after d. A second call for the same name replaces
-// the first; cancel and stop drop the message.
-func (t *timers) tell(c actor.Context, d time.Duration, name due, message any) {
+// schedule makes the actor receive a message after d. A second call with the same name
+// replaces the first. After cancel or stop, the message does not arrive.
+func (t *timers) schedule(c actor.Context, d time.Duration, name timerName, message any) {
 	if t.pending == nil {
-		t.pending = make(map[due]*time.Timer)
+		t.pending = make(map[timerName]*time.Timer)
 	}
 	if old := t.pending[name]; old != nil {
 		old.Stop()
@@ -42,9 +44,9 @@ func (t *timers) tell(c actor.Context, d time.Duration, name due, message any) {
 	t.pending[name] = timer
 }
 
-// timerOffset returns less than 10 µs, different for each timer of each actor. Timers
-// with the same time fire in random order, so a schedule of e2e/virtual would not
-// repeat.
+// timerOffset returns an extra delay below 10 µs, different for each timer of each
+// actor. Without it, timers with the same time would fire in random order, and a
+// simulated run of e2e/virtual could not be repeated exactly.
 func timerOffset(names ...string) time.Duration {
 	h := fnv.New64a()
 	for _, name := range names {
@@ -53,15 +55,15 @@ func timerOffset(names ...string) time.Duration {
 	return time.Duration(h.Sum64() % uint64(10*time.Microsecond))
 }
 
-// cancel drops the message of the timer with this name.
-func (t *timers) cancel(name due) {
+// cancel stops the timer with this name; its message does not arrive.
+func (t *timers) cancel(name timerName) {
 	if timer := t.pending[name]; timer != nil {
 		timer.Stop()
 		delete(t.pending, name)
 	}
 }
 
-// stop drops the messages of all timers.
+// stop stops all timers; their messages do not arrive.
 func (t *timers) stop() {
 	for _, timer := range t.pending {
 		timer.Stop()

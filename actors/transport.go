@@ -19,21 +19,21 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
-// Protocol is the major version of the messages between nodes; members announce it.
-// Nodes with different versions share no rows.
+// Protocol is the major version of the messages between nodes. Each node tells it to
+// the others; nodes with different versions do not run rows for each other.
 const Protocol = peer.Protocol
 
-// Peers are the other nodes of the cluster.
+// Peers is the membership of this node in a cluster, and the connection to the other
+// nodes.
 type Peers interface {
 	// Self returns this node.
 	Self() cluster.Member
-	// Members returns the nodes that are alive as far as this node knows, with this
-	// node.
+	// Members returns the nodes that this node considers alive, including this node.
 	Members() []cluster.Member
 	// Changed returns a channel that holds a token after members or their states have
 	// changed.
 	Changed() <-chan struct{}
-	// SetState sends this node's state to the others. It returns an error if the
+	// SetState sends this node's state to the other nodes. It returns an error if the
 	// state is too long.
 	SetState(doc []byte) error
 	// Node returns the client of the node at an address. It returns the errors of
@@ -41,8 +41,8 @@ type Peers interface {
 	Node(address string) peerv1connect.NodeServiceClient
 }
 
-// tellTimeout bounds a message to another node: many times the usual time, and less
-// than two heartbeat intervals.
+// tellTimeout is the timeout of a message to another node: many times the usual time,
+// and less than two heartbeat intervals.
 const tellTimeout = 1500 * time.Millisecond
 
 // A transport sends requests to the other nodes.
@@ -54,8 +54,8 @@ type transport struct {
 // peerNode is the client of another node.
 type peerNode = peerv1connect.NodeServiceClient
 
-// ask sends a request to the node at an address, and notes that the node has
-// answered.
+// ask sends a request to the node at an address. If the node answers or refuses, it
+// notes that the node is not silent.
 func ask[Req, Res any](ctx context.Context, t *transport, address string, method func(peerNode, context.Context, *Req) (*Res, error), r *Req) (*Res, error) {
 	res, err := method(t.peers.Node(address), ctx, r)
 	if err == nil || code(err) != "" {
@@ -125,7 +125,8 @@ func (t *transport) sendState(s nodes.State) error {
 	return t.peers.SetState(doc)
 }
 
-// address returns the address of this node for others; empty on a single node.
+// address returns the address at which other nodes reach this node; empty on a single
+// node.
 func (t *transport) address() string {
 	if t.peers == nil {
 		return ""
@@ -133,7 +134,7 @@ func (t *transport) address() string {
 	return t.peers.Self().Peer
 }
 
-// others returns the other nodes that speak this node's protocol.
+// others returns the other nodes with the same version of Protocol.
 func (t *transport) others() []cluster.Member {
 	if t.peers == nil {
 		return nil
@@ -141,14 +142,14 @@ func (t *transport) others() []cluster.Member {
 	return sameProtocol(t.peers.Members())
 }
 
-// sameProtocol returns the other members that speak this node's protocol. It changes the
-// slice members.
+// sameProtocol returns the other members with the same version of Protocol. It changes
+// the slice members.
 func sameProtocol(members []cluster.Member) []cluster.Member {
 	return slices.DeleteFunc(members, func(m cluster.Member) bool { return m.Self || m.Protocol != Protocol })
 }
 
-// unanswered logs the error of a request to another node. It warns only once for each
-// time in which a node answers nothing.
+// unanswered logs the error of a request to another node. While a node stays silent,
+// only the first such line is a warning.
 func (t *transport) unanswered(log *slog.Logger, address string, err error) {
 	switch {
 	case code(err) != "":

@@ -10,48 +10,50 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// Messages between nodes about jobs, beside the heartbeats and assignments of
+// Messages between nodes about jobs, in addition to the heartbeats and assignments of
 // package assign. contract.go turns them into messages of the contract, and back.
 // Messages that this package only passes on have the type of the contract.
 type (
-	// An invite asks a node to work for a job.
+	// An invite asks a node to start a worker for a job, or to give its worker a new
+	// owner.
 	invite struct {
-		Job       string
-		Epoch     int64
-		Address   string     // of the owner's node
-		Session   string     // of the owner
-		owner     *actor.PID // the job actor, if the owner is on this node
-		Context   int        // tokens; 0 if unknown
-		MaxTokens int        // of an answer; 0 if unknown
-		Sample    int64      // run only this many first rows, for an estimate; 0 for all
+		Job        string
+		Epoch      int64
+		Address    string     // address of the owner's node
+		Session    string     // session of the owner
+		owner      *actor.PID // the job actor, if the owner is on this node
+		Context    int        // context length in tokens; 0 if unknown
+		MaxTokens  int        // longest answer in tokens; 0 if unknown
+		SampleRows int64      // run only this many first rows, for an estimate; 0 for all
 
 		// Input describes an input that is still being read; nil if the input has a
 		// stored manifest.
 		Input *shard.Manifest
 
-		Account  string           // of the job
-		Priority rowmill.Priority // of the job
+		Account  string           // account of the job
+		Priority rowmill.Priority // priority of the job
 	}
 
-	// invited answers an invite.
+	// invited is the answer of a node that accepts an invite.
 	invited struct {
-		Working bool // the node works for the job already; its heartbeat follows
+		Working bool // the node has a worker for the job already, which will send a heartbeat
 	}
 
-	// getRow asks the owner of a job, on the owner's node, where a row is.
+	// getRow asks the job actor on this node where a row is.
 	getRow struct {
 		job string
 		row int64
 	}
 
 	drain    struct{} // let rows in flight finish, and give all jobs back
-	accepted struct{} // the answer to most requests
+	accepted struct{} // the answer to requests that need no other answer
 )
 
-// nodeRequest is a request to the node; a sender gets an answer.
+// nodeRequest is a request to the node actor. If the message has a sender, the node
+// answers it.
 type nodeRequest struct {
 	body   any  // *invite, *assign.Heartbeat, *assign.Assignment, getRow, drain, or a dismissal, hint or row request of the contract
-	remote bool // from another node, not from the System or a job of this node
+	remote bool // the request comes from another node; otherwise from the System or a job of this node
 }
 
 // heartbeatInterval is the time between heartbeats when nothing else causes one. A
@@ -61,24 +63,24 @@ const heartbeatInterval = time.Second
 // RowDistribution counts the rows of a job on each node, as the job's owner knows them.
 type RowDistribution struct {
 	Shards   int
-	Complete int        // shards with all rows committed
+	Complete int        // number of shards with all rows committed
 	Nodes    []NodeRows // nodes that work for the job, by name
 }
 
 // NodeRows counts the rows of a job on one node.
 type NodeRows struct {
-	Node     string   // its name; its address if the node has left
-	Assigned int64    // rows that the node has and that are not committed
+	Node     string   // name of the node, or its address if the node has left
+	Assigned int64    // rows that the node has now and that are not committed
 	Done     int64    // rows committed since the owner took the job
 	Rate     *float64 // rows committed per second over the last minute; nil until known
 }
 
-// compact asks a node for the state of a compaction; the node starts an unknown
-// compaction. The answer is a commit.CompactionState. After the first answer, requests have only
-// the key of the compaction.
+// compact asks a node for the state of a compaction; if the node does not know the
+// compaction, it starts it. The answer is a commit.CompactionState. After the first
+// answer, requests have only the key of the compaction.
 type compact struct {
 	Job        string
 	Account    string
-	Priority   rowmill.Priority // of the job
+	Priority   rowmill.Priority // priority of the job
 	Compaction *commit.Compaction
 }

@@ -20,14 +20,14 @@ import (
 	"github.com/rowmill/rowmill/results/archive"
 )
 
-// Messages a worker receives.
+// Messages that a worker receives.
 type (
-	adopt struct { // node: the job has this owner now
+	adopt struct { // from the node: the job has this owner now
 		owner   *link
 		epoch   int64
 		session string
 	}
-	drainWorker struct{} // node: start no more rows, write the finished ones
+	drainWorker struct{} // from the node: start no more rows, and write the finished rows
 )
 
 // workerEnded tells the node that a worker has nothing left to do.
@@ -35,22 +35,22 @@ type workerEnded struct{ job, worker string }
 
 // A worker runs the rows of a job on a node. It asks the job's owner for spans (ranges
 // of rows), loads their rows within the node's budget, gives them to engines with room,
-// and writes finished rows as parts. It outlives the owner: the next owner takes over
-// the worker with all its rows.
+// and writes finished rows as parts. It continues after the job has lost its owner: the
+// next owner takes over the worker with all its rows.
 type worker struct {
 	*deps
-	name   string // no other worker ever has it
+	name   string // name of the worker; no other worker ever has the same name
 	job    *jobContext
 	node   *actor.PID
 	owner  *link
 	tasks  taskGroup
-	writes *sync.WaitGroup // tasks that may write objects
+	writes *sync.WaitGroup // counts the tasks that may write objects
 	log    *slog.Logger
 	timers timers
 
 	completions *dispatch.Completions
-	spare       []*dispatch.Task // empty slice for the next rows of the completions
-	rows        *assign.Worker   // the worker's rows, and their progress
+	spare       []*dispatch.Task // slice to reuse for the next rows from completions
+	rows        *assign.Worker   // the rows that the worker has, and their progress
 	memory      *work.Memory
 	trail       *work.Trail // traces of rows and parts; nil if the job is not traced
 	loader      *work.Loader
@@ -58,18 +58,18 @@ type worker struct {
 	flusher     *work.Flusher
 
 	phase   workerPhase
-	writing gateWaits // parts that wait for their turn to be written
+	writing gateWaits // counts the parts that wait for their turn to be written
 	stalled bool      // finished rows have waited too long for a commit
 	report  report
 }
 
-// A workerPhase says how far a worker is.
+// A workerPhase is a phase in the life of a worker.
 type workerPhase uint8
 
 const (
 	workerRuns   workerPhase = iota
 	workerDrains             // starts no more rows
-	workerLeft               // nothing is left, and a heartbeat says so
+	workerLeft               // has no rows and parts left; a heartbeat tells the owner
 	workerOver               // the node is about to stop the worker
 )
 
@@ -146,16 +146,16 @@ func (w *worker) onQueueOpened(c actor.Context, m queueOpened) {
 
 func (w *worker) onQueueRefused(c actor.Context, m queueRefused) {
 	if fault, ok := asEngineError(m.err); ok && fault.Class == engine.ServerFault {
-		return // the next probe reports it
+		return // the next probe of the inference server reports this fault
 	}
 	w.log.Warn("engine cannot run the job", "engine", m.engine, "err", m.err)
 	w.report.refused[m.engine] = m.err.Error()
 	w.heartbeat(c)
 }
 
-// pump does the work that is possible now: it sends loaded rows to engines with room,
+// pump starts all work that is possible now: it sends loaded rows to engines with room,
 // loads the next block of rows, asks the owner for rows, and writes finished rows that
-// should not wait.
+// should not wait longer.
 func (w *worker) pump(c actor.Context) {
 	if w.phase != workerRuns {
 		w.finishDraining(c)
@@ -163,15 +163,15 @@ func (w *worker) pump(c actor.Context) {
 	}
 	now := time.Now()
 	if pause := w.sender.Rows.Wake(now); pause > 0 {
-		w.timers.after(c, pause, "retry", w.pump)
+		w.timers.runAfter(c, pause, "retry", w.pump)
 	}
 	if w.sender.Ports() == 0 {
-		w.sender.Rows.Spread()
+		w.sender.Rows.ReleaseSuspects()
 	}
 	w.setStalled(w.flusher.AtRisk(now))
 	room := w.sender.Room()
 	if !w.stalled && !w.flusher.Behind() && w.sender.Fill() {
-		w.write(c, w.flusher.All()) // finished rows of this worker may fill the memory
+		w.write(c, w.flusher.All()) // the memory is full, perhaps of finished rows
 	}
 	if w.sender.Wants(room) {
 		w.load(c)
@@ -182,12 +182,12 @@ func (w *worker) pump(c actor.Context) {
 		w.heartbeat(c)
 	}
 	if idle && w.sender.Sent() == 0 && w.flusher.Gathers() {
-		w.write(c, w.flusher.All()) // no more rows would come into these parts
+		w.write(c, w.flusher.All()) // no other row is running, so no more rows would join these parts
 	}
 }
 
 // setStalled notes whether finished rows wait too long for a commit. While they do, no
-// more rows start. Rows that engines have not started are taken back.
+// more rows start, and rows that engines have not started are taken back.
 func (w *worker) setStalled(now bool) {
 	if now == w.stalled {
 		return
@@ -195,7 +195,7 @@ func (w *worker) setStalled(now bool) {
 	w.stalled = now
 	if !now {
 		w.metrics.stalled.Dec()
-		w.log.Info("finished rows are committed again")
+		w.log.Info("commits of finished rows have resumed; rows start again")
 		return
 	}
 	w.metrics.stalled.Inc()
@@ -211,7 +211,7 @@ func (w *worker) onMemoryFreed(c actor.Context) {
 	})
 }
 
-// load loads the next block, if there is one and the memory has room.
+// load loads the next block of rows, if there is one and the memory has room.
 func (w *worker) load(c actor.Context) {
 	load, ok := w.loader.Next(w.sender.Empty() && !w.flusher.Gathers())
 	if !ok {
@@ -223,7 +223,7 @@ func (w *worker) load(c actor.Context) {
 	})
 }
 
-// openShard opens the shard of a span.
+// openShard opens the input shard of a span for reading.
 func (w *worker) openShard(ctx context.Context, s assign.Span) (*shard.Reader, error) {
 	return archive.OpenShard(ctx, w.cfg.Blob, w.job.id, w.job.spec, s.Shard, s.Of)
 }
@@ -238,8 +238,9 @@ func (w *worker) onLoaded(c actor.Context, load work.Load, err error) {
 	w.pump(c)
 }
 
-// failsJob reports whether the error of a row ends the job. If the job allows that rows are
-// cut (TruncateRows), and a cut row is still too long for its server, only the row fails.
+// failsJob reports whether a task has failed with an error that ends the job. If the
+// job allows that rows are cut (TruncateRows), and a cut row is still too long for its
+// server, only the row fails.
 func (w *worker) failsJob(t *dispatch.Task) bool {
 	if !t.Out.Failed() {
 		return false
@@ -289,19 +290,20 @@ func (w *worker) closeShards(c actor.Context) {
 	}
 }
 
-// flushLooks is how many times per part interval the worker checks for due parts.
+// flushLooks is how many times per Parts.Interval the worker checks which parts must be
+// written.
 const flushLooks = 5
 
-// onFlushDue writes every part that would exceed the interval before the next
-// check.
+// onFlushDue writes the finished rows of each shard that would otherwise wait longer
+// than Parts.Interval before the next check.
 func (w *worker) onFlushDue(c actor.Context) {
 	next := w.cfg.Parts.Interval / flushLooks
-	w.timers.after(c, next, "flush", w.onFlushDue)
+	w.timers.runAfter(c, next, "flush", w.onFlushDue)
 	w.write(c, w.flusher.Due(time.Now().Add(next-w.cfg.Parts.Interval)))
 	w.closeShards(c)
 }
 
-// write writes batches as parts.
+// write writes each batch of finished rows as a part, outside of the mailbox.
 func (w *worker) write(c actor.Context, batches []*work.Batch) {
 	for _, b := range batches {
 		span, turn := w.trail.Part(b.Shard), w.writing.lineUp(w.slots.write, w.job.spec)
@@ -310,7 +312,7 @@ func (w *worker) write(c actor.Context, batches []*work.Batch) {
 				return nil
 			}
 			defer w.slots.write.Leave(w.job.spec.Account)
-			part, err := result(w.patient(ctx), func() (assign.Part, error) {
+			part, err := callThrough(w.retryUnavailable(ctx), func() (assign.Part, error) {
 				return work.WritePart(ctx, w.cfg.Blob, w.job.schema, layout.Part(w.job.id, b.Shard, w.job.fence.Epoch), b)
 			})
 			return func(c actor.Context) {
@@ -334,14 +336,14 @@ func (w *worker) onWritten(c actor.Context, part assign.Part, b *work.Batch, err
 	w.pump(c)
 }
 
-// onError tells the owner that this worker cannot continue because of an error.
+// onError reports to the owner that this worker cannot continue because of an error.
 func (w *worker) onError(c actor.Context, err error) {
 	if w.job.ctx.Err() == nil {
 		w.fail(c, &assign.Fault{Row: -1, Message: err.Error(), Err: err})
 	}
 }
 
-// fail sends the owner a fault, if it is the first one.
+// fail reports a fault to the owner, if it is the worker's first fault.
 func (w *worker) fail(c actor.Context, f *assign.Fault) {
 	if w.report.fail(f) {
 		w.heartbeat(c)

@@ -14,16 +14,17 @@ import (
 	"github.com/rowmill/rowmill/actors/dispatch"
 )
 
-// This file has the messages between a worker and its job's owner. It also
-// decides which rows the worker gives back, and when the worker leaves.
+// This file has the worker's messages to and from the owner of its job. It also decides
+// which rows the worker gives back, and when the worker ends.
 
-// heartbeat sends the owner the whole situation of the worker.
+// heartbeat sends the owner the complete state of the worker: its rows, its parts, and
+// what it needs.
 func (w *worker) heartbeat(c actor.Context) {
 	outage, away := w.storage.Objects()
 	w.report.warnings = union(w.report.warnings, w.sender.Warnings())
 	h := &assign.Heartbeat{
 		Job: w.job.id, Address: w.address, Away: outage.Lasts.Milliseconds(),
-		Want: w.loader.Wants() && w.phase == workerRuns && !away, Hungry: w.report.hungry && !away, Ready: w.ready(), Ports: w.sender.Ports(),
+		Want: w.loader.Wants() && w.phase == workerRuns && !away, Hungry: w.report.hungry && !away, Ready: w.ready(), Engines: w.sender.Ports(),
 		Leaves: w.phase != workerRuns, Left: w.nothingLeft(),
 		Waits:    w.report.waits.update(w.waitsFor(), time.Now()),
 		Warnings: w.report.warnings, Refused: maps.Clone(w.report.refused), Fault: w.report.fault,
@@ -32,8 +33,8 @@ func (w *worker) heartbeat(c actor.Context) {
 	w.owner.send(c, w.tasks, h)
 }
 
-// waitsFor returns the reason why rows of other jobs make this worker wait now; empty if
-// they do not.
+// waitsFor returns the reason why this worker waits for rows of other jobs now; empty
+// if it does not wait.
 func (w *worker) waitsFor() string {
 	switch sent, running := w.sender.Sent(), w.sender.Running(); {
 	case w.phase != workerRuns:
@@ -47,7 +48,8 @@ func (w *worker) waitsFor() string {
 	return ""
 }
 
-// ready returns how many rows were not sent and could be given back.
+// ready returns how many rows were not sent to engines, so that the worker could give
+// them back.
 func (w *worker) ready() int { return w.sender.Rows.Spare() + w.loader.Waiting() }
 
 // nothingLeft reports whether a draining worker has no rows and no unwritten parts.
@@ -55,8 +57,8 @@ func (w *worker) nothingLeft() bool {
 	return w.phase != workerRuns && w.sender.Sent() == 0 && !w.loader.Loading() && w.flusher.Idle() && w.rows.Idle()
 }
 
-// lookUpAfter is how long an owner may be silent before the worker reads in the
-// record whether the job is over.
+// lookUpAfter is how long the owner may be silent before the worker reads the job's
+// record to learn whether the job has ended.
 const lookUpAfter = 3 * heartbeatInterval
 
 func (w *worker) onHeartbeatDue(c actor.Context) {
@@ -70,23 +72,23 @@ func (w *worker) onHeartbeatDue(c actor.Context) {
 		return
 	}
 	if w.nothingLeft() {
-		if w.phase == workerLeft { // the owner knows from the last heartbeat that nothing is left
+		if w.phase == workerLeft { // the last heartbeat has told the owner that nothing is left
 			w.askToStop(c)
 			return
 		}
 		w.phase = workerLeft
 	}
-	w.timers.after(c, heartbeatInterval, "heartbeat", w.onHeartbeatDue)
+	w.timers.runAfter(c, heartbeatInterval, "heartbeat", w.onHeartbeatDue)
 	if silent > lookUpAfter {
 		w.lookUp(c)
 	}
 	if _, away := w.storage.Objects(); away {
-		w.giveBack(w.ready()) // a worker that can use the bucket may run these rows
+		w.giveBack(w.ready()) // so that a worker that can use the bucket may run these rows
 	}
 	w.heartbeat(c)
 }
 
-// lookUp reads in the store whether the job is over.
+// lookUp reads the job's record, and stops the worker if the job has ended.
 func (w *worker) lookUp(c actor.Context) {
 	w.tasks.run(c, "look up a job", func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, lookUpAfter)
@@ -107,8 +109,8 @@ func (w *worker) askToStop(c actor.Context) {
 	}
 }
 
-// onAdopt switches to another owner of the job, if the owner is new, and sends the owner
-// a heartbeat.
+// onAdopt switches to the owner in the message, if this owner is newer than the present
+// one, and sends a heartbeat.
 func (w *worker) onAdopt(c actor.Context, m adopt) {
 	if w.rows.Adopt(m.epoch, m.session) {
 		w.log.Info("the job has a new owner, and the worker continues", "epoch", m.epoch)
@@ -141,9 +143,9 @@ func (w *worker) onAssignment(c actor.Context, m *assign.Assignment) {
 	w.pump(c)
 }
 
-// giveBack gives back up to n rows that were not sent: first rows that are not
-// loaded, then the rows that would be next, because another worker can start with
-// them.
+// giveBack gives the owner up to n rows that were not sent to engines: first rows that
+// are not loaded, then the rows that would be sent next, which another worker can start
+// at once.
 func (w *worker) giveBack(n int) {
 	for _, s := range w.loader.Revoke(n) {
 		n -= s.Count()
@@ -152,7 +154,8 @@ func (w *worker) giveBack(n int) {
 	w.release(w.sender.Rows.Remove(n))
 }
 
-// returnRows gives rows of a shard back to the owner, and counts them.
+// returnRows gives rows of a shard back to the owner, and counts the rows in the
+// metrics.
 func (w *worker) returnRows(shard int, rows *roaring.Bitmap) {
 	w.rows.GiveBack(shard, rows)
 	w.metrics.returned.WithLabelValues("back").Add(float64(rows.GetCardinality()))
@@ -174,8 +177,8 @@ func (w *worker) release(tasks []*dispatch.Task) {
 	w.memory.Free(tasks)
 }
 
-// onDrain starts to drain the worker: it gives back rows that have not started, and lets
-// other rows finish.
+// onDrain starts to drain the worker: it gives back rows that have not started, and
+// lets running rows finish.
 func (w *worker) onDrain(c actor.Context) {
 	w.phase = max(w.phase, workerDrains)
 	w.sender.CloseAll()
@@ -184,7 +187,7 @@ func (w *worker) onDrain(c actor.Context) {
 }
 
 // finishDraining gives back rows that have not started and writes finished rows. It
-// sends a heartbeat at once when rows are given back or nothing is left.
+// sends a heartbeat at once if it gives back rows, or if nothing is left.
 func (w *worker) finishDraining(c actor.Context) {
 	later := w.sender.Rows.RemoveLater()
 	back := w.ready() + len(later)

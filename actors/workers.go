@@ -11,30 +11,30 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 )
 
-// A workerHandle holds what the node knows about a worker that it runs.
+// A workerHandle is the node's entry for a worker on this node.
 type workerHandle struct {
 	pid    *actor.PID
 	name   string
-	epoch  int64 // of its owner
+	epoch  int64 // epoch of the worker's owner
 	remote bool  // the owner is on another node
 	owner  *link
-	runs   *sync.WaitGroup // tasks of the worker
+	runs   *sync.WaitGroup // counts the running tasks of the worker
 }
 
-// workers holds the workers of a node: one for each job with rows on this node. The job's
-// owner is on this node or on another.
+// workers tracks the workers of a node: one for each job with rows on this node. The
+// owner of the job may be on another node.
 //
-// A worker for a job of another node takes one of a limited number of places, which
-// accounts share. A worker for a job of this node needs no place, because the node
-// limits the number of its own jobs.
+// The number of workers for jobs of other nodes is limited: each takes one place, and
+// accounts share the places. A worker for a job of this node needs no place, because
+// the number of the node's own jobs is limited already.
 type workers struct {
 	places   *fair.Shares
-	placed   map[string]string // by job: the account whose place its worker has
-	prefix   string            // of the workers' names; no other process uses this prefix
-	named    int
+	placed   map[string]string        // by job: the account whose place the job's worker takes
+	prefix   string                   // prefix of the workers' names; no other process uses the same prefix
+	named    int                      // number of names that were given out
 	running  map[string]*workerHandle // by job
-	starting map[string]bool
-	stopping map[string]bool
+	starting map[string]bool          // jobs with a worker that is starting
+	stopping map[string]bool          // jobs with a worker that is stopping
 }
 
 func newWorkers(places fair.Config, prefix string) workers {
@@ -44,23 +44,24 @@ func newWorkers(places fair.Config, prefix string) workers {
 	}
 }
 
-// name returns a name that no other worker ever has.
+// name returns a name for a new worker that no other worker ever has.
 func (w *workers) name() string {
 	w.named++
 	return fmt.Sprintf("%s-%d", w.prefix, w.named)
 }
 
-// of returns the worker of a job if it has this name.
-func (w *workers) of(job, name string) *workerHandle {
+// find returns the running worker of a job; nil if there is none or it has another name.
+func (w *workers) find(job, name string) *workerHandle {
 	if h := w.running[job]; h != nil && h.name == name {
 		return h
 	}
 	return nil
 }
 
-// admit decides whether the node works for an owner that has sent an invite. It
-// returns the job's worker, which gets this owner, or a refusal. With neither,
-// the caller must start a worker, and the job counts as starting.
+// admit decides about an invite. If the job has a worker here, it returns this worker,
+// which now belongs to the owner that sent the invite. It may return a refusal instead.
+// If it returns neither, the caller must start a worker, and the job counts as
+// starting.
 func (w *workers) admit(m *invite, draining bool, now time.Time) (*workerHandle, *peer.Refusal) {
 	job, remote := m.Job, m.owner == nil
 	h := w.running[job]
@@ -85,20 +86,20 @@ func (w *workers) admit(m *invite, draining bool, now time.Time) (*workerHandle,
 	return nil, nil
 }
 
-// updatePlace takes a place for a worker if the job's owner is on another node now, and
-// frees the place if the owner is on this node.
+// updatePlace takes a place for the job's worker if the owner is on another node now
+// (remote), and frees the place if the owner is on this node.
 func (w *workers) updatePlace(job, account string, remote bool) {
 	_, placed := w.placed[job]
 	switch {
 	case remote && !placed:
-		w.places.Hold(account)
+		w.places.TakeAnyway(account)
 		w.placed[job] = account
 	case !remote:
 		w.freePlace(job)
 	}
 }
 
-// freePlace gives back the place of a job's worker, if it has one.
+// freePlace frees the place of a job's worker, if the worker has one.
 func (w *workers) freePlace(job string) {
 	if account, placed := w.placed[job]; placed {
 		w.places.Leave(account)
@@ -106,8 +107,9 @@ func (w *workers) freePlace(job string) {
 	}
 }
 
-// started notes the end of a worker's start; h is nil if the start failed.
-func (w *workers) started(job string, h *workerHandle) {
+// endStart notes that the start of a worker has ended; h is the worker, or nil if the
+// start failed.
+func (w *workers) endStart(job string, h *workerHandle) {
 	delete(w.starting, job)
 	if h == nil {
 		w.freePlace(job)
@@ -116,8 +118,8 @@ func (w *workers) started(job string, h *workerHandle) {
 	w.running[job] = h
 }
 
-// dismiss handles the request of a job's owner to stop its worker. It returns the worker
-// to stop, if there is one, or a refusal.
+// dismiss handles the request of a job's owner to stop the job's worker. It returns the
+// worker that the caller must stop, or a refusal, or neither.
 func (w *workers) dismiss(job string, epoch int64) (*workerHandle, *peer.Refusal) {
 	h := w.running[job]
 	switch {
@@ -135,7 +137,7 @@ func (w *workers) markStopping(job string) {
 	w.stopping[job] = true
 }
 
-// forget forgets a worker that has stopped.
+// forget removes a worker that has stopped, and frees its place.
 func (w *workers) forget(job string) {
 	delete(w.running, job)
 	delete(w.stopping, job)

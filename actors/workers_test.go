@@ -42,7 +42,7 @@ func TestAWorkerPassesFromOwnerToOwner(t *testing.T) {
 	_, r = w.admit(asks("a", 2, false), false, time.Now())
 	refused(t, "while it is started", r, codeBusy)
 	mine := &workerHandle{name: w.name(), epoch: 2}
-	w.started("a", mine)
+	w.endStart("a", mine)
 	_, r = w.admit(asks("a", 1, false), false, time.Now())
 	refused(t, "an earlier owner", r, codeStale)
 	for _, again := range []int64{2, 3} {
@@ -50,7 +50,7 @@ func TestAWorkerPassesFromOwnerToOwner(t *testing.T) {
 			t.Errorf("epoch %d gets %+v, %v", again, h, r)
 		}
 	}
-	if w.of("a", mine.name) != mine || w.of("a", "n-9") != nil || w.of("b", mine.name) != nil {
+	if w.find("a", mine.name) != mine || w.find("a", "n-9") != nil || w.find("b", mine.name) != nil {
 		t.Error("workers are not known by their names")
 	}
 }
@@ -66,13 +66,13 @@ func TestRefusedInvites(t *testing.T) {
 	for _, job := range []string{"a", "b"} { // own jobs do not count
 		_, r = w.admit(asks(job, 1, job == "b"), false, time.Now())
 		refused(t, job, r, "")
-		w.started(job, &workerHandle{name: w.name(), epoch: 1, remote: job == "b"})
+		w.endStart(job, &workerHandle{name: w.name(), epoch: 1, remote: job == "b"})
 	}
 	_, r = w.admit(asks("c", 1, true), false, time.Now())
 	refused(t, "a second job of another node", r, codeFull)
 	_, r = w.admit(asks("c", 1, false), false, time.Now())
 	refused(t, "a job of this node", r, "")
-	w.started("c", nil)
+	w.endStart("c", nil)
 	w.markStopping("b")
 	_, r = w.admit(asks("b", 1, true), false, time.Now())
 	refused(t, "while the last one is stopped", r, codeBusy)
@@ -92,7 +92,7 @@ func TestDismiss(t *testing.T) {
 	_, r = w.dismiss("a", 2)
 	refused(t, "while it is started", r, codeBusy)
 	mine := &workerHandle{name: w.name(), epoch: 2}
-	w.started("a", mine)
+	w.endStart("a", mine)
 	if h, r := w.dismiss("a", 1); h != nil || r != nil {
 		t.Error("an earlier owner stops the worker of a later one", h, r)
 	}
@@ -122,7 +122,7 @@ func TestAWorkerTakesAPlaceAsItsJobMoves(t *testing.T) {
 		if _, r := w.admit(asks(job, 1, false), false, time.Now()); r != nil {
 			t.Fatal(r)
 		}
-		w.started(job, &workerHandle{name: w.name(), epoch: 1})
+		w.endStart(job, &workerHandle{name: w.name(), epoch: 1})
 	}
 	for _, step := range []struct {
 		job    string

@@ -1,7 +1,7 @@
-// Package blob stores objects: inputs, shards, parts and results. It defines
-// the contract (Bucket) and its conformance suite (blobtest). blob/dir stores
-// objects in a directory, blob/s3 on an S3 server. No package of blob knows the
-// content of objects, except blob/layout, which knows their keys.
+// Package blob stores objects: inputs, shards, parts and results. It defines the
+// contract (Bucket) and its conformance suite (blobtest). blob/dir stores objects in a
+// directory, blob/s3 on an S3 server. No package of blob knows the content of objects.
+// Only blob/layout knows which keys Rowmill uses.
 //
 // Keys are slash-separated paths of the characters A-Z a-z 0-9 . _ ~ = and -,
 // without empty, "." or ".." elements, at most 512 bytes long.
@@ -26,11 +26,10 @@ type Bucket interface {
 	// may stop working when ctx ends.
 	Create(ctx context.Context, key, contentType string) (Writer, error)
 
-	// Open opens an object for reading, or returns rowmill.ErrNotFound. The
-	// object may be replaced or deleted meanwhile. Then the reader continues
-	// with the version that it opened or, if the bucket cannot keep that
-	// version, fails with ErrLost. It never mixes two versions. The object may
-	// stop working when ctx ends.
+	// Open opens an object for reading, or returns rowmill.ErrNotFound. If the object
+	// is replaced or deleted while it is open, the reader continues with the version
+	// that it opened or, if the bucket cannot keep that version, fails with ErrLost. It
+	// never mixes two versions. The object may stop working when ctx ends.
 	Open(ctx context.Context, key string) (Object, error)
 
 	// Stat describes an object, or returns rowmill.ErrNotFound.
@@ -40,16 +39,16 @@ type Bucket interface {
 	// prefix must end in a slash or be empty.
 	List(ctx context.Context, prefix string) ([]Info, error)
 
-	// Folders returns the names of folders in the folder prefix, which must end
-	// in a slash or be empty. For the prefix "a/" and the key "a/b/c" it returns
-	// "b". It returns at most limit names (> 0), in the order of their keys. If
-	// after is not empty, the names start after this name. A folder may be empty.
+	// Folders returns the names of folders in the folder prefix, which must end in a
+	// slash or be empty. For the prefix "a/" and the key "a/b/c" it returns "b". It
+	// returns at most limit names (> 0), in the order of their keys. If after is not
+	// empty, the names start after this name. A returned folder may be empty.
 	Folders(ctx context.Context, prefix, after string, limit int) ([]string, error)
 
-	// Copy copies the object at from to the key to. The copy appears
-	// atomically, replaces an existing object and does not depend on its
-	// source. The error is rowmill.ErrNotFound if there is no source. If
-	// possible, the bytes do not pass through this process.
+	// Copy copies the object at from to the key to. The copy appears atomically,
+	// replaces an existing object, and stays if its source is deleted. The error is
+	// rowmill.ErrNotFound if there is no source. If the storage can copy bytes itself,
+	// they do not pass through this process.
 	Copy(ctx context.Context, from, to string) error
 
 	// Delete removes an object. A missing object is not an error.
@@ -60,9 +59,9 @@ type Bucket interface {
 	// Writers of this process that are open now cannot commit there afterwards.
 	DeletePrefix(ctx context.Context, prefix string) error
 
-	// SignURL returns a URL that permits GET or HEAD of the object (not both)
-	// until expires has passed, 1 s to 7 days. filename becomes the
-	// Content-Disposition of the download.
+	// SignURL returns a URL that permits GET or HEAD of the object (not both) for the
+	// duration expires, which must be 1 s to 7 days. filename is the file name of the
+	// download, sent as Content-Disposition.
 	SignURL(ctx context.Context, method, key, filename string, expires time.Duration) (string, error)
 
 	// AppendsFrom returns the smallest length in bytes from which an Appender of
@@ -71,7 +70,7 @@ type Bucket interface {
 	// means that the length does not matter.
 	AppendsFrom() int64
 
-	// Name returns the bucket's name for results-url.
+	// Name returns the bucket's name, for the answer of the API call results-url.
 	Name() string
 }
 
@@ -98,8 +97,8 @@ type Object interface {
 type Info struct {
 	Key      string
 	Size     int64     // bytes
-	ETag     string    // strong, with its quotes; objects with equal content may have the same ETag
-	Modified time.Time // precise at least to the second; from Commit, about the time of its return
+	ETag     string    // a strong ETag, with its quotes; objects with equal content may have the same ETag
+	Modified time.Time // when the object was written, precise to a second or better; Commit returns its own approximate time
 }
 
 // NewReader returns a sequential reader over a whole object.

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// LazyObjects limits how many objects of a bucket are open at a time. An object is
-// opened when it is first read; if too many are open, the one that was opened first
-// is closed. LazyObjects is safe for concurrent use.
+// LazyObjects limits how many objects of a bucket are open at a time. The first read of
+// an object opens it; if too many objects are open then, the object that was opened
+// first is closed. LazyObjects is safe for concurrent use.
 type LazyObjects struct {
 	ctx    context.Context
 	bucket Bucket
@@ -39,13 +39,13 @@ func (s *LazyObjects) addOpen(l *LazyObject) (oldest *LazyObject) {
 	return oldest
 }
 
-// LazyObject is one object of a LazyObjects. Reading opens it.
+// LazyObject is one object of a LazyObjects. The first read opens it.
 type LazyObject struct {
 	all  *LazyObjects
 	key  string
 	size int64
 
-	mu   sync.RWMutex // held for reading during a read
+	mu   sync.RWMutex // read-locked during a read, so that Close waits for it
 	open Object
 }
 
@@ -109,7 +109,7 @@ func (l *LazyObject) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open != nil {
-		_ = l.open.Close() // only read, so an error loses nothing
+		_ = l.open.Close() // the object was only read, so a failed Close loses no data
 		l.open = nil
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// These are the limits for the life of a signed URL. S3 has the same maximum.
+// These are the limits for how long a signed URL can be valid. S3 has the same maximum.
 const (
 	minExpiry = time.Second
 	maxExpiry = 7 * 24 * time.Hour

@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// writeBuffer is the size in bytes of the buffer of Write.
+// writeBuffer is the size in bytes of the buffer that the function Write uses.
 const writeBuffer = 64 << 10
 
 // Write creates an object, calls write to write its content through a buffer, and

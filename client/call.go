@@ -13,24 +13,24 @@ import (
 	"time"
 )
 
-// runTimeout limits a run of a Function. It is a little more than the service's own limit
-// of 90 s.
+// runTimeout limits the time of a run of a Function. It is a little longer than the
+// service's own limit of 90 s.
 const runTimeout = 100 * time.Second
 
 // Answer holds the raw body and the ETag of an answer.
 type Answer struct {
-	Raw  json.RawMessage // the body, also with fields that only newer versions of the service have
-	ETag string          // version of the answer, for IfMatch; empty for most calls
+	Raw  json.RawMessage // the body, including fields that this client does not know
+	ETag string          // version of the returned data, for IfMatch; empty for most calls
 }
 
-// call is a request to the API with a small body and a small answer. The generated
-// methods create calls.
+// call is a request to the API with a small body and a small answer, before it is sent.
+// The generated methods create calls.
 type call struct {
-	operation    string // name of the method
+	operation    string // name of the Client's method, such as GetResultsURL
 	method, path string
 	query        url.Values
 	header       http.Header
-	body         any // nil: no body
+	body         any // value to send as JSON; nil for no body
 }
 
 // setQuery adds a parameter to the query, unless value is zero.
@@ -53,7 +53,7 @@ func (r *call) setHeader(name, value string) {
 	}
 }
 
-// escape returns a value as a parameter in a path.
+// escape returns a value as text that is safe as a parameter in a URL path.
 func escape(value any) string { return url.PathEscape(fmt.Sprint(value)) }
 
 // send makes a call and decodes the answer into out.
@@ -88,7 +88,7 @@ func (c *Client) send(ctx context.Context, r call, out any) (answer Answer, err 
 // timeout returns the time limit of an operation; 0 means none.
 func (c *Client) timeout(operation string) time.Duration {
 	switch operation {
-	case "BeginUpload", "CompleteUpload", "GetResultsURL": // the service may have to read or write a large file before it answers
+	case "BeginUpload", "CompleteUpload", "GetResultsURL": // no limit: the service may have to read or write a large file before it answers
 		return 0
 	case "RunFunction":
 		return max(c.cfg.Timeout, runTimeout)

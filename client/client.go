@@ -16,15 +16,15 @@ import (
 	"github.com/rowmill/rowmill/internal/retry"
 )
 
-// maxBody limits an answer that is read into memory, in bytes. The largest such answer is
-// one page of jobs.
+// maxBody is the largest size, in bytes, of an answer that is read into memory. The
+// largest such answer is one page of jobs.
 const maxBody = 64 << 20
 
 // Config configures a Client.
 type Config struct {
 	// Server is the base URL of the service, such as http://127.0.0.1:8088. Required.
 	Server string
-	// Key is the API key. The service refuses most requests without a key.
+	// Key is the API key. Without a key, the service refuses most requests.
 	Key string
 	// UserAgent is the value of the User-Agent header. Default: rowmill.
 	UserAgent string
@@ -34,7 +34,7 @@ type Config struct {
 	// StallTimeout ends a transfer that receives no byte for this long. Default: 60s.
 	StallTimeout time.Duration
 	// Retry limits the retries of a broken transfer. When bytes arrive, the count of
-	// retries starts again. Default: retry.Transfers.
+	// retries starts again from zero. Default: retry.Transfers.
 	Retry retry.Policy
 }
 
@@ -59,14 +59,15 @@ func (c Config) validate() error {
 	return nil
 }
 
-// Client makes requests to one service. It is safe for concurrent use.
+// Client sends requests to one Rowmill service. It is safe for concurrent use.
 type Client struct {
 	cfg  Config
 	base string
 	http *http.Client
 }
 
-// New returns a client. New makes no request.
+// New returns a client, or an error if the configuration is invalid. It sends no
+// request.
 func New(cfg Config) (*Client, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -76,9 +77,9 @@ func New(cfg Config) (*Client, error) {
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 		TLSHandshakeTimeout:   10 * time.Second,
-		ExpectContinueTimeout: 5 * time.Second, // if the service refuses a submission before this time, no rows are sent
+		ExpectContinueTimeout: 5 * time.Second, // if the service refuses a submission within this time, the client sends no rows
 		IdleConnTimeout:       30 * time.Second,
-		DisableCompression:    true, // so that sizes and ranges match the object in the bucket
+		DisableCompression:    true, // so that sizes and byte ranges are those of the object in the bucket
 	}
 	return &Client{
 		cfg:  cfg,
@@ -92,7 +93,7 @@ func New(cfg Config) (*Client, error) {
 	}, nil
 }
 
-// Close closes idle connections.
+// Close closes idle connections to the service.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 func (c *Client) request(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Request, error) {
@@ -111,8 +112,8 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 	return req, nil
 }
 
-// do sends a request and returns a response with status 200, or an error. The caller must
-// close the response's body.
+// do sends a request and returns the response if its status is 200, otherwise an error.
+// The caller must close the response's body.
 func (c *Client) do(req *http.Request) (*http.Response, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -125,8 +126,9 @@ func (c *Client) do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// sendError converts a network error. If ctx has ended, it returns the cause of ctx, else a
-// *RowsError or an *UnreachableError. It drops the URL, which may contain a signature.
+// sendError converts the error of a request without a complete answer. If ctx has
+// ended, it returns the cause of ctx, else a *RowsError or an *UnreachableError. It
+// drops the URL from the error, because the URL may contain a signature.
 func (c *Client) sendError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -145,8 +147,8 @@ func (c *Client) sendError(ctx context.Context, err error) error {
 // Server returns the base URL of the service.
 func (c *Client) Server() string { return c.base }
 
-// exchange sends a request, decodes its small answer and returns the headers. A timeout
-// of 0 means none.
+// exchange sends a request, decodes the small answer into the value into, and returns
+// the response headers. A timeout of 0 means none.
 func (c *Client) exchange(req *http.Request, timeout time.Duration, into any) (http.Header, error) {
 	ctx := req.Context()
 	if timeout > 0 {
@@ -164,7 +166,7 @@ func (c *Client) exchange(req *http.Request, timeout time.Duration, into any) (h
 	return resp.Header, c.decode(ctx, resp, into)
 }
 
-// decode reads a small answer and decodes it.
+// decode reads a small answer as JSON into the value into.
 func (c *Client) decode(ctx context.Context, resp *http.Response, into any) error {
 	content, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	switch {

@@ -13,14 +13,14 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// APIError is a refusal by the service.
+// APIError means that the service has refused a request.
 type APIError struct {
 	Status     int    // HTTP status
-	Code       string // a word for programs, such as "unknown_model"; may be empty
+	Code       string // error code for programs, such as "unknown_model"; may be empty
 	Message    string
 	RequestID  string
 	Fields     []rowmill.FieldError
-	RetryAfter time.Duration // from the header Retry-After; 0 if absent
+	RetryAfter time.Duration // how long to wait before a retry, from the header Retry-After; 0 if absent
 }
 
 // Error returns the message, the problems of fields that the message does not contain, and
@@ -88,7 +88,7 @@ func (e *RowsError) Unwrap() error { return e.Err }
 // readError reads the body of a response and returns its error as an APIError.
 func readError(resp *http.Response) error {
 	e := &APIError{Status: resp.StatusCode, RequestID: resp.Header.Get("X-Request-Id")}
-	content, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // if the body breaks off, use the part that arrived
+	content, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // if the body is incomplete, use the bytes that arrived
 	var body struct {
 		Message   string               `json:"message"`
 		Code      string               `json:"code"`

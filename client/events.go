@@ -25,10 +25,10 @@ const (
 
 // Event is one event of a stream. An event contains a whole state, never a difference.
 type Event struct {
-	Name  string // one of the names above, or a name that only later versions have
-	ID    string
-	Job   Job    // set for EventJob
-	Nodes []Node // set for EventNodes
+	Name  string // EventJob, EventNodes, EventResync, EventReady, or a name that only newer services send
+	ID    string // id of the event, for Subscription.After
+	Job   Job    // the state of a job; set for EventJob
+	Nodes []Node // all nodes; set for EventNodes
 }
 
 // Subscription selects the events of a stream.
@@ -71,15 +71,15 @@ func (c *Client) Events(ctx context.Context, l Subscription) iter.Seq2[Event, er
 	}
 }
 
-// An eventStream is the state of a stream that is kept from one connection to the next.
+// An eventStream is the state of a stream of events that survives a new connection.
 type eventStream struct {
 	client       *Client
 	subscription Subscription
-	pause        time.Duration // the last value that the service sent in the field retry
+	pause        time.Duration // pause before a new connection, as the service last sent it in the field retry
 }
 
 // attempt makes one connection and yields its events until the connection ends. stopped
-// means that the caller ended the iteration.
+// is true if the caller has ended the iteration.
 func (s *eventStream) attempt(ctx context.Context, yield func(Event, error) bool) (stopped bool, err error) {
 	c := s.client
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -148,7 +148,7 @@ func (s *eventStream) attempt(ctx context.Context, yield func(Event, error) bool
 	return false, nil
 }
 
-// read decodes the data of an event.
+// read decodes the data of an event into Job or Nodes. It ignores data of other events.
 func (e *Event) read(data string) error {
 	var into any
 	switch e.Name {

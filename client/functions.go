@@ -7,7 +7,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Function is a revision of a Function.
+// Function is a revision of a prompt template, as the service sent it.
 type Function struct {
 	rowmill.Function
 
@@ -20,5 +20,5 @@ func (f *Function) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &f.Function)
 }
 
-// MarshalJSON returns Raw.
+// MarshalJSON returns Raw, the JSON that the service sent.
 func (f Function) MarshalJSON() ([]byte, error) { return f.Raw, nil }

@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Job is a job's record, with its original JSON in Raw.
+// Job is a job's record, with the JSON that the service sent in Raw.
 type Job struct {
 	rowmill.Job
 	Raw json.RawMessage
@@ -27,7 +27,7 @@ func (j *Job) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// MarshalJSON returns Raw.
+// MarshalJSON returns Raw, the JSON that the service sent.
 func (j Job) MarshalJSON() ([]byte, error) { return j.Raw, nil }
 
 // Job fetches a job's record.
@@ -59,7 +59,7 @@ func (c *Client) Status(ctx context.Context, id string) (Status, error) {
 		return Status{}, err
 	}
 	var word string
-	var byID map[string]string // the form that keys of the sdk dialect get
+	var byID map[string]string // with a key of the sdk dialect, the service sends the status by job id
 	if json.Unmarshal(answer.Status, &word) != nil && json.Unmarshal(answer.Status, &byID) == nil {
 		word = byID[id]
 	}

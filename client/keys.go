@@ -6,8 +6,8 @@ import (
 )
 
 // Keys lists all keys of an account, oldest first, with one request per page. An empty
-// account means the account of the client's key, or all accounts if that key belongs to an
-// administrator of the account default. Raw of the answer has the keys of all pages in one
+// account means the account of the client's key, or all accounts if that key belongs to
+// an administrator of the account default. Answer.Raw has the keys of all pages in one
 // list.
 func (c *Client) Keys(ctx context.Context, account string) ([]Key, Answer, error) {
 	var all []Key

@@ -25,6 +25,7 @@ type Results struct {
 	Partial bool
 }
 
+// query returns the parameters of a request for results in this form.
 func (r Results) query() url.Values {
 	query := url.Values{
 		"format":                      {r.Format},
@@ -37,11 +38,12 @@ func (r Results) query() url.Values {
 	return query
 }
 
-// codeJobNotOver is the error code of a request that needs an ended job.
+// codeJobNotOver is the error code of the service if a request needs an ended job and
+// the job has not ended.
 const codeJobNotOver = "job_not_over"
 
-// Stream writes a job's results to w while they arrive, and returns their size. A
-// broken transfer cannot be resumed.
+// Stream writes a job's results to w while they arrive, and returns their size in
+// bytes. A broken transfer cannot be resumed.
 func (c *Client) Stream(ctx context.Context, id string, want Results, w io.Writer) (int64, error) {
 	return c.stream(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(id)+"/results", want.query(), w)
 }
@@ -92,9 +94,9 @@ func (c *Client) Save(ctx context.Context, id string, want Results, path string,
 	return size, finish(part, path)
 }
 
-// copy copies a body to w, and cancels the request if no byte arrives for StallTimeout. It
-// calls tick, if not nil, with the number of bytes copied. An error of the network is an
-// *UnreachableError; an error of w is wrapped.
+// copy copies a response body to w, and cancels the request if no byte arrives for
+// StallTimeout. It calls tick, if not nil, with the number of bytes copied so far. An
+// error of the network is an *UnreachableError; an error of w is wrapped.
 func (c *Client) copy(ctx context.Context, cancel context.CancelCauseFunc, w io.Writer, body io.Reader, tick func(int64)) (int64, error) {
 	stalled := time.AfterFunc(c.cfg.StallTimeout, func() {
 		cancel(&UnreachableError{Server: c.base, Err: fmt.Errorf("no data was received for %v", c.cfg.StallTimeout)})
@@ -123,7 +125,7 @@ func (c *Client) copy(ctx context.Context, cancel context.CancelCauseFunc, w io.
 	}
 }
 
-// finish writes a complete .part file to the disk and renames it to path.
+// finish flushes a complete .part file to the disk and renames the file to path.
 func finish(part *os.File, path string) error {
 	err := errors.Join(part.Chmod(0o644), part.Sync(), part.Close())
 	if err == nil {
@@ -135,7 +137,8 @@ func finish(part *os.File, path string) error {
 	return nil
 }
 
-// counter is a writer that calls tick with the number of bytes written so far.
+// counter is a writer that passes data on to w, and calls tick with the number of bytes
+// written so far.
 type counter struct {
 	w    io.Writer
 	tick func(int64)

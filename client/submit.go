@@ -19,8 +19,8 @@ import (
 type Submission struct {
 	URL      string                   `json:"inputs,omitempty"`         // URL of the file with the rows; or "file:" and the id of an uploaded file
 	Rows     iter.Seq2[string, error] `json:"-"`                        // inline rows in UTF-8; they are read once, while they are sent
-	Column   string                   `json:"column_name,omitempty"`    // only with URL
-	IDColumn string                   `json:"id_column_name,omitempty"` // only with URL
+	Column   string                   `json:"column_name,omitempty"`    // name of the column with the rows; only with URL
+	IDColumn string                   `json:"id_column_name,omitempty"` // name of the column with the row ids; only with URL
 	Format   string                   `json:"input_format,omitempty"`   // only with URL: csv, tsv, parquet, jsonl or lines
 
 	Model       string           `json:"model,omitempty"`
@@ -29,9 +29,9 @@ type Submission struct {
 	Sampling    map[string]any   `json:"sampling_params,omitempty"`
 	Priority    rowmill.Priority `json:"job_priority"`
 	SeedPerRow  bool             `json:"random_seed_per_input,omitempty"`
-	NoTruncate  bool             `json:"-"`                // sent as truncate_rows
+	NoTruncate  bool             `json:"-"`                // do not cut rows that are too long: such a row fails the job; sent as truncate_rows: false
 	Dedup       *bool            `json:"dedup,omitempty"`  // run equal rows once; nil: the service's default
-	Repair      bool             `json:"repair,omitempty"` // with a Schema: accept JSON with text around it
+	Repair      bool             `json:"repair,omitempty"` // with Schema: accept an answer that has other text around the JSON
 	Estimate    bool             `json:"cost_estimate,omitempty"`
 	Name        string           `json:"name,omitempty"`
 	Description string           `json:"description,omitempty"`
@@ -52,7 +52,7 @@ func RowsOf(rows ...string) iter.Seq2[string, error] {
 	}
 }
 
-// head returns the JSON of a submission, without inline rows.
+// head returns the JSON of a submission without the inline rows.
 func (s Submission) head() ([]byte, error) {
 	head := struct {
 		Submission

@@ -26,27 +26,28 @@ type transfer struct {
 	path     string
 	progress func(done, total int64)
 
-	urls ResultsURL // empty: request new URLs. The URLs are credentials: never print them
-	got  int64      // bytes received since run began
+	urls     ResultsURL // signed URLs; empty: request new ones. They are credentials: never print them
+	received int64      // bytes received since run began
 }
 
-// errStale means that the object or its URL changed, so new URLs are needed.
+// errStale means that the object was replaced or its URL has expired, so the transfer
+// needs new URLs.
 var errStale = errors.New("the download link is out of date")
 
-// run downloads the object and returns its size. It retries while attempts receive bytes,
-// and then as Config.Retry says.
+// run downloads the object and returns its size. While attempts receive bytes, it
+// retries without a limit; otherwise as Config.Retry says.
 func (t *transfer) run(ctx context.Context) (size int64, err error) {
 	for again := true; again; {
 		attempts := 0
 		again = false
 		err = t.client.cfg.Retry.Do(ctx, func() error {
 			attempts++
-			before := t.got
+			before := t.received
 			size, err = t.attempt(ctx)
 			if errors.Is(err, errStale) {
 				t.urls = ResultsURL{}
 			}
-			if again = resumable(err) && t.got > before && ctx.Err() == nil; again {
+			if again = resumable(err) && t.received > before && ctx.Err() == nil; again {
 				return nil // bytes arrived, so resume at once, with a new count of attempts
 			}
 			return err
@@ -62,7 +63,7 @@ func (t *transfer) run(ctx context.Context) (size int64, err error) {
 	return size, err
 }
 
-// resumable reports whether another attempt may fetch the rest.
+// resumable reports whether another attempt may fetch the missing bytes.
 func resumable(err error) bool { return err != nil && (errors.Is(err, errStale) || Temporary(err)) }
 
 // attempt tries once to download the missing bytes, and completes the file.
@@ -97,7 +98,7 @@ func (t *transfer) attempt(ctx context.Context) (size int64, err error) {
 	}
 	if have != size {
 		part.Close()
-		os.Remove(part.Name()) // wrong size: start again with an empty file
+		os.Remove(part.Name()) // the size is wrong, so start again with an empty file
 		return 0, fmt.Errorf("%w: received %d bytes, expected %d", errStale, have, size)
 	}
 	t.progress(size, size)
@@ -122,7 +123,7 @@ func (t *transfer) head(ctx context.Context) (etag string, size int64, err error
 }
 
 // fetch appends the missing bytes to part and returns the new size of part. have is the
-// size of part, and size is the size of the object.
+// present size of part, and size is the size of the object, both in bytes.
 func (t *transfer) fetch(ctx context.Context, cancel context.CancelCauseFunc, part *os.File, etag string, have, size int64) (int64, error) {
 	header := http.Header{}
 	if have > 0 {
@@ -142,13 +143,13 @@ func (t *transfer) fetch(ctx context.Context, cancel context.CancelCauseFunc, pa
 		}
 		have = 0
 	case resp.StatusCode == http.StatusOK, resp.StatusCode == http.StatusPartialContent:
-		os.Remove(part.Name()) // part contains bytes of the old object
+		os.Remove(part.Name()) // the .part file contains bytes of the old object
 		return have, fmt.Errorf("%w: the object was replaced", errStale)
 	default:
 		return have, signedError(resp)
 	}
 	n, err := t.client.copy(ctx, cancel, part, resp.Body, func(n int64) { t.progress(have+n, size) })
-	t.got += n
+	t.received += n
 	return have + n, err
 }
 

@@ -21,20 +21,22 @@ const partSize = 16 << 20
 // An Upload is a file to upload in parts.
 type Upload struct {
 	Name string
-	Size int64 // bytes
+	Size int64 // size of the file in bytes
 	File io.ReaderAt
 
-	// From is the state of an earlier upload of the same file, as Save received it. Parts
-	// that are uploaded already are not sent again. The zero value starts a new upload.
+	// From is the state of an earlier upload of the same file, as Save received it.
+	// Parts that are uploaded already are not sent again. The zero value means a new
+	// upload.
 	From Uploaded
 	// Save is called with the new state when the upload begins and after each part, so
 	// that a later Upload can continue. It may be nil.
 	Save func(Uploaded)
 
-	Progress func(done, total int64) // may be nil
+	Progress func(done, total int64) // called after each part with the bytes uploaded so far; may be nil
 }
 
-// Uploaded is the state of an upload.
+// Uploaded is the state of an upload, which the caller can save to continue the upload
+// later.
 type Uploaded struct {
 	Upload string   `json:"upload"` // id of the upload
 	Part   int64    `json:"part"`   // bytes per part, except the last
@@ -128,7 +130,8 @@ func (c *Client) beginUpload(ctx context.Context, u Upload) (Uploaded, error) {
 	return Uploaded{Upload: made.ID, Part: partSize}, nil
 }
 
-// retryUpload makes a call that returns the state of an upload, with retries.
+// retryUpload calls ask, which returns the state of an upload, and retries temporary
+// errors as Config.Retry says.
 func (c *Client) retryUpload(ctx context.Context, ask func() (UploadState, Answer, error)) (state UploadState, err error) {
 	err = c.cfg.Retry.Do(ctx, func() (err error) {
 		state, _, err = ask()
@@ -137,7 +140,8 @@ func (c *Client) retryUpload(ctx context.Context, ask func() (UploadState, Answe
 	return state, err
 }
 
-// sendPart sends a part, with retries, and returns its id.
+// sendPart uploads a part of the file, and returns the part's id. It retries temporary
+// errors.
 func (c *Client) sendPart(ctx context.Context, upload string, part *io.SectionReader) (id string, err error) {
 	var form bytes.Buffer
 	fields := multipart.NewWriter(&form)

@@ -1,8 +1,8 @@
 // Package cluster knows the members of the cluster, their addresses and the state that
 // each member publishes. It gossips over memberlist; no other package imports
-// memberlist. Its answers are hints: another node may see other members, and a listed
-// member may have died a moment ago. Leases in the store decide who owns a job, never
-// this package.
+// memberlist. Its lists of members are hints: another node may see other members, and a
+// listed member may have died a moment ago. Leases in the store decide who owns a job,
+// never this package.
 //
 //	Join, JoinDNS, JoinFile, former members ──► seek ──► memberlist.Join
 //	                                                          │
@@ -34,40 +34,40 @@ import (
 // idSuffix is the number of random bytes in an ID.
 const idSuffix = 4
 
-// maxID bounds an ID: a name, a hyphen and the suffix in hex.
+// maxID is the largest length of a member ID: a name, a hyphen and the suffix in hex.
 const maxID = 64 + 1 + 2*idSuffix
 
-// Cluster is this node's membership in the cluster. Its methods may be called
-// concurrently.
+// Cluster is the membership of this node in the cluster. Its methods are safe for
+// concurrent use.
 type Cluster struct {
 	cfg     Config
 	self    aliveMember
-	meta    []byte
+	meta    []byte // the encoded profile of this node
 	metrics *metrics
 	list    *memberlist.Memberlist
 	network *network
 	ring    *memberlist.Keyring             // nil if gossip is not encrypted
-	gossip  memberlist.TransmitLimitedQueue // goodbyes to gossip: messages that a member leaves
-	changed chan struct{}
+	gossip  memberlist.TransmitLimitedQueue // goodbyes to send by gossip: messages that say that a member leaves
+	changed chan struct{}                   // holds a token after a change of members or their states
 
-	ctx  context.Context // ends seek and spread
+	ctx  context.Context // ends when the Cluster closes, which stops seek and spread
 	stop context.CancelFunc
 	work sync.WaitGroup
 
-	rekeying sync.Mutex // serialises SetKeys
+	rekeying sync.Mutex // makes calls of SetKeys run one after the other
 
-	closing sync.Mutex // serialises Leave and Close
+	closing sync.Mutex // makes calls of Leave and Close run one after the other
 	closed  bool
 
-	mu         sync.Mutex // guards the fields below; held briefly, and never during a call of list
+	mu         sync.Mutex // guards the fields below; never locked during a call of list
 	roster     *roster
 	outbox     *outbox
-	aliveCount atomic.Int64 // number of alive members; atomic because memberlist reads it while mu may be held
+	aliveCount atomic.Int64 // number of alive members; atomic, because memberlist reads it while mu may be locked
 }
 
 // Open joins the cluster. It returns once this node listens; seek keeps looking for
-// missing members in the background. The context bounds the name look-ups of Bind and
-// Advertise.
+// missing members in the background. The context limits the time for DNS look-ups of
+// Bind and Advertise.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -115,7 +115,8 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// member returns this process as a member with a new id, and without an address.
+// member returns the entry for this process in the roster, with a new random id and no
+// address yet.
 func (c Config) member() aliveMember {
 	var suffix [idSuffix]byte
 	_, _ = rand.Read(suffix[:]) // never fails
@@ -134,8 +135,8 @@ const retransmits = 4
 
 // suspicionMax is memberlist's SuspicionMaxTimeoutMult: a suspicion that no other
 // member confirms lasts at most this many times longer. memberlist's default is 6, and
-// it also waits for confirmations from dead members: in a cluster that had shrunk from
-// five members to two, a killed member was noticed after 13.8 s.
+// memberlist also waits for confirmations from dead members: in a cluster that had
+// shrunk from five members to two, a killed member was noticed after 13.8 s.
 const suspicionMax = 2
 
 func (c *Cluster) gossipConfig(bind, advertise netip.AddrPort) *memberlist.Config {
@@ -149,8 +150,8 @@ func (c *Cluster) gossipConfig(bind, advertise netip.AddrPort) *memberlist.Confi
 	m.GossipInterval, m.PushPullInterval = c.cfg.Timing.GossipInterval, c.cfg.Timing.SyncInterval
 	m.GossipToTheDeadTime, m.TCPTimeout = c.cfg.Timing.DeadTime, c.cfg.Timing.StreamTimeout
 	m.RetransmitMult = retransmits
-	// Packets are small, and a compressor's table has 64 KiB: compressing costs more
-	// than sending.
+	// Packets are small, and compression needs a table of 64 KiB, so it would cost more
+	// than it saves.
 	m.EnableCompression = false
 	if len(c.cfg.Keys) > 0 {
 		// validate has checked the keys; the first key encrypts.
@@ -180,14 +181,14 @@ func (c *Cluster) Members() []Member {
 	return c.roster.members()
 }
 
-// Changed yields a token after members or their states have changed: one token for any
-// number of changes.
+// Changed returns a channel that gets a token after members or their states have
+// changed. One token may stand for several changes.
 func (c *Cluster) Changed() <-chan struct{} { return c.changed }
 
-// SetState publishes doc as this node's state and replaces the last one. Each member
-// gets it directly, at once, and new members get it when they join. Members that cannot
-// be reached get it later, from this node or from another. A doc larger than MaxState
-// is an error and changes nothing.
+// SetState publishes doc as this node's state and replaces the last one. The node sends
+// doc to each member directly and at once, and to new members when they join. A member
+// that cannot be reached gets doc later, from this node or from another. If doc is
+// larger than MaxState, SetState returns an error and changes nothing.
 func (c *Cluster) SetState(doc []byte) error {
 	if len(doc) > c.cfg.MaxState {
 		return fmt.Errorf("the state of this node has %d bytes, MaxState is %d: publish a smaller state", len(doc), c.cfg.MaxState)
@@ -202,8 +203,9 @@ func (c *Cluster) SetState(doc []byte) error {
 }
 
 // SetKeys replaces Config.Keys. A member cannot read packets that are encrypted with a
-// key it lacks. So change a key in three steps, each on all nodes before the next step:
-// {old, new}, {new, old}, {new}. SetKeys cannot turn encryption on or off.
+// key that it does not have. So change a key in three steps, and complete each step on
+// all nodes before the next: {old, new}, {new, old}, {new}. SetKeys cannot turn
+// encryption on or off.
 func (c *Cluster) SetKeys(keys [][]byte) error {
 	if err := checkKeys(keys); err != nil {
 		return err
@@ -216,10 +218,10 @@ func (c *Cluster) SetKeys(keys [][]byte) error {
 	return rekey(c.ring, keys)
 }
 
-// rekey replaces the keys of a ring; the first key encrypts.
+// rekey replaces the keys of a key ring; the first key is the one that encrypts.
 //
-// RemoveKey shifts the keys behind the removed key, in the same slice that concurrent
-// readers iterate over. So rekey first moves the obsolete keys to the end, where their
+// RemoveKey shifts the keys behind the removed key, in a slice that other goroutines
+// read at the same time. So rekey first moves the obsolete keys to the end, where their
 // removal shifts nothing. Until the last step, the key that encrypts is an old key that
 // stays, because the other members know this key.
 func rekey(ring *memberlist.Keyring, keys [][]byte) error {
@@ -260,8 +262,8 @@ func rekey(ring *memberlist.Keyring, keys [][]byte) error {
 }
 
 // Leave tells the other members that this node leaves, so that they do not look for it.
-// This message is the goodbye, and the context limits the time for it. Then Leave closes
-// the Cluster.
+// This message is called the goodbye; the context limits the time for it. Then Leave
+// closes the Cluster.
 func (c *Cluster) Leave(ctx context.Context) error {
 	c.closing.Lock()
 	defer c.closing.Unlock()
@@ -281,8 +283,8 @@ func (c *Cluster) Leave(ctx context.Context) error {
 const leaveTimeout = 5 * time.Second
 
 // waitForGoodbye waits until gossip has carried the goodbye or no other member is left.
-// It pings the others meanwhile: pings carry gossip too, and come sooner than the next
-// gossip packet.
+// Meanwhile it pings the other members: pings carry gossip too, and are sent sooner
+// than the next gossip packet.
 func (c *Cluster) waitForGoodbye(ctx context.Context, carried <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
@@ -303,21 +305,22 @@ func (c *Cluster) waitForGoodbye(ctx context.Context, carried <-chan struct{}) e
 	}
 }
 
-// others returns the alive members without this node.
+// others returns the alive members except this node.
 func (c *Cluster) others() []aliveMember {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.DeleteFunc(c.roster.current(), func(p aliveMember) bool { return p.id == c.self.id })
 }
 
-// Close stops at once, without a goodbye: the other members find the node missing.
-// After Leave, or when called twice, Close does nothing.
+// Close stops the membership at once, without a goodbye: the other members then treat
+// this node as missing. After Leave or an earlier Close it does nothing.
 func (c *Cluster) Close() error {
 	c.closing.Lock()
 	defer c.closing.Unlock()
 	return c.close()
 }
 
+// close is Close for a caller that has locked closing.
 func (c *Cluster) close() error {
 	if c.closed {
 		return nil
@@ -333,7 +336,7 @@ func (c *Cluster) close() error {
 	return nil
 }
 
-// signal puts a token into changed.
+// signal puts a token into the channel changed, unless it has one.
 func (c *Cluster) signal() {
 	select {
 	case c.changed <- struct{}{}:

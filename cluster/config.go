@@ -18,7 +18,7 @@ import (
 // Config describes this node and how it finds the other members.
 type Config struct {
 	// Node is the operator's name of this node, such as its host name: 1 to 64 letters,
-	// digits and . _ -. Two nodes with the same name are two members.
+	// digits and . _ -. Two nodes with the same name count as two members.
 	Node string
 
 	// Bind is the HOST:PORT of gossip, for both UDP and TCP. Port 0 takes any free
@@ -51,14 +51,14 @@ type Config struct {
 	Label string
 
 	// Peer and API are the addresses of this node's peer server and API. The other
-	// members learn them.
+	// members get these addresses.
 	Peer, API string
 
-	// Engines reports that this node runs rows, Owns that it owns jobs.
+	// Engines is true if this node runs rows. Owns is true if it owns jobs.
 	Engines, Owns bool
 
-	// Protocol is the version of requests that this node answers. A member with another
-	// version can join, but a warning is logged.
+	// Protocol is the version of the requests between nodes that this node answers. A
+	// member with another version can join, but a warning is logged.
 	Protocol int
 
 	// Timing sets intervals and timeouts.
@@ -75,10 +75,10 @@ type Config struct {
 	// Logger receives messages for operators. Default: nothing is logged.
 	Logger *slog.Logger
 
-	// Metrics registers the metrics; nil measures without publishing.
+	// Metrics registers the metrics. If it is nil, the metrics are not published.
 	Metrics prometheus.Registerer
 
-	// transport wraps the network, for tests that break it.
+	// transport wraps the network; tests use it to simulate failures.
 	transport func(memberlist.NodeAwareTransport) memberlist.NodeAwareTransport
 }
 
@@ -158,11 +158,12 @@ func orDefault[T int | time.Duration](field *T, value T) {
 	}
 }
 
-// nodeName is the form of Config.Node, which becomes part of IDs in logs, keys and
-// paths.
+// nodeName matches valid values of Config.Node, which becomes part of IDs in logs, keys
+// and paths.
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// maxLabel bounds Config.Label, in bytes. Every packet carries it.
+// maxLabel is the largest size of Config.Label, in bytes. Every packet carries the
+// label.
 const maxLabel = 64
 
 func (cfg Config) validate() error {
@@ -170,7 +171,7 @@ func (cfg Config) validate() error {
 		return fmt.Errorf("Node %q: a name has 1 to 64 letters, digits, dots, underscores and hyphens", cfg.Node)
 	}
 	if len(cfg.Label) > maxLabel {
-		return fmt.Errorf("Label has %d bytes, %d are allowed; choose a shorter one", len(cfg.Label), maxLabel)
+		return fmt.Errorf("Label has %d bytes, %d are allowed; choose a shorter label", len(cfg.Label), maxLabel)
 	}
 	if err := checkKeys(cfg.Keys); err != nil {
 		return err
@@ -202,7 +203,7 @@ func nonEmpty(s string) []string {
 	return []string{s}
 }
 
-// splitAddress splits HOST:PORT; both parts are required.
+// splitAddress splits an address HOST:PORT; both parts are required.
 func splitAddress(address string) (host string, port uint16, err error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
@@ -215,8 +216,9 @@ func splitAddress(address string) (host string, port uint16, err error) {
 	return host, uint16(number), nil
 }
 
-// endpoints returns the address on which this node listens for gossip and the address
-// at which the others reach it. Port 0 means that the system chooses a port.
+// endpoints returns the address on which this node listens for gossip (bind), and the
+// address at which other members reach it (advertise). Port 0 means that the system
+// chooses a port.
 func (cfg Config) endpoints(ctx context.Context) (bind, advertise netip.AddrPort, err error) {
 	if bind, err = cfg.endpoint(ctx, "Bind", cfg.Bind); err != nil {
 		return bind, advertise, err
@@ -236,6 +238,7 @@ func (cfg Config) endpoints(ctx context.Context) (bind, advertise netip.AddrPort
 	return bind, advertise, nil
 }
 
+// endpoint resolves an address HOST:PORT; errors name the field of Config that has it.
 func (cfg Config) endpoint(ctx context.Context, field, address string) (netip.AddrPort, error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
@@ -255,7 +258,8 @@ func (cfg Config) endpoint(ctx context.Context, field, address string) (netip.Ad
 	return netip.AddrPortFrom(addrs[0], uint16(port)), nil
 }
 
-// lookup returns at least one address of a host, IPv4 addresses first.
+// lookup returns the IP addresses of a host, IPv4 addresses first; an error if there
+// are none.
 func (cfg Config) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{addr.Unmap()}, nil
@@ -265,7 +269,7 @@ func (cfg Config) lookup(ctx context.Context, host string) ([]netip.Addr, error)
 		return nil, fmt.Errorf("look up %s: %w", host, err)
 	}
 	if len(addrs) == 0 {
-		return nil, fmt.Errorf("look up %s: it has no addresses", host)
+		return nil, fmt.Errorf("look up %s: the name has no addresses", host)
 	}
 	for i := range addrs {
 		addrs[i] = addrs[i].Unmap()

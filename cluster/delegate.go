@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// delegate receives memberlist's callbacks. They run under memberlist's locks and must
-// not call memberlist.
+// delegate is a Cluster that receives memberlist's callbacks. The callbacks run while
+// memberlist has locks, so they must not call memberlist.
 type delegate Cluster
 
 var (
@@ -32,7 +32,7 @@ func (d *delegate) NotifyJoin(node *memberlist.Node) { (*Cluster)(d).joined(node
 // NotifyUpdate records a changed profile of a member.
 func (d *delegate) NotifyUpdate(node *memberlist.Node) { (*Cluster)(d).joined(node) }
 
-// NotifyLeave records a member that is gone.
+// NotifyLeave records that a member no longer answers or has left.
 func (d *delegate) NotifyLeave(node *memberlist.Node) {
 	c := (*Cluster)(d)
 	c.mu.Lock()
@@ -49,7 +49,7 @@ func (d *delegate) NotifyLeave(node *memberlist.Node) {
 // NodeMeta returns the profile of this node.
 func (d *delegate) NodeMeta(int) []byte { return d.meta }
 
-// NotifyMsg handles messages that came by gossip or directly.
+// NotifyMsg handles messages of other members that came by gossip or directly.
 func (d *delegate) NotifyMsg(text []byte) { (*Cluster)(d).receive(text) }
 
 // GetBroadcasts adds queued goodbyes to a packet.
@@ -57,7 +57,8 @@ func (d *delegate) GetBroadcasts(overhead, limit int) [][]byte {
 	return d.gossip.GetBroadcasts(overhead, limit)
 }
 
-// LocalState returns this node's half of a full exchange.
+// LocalState returns this node's part of a full exchange: the documents of all alive
+// members.
 func (d *delegate) LocalState(bool) []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,7 +69,7 @@ func (d *delegate) LocalState(bool) []byte {
 	return text
 }
 
-// MergeRemoteState handles the other half of a full exchange.
+// MergeRemoteState handles the other member's part of a full exchange.
 func (d *delegate) MergeRemoteState(text []byte, _ bool) { (*Cluster)(d).receive(text) }
 
 // joined records a member that is alive, or a change of its profile.
@@ -102,8 +103,8 @@ func (c *Cluster) joined(node *memberlist.Node) {
 	c.signal()
 }
 
-// receive applies messages to the roster. It passes a new goodbye on, because the
-// leaving member cannot repeat it.
+// receive applies messages of other members to the roster. It passes a new goodbye on
+// by gossip, because the leaving member cannot repeat it.
 func (c *Cluster) receive(text []byte) {
 	fresh := 0
 	c.mu.Lock()
@@ -120,17 +121,18 @@ func (c *Cluster) receive(text []byte) {
 	c.rosterChanged()
 	c.mu.Unlock()
 	if err != nil {
-		c.cfg.Logger.Warn("a message of another member was ignored: decoding failed; check that MaxState is the same on all nodes", "err", err)
+		c.cfg.Logger.Warn("a message of another member was ignored because decoding failed; check that all nodes run the same version", "err", err)
 	}
 	if fresh > 0 {
 		c.signal()
 	}
 }
 
-// rosterChanged updates the fields that depend on the roster; c.mu is held.
+// rosterChanged updates the fields that depend on the roster. The caller has locked
+// c.mu.
 func (c *Cluster) rosterChanged() {
 	c.aliveCount.Store(int64(len(c.roster.alive)))
-	c.outbox.keep(c.roster.alive)
+	c.outbox.dropExcept(c.roster.alive)
 }
 
 // gossipLog writes memberlist's log lines to slog. It lowers their levels: memberlist
@@ -151,9 +153,9 @@ func (g gossipLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// emptyStream begins memberlist's log line about a connection that was closed before
-// any data came. A member on a busy machine closes a connection if its ping times out
-// before the connection is open; port checks do the same. Both are harmless.
+// emptyStream is the start of memberlist's log line about a connection that was closed
+// before any data came. A member on a busy machine closes a connection if its ping
+// times out before the connection is open; port checks do the same. Both are harmless.
 const emptyStream = `discarding stream with unacceptable label ""`
 
 func newGossipLog(logger *slog.Logger) *log.Logger { return log.New(gossipLog{logger}, "", 0) }

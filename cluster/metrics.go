@@ -5,10 +5,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics are the membership metrics, as this node sees the cluster.
+// metrics holds the metrics of the cluster's members, as this node sees them.
 type metrics struct {
-	joins *prometheus.CounterVec // outcome
-	lost  prometheus.Counter
+	joins *prometheus.CounterVec // full exchanges with members, by outcome
+	lost  prometheus.Counter     // members that vanished without leaving
 }
 
 func newMetrics(reg prometheus.Registerer, c *Cluster) *metrics {
@@ -33,7 +33,8 @@ func newMetrics(reg prometheus.Registerer, c *Cluster) *metrics {
 	}
 }
 
-// publishHealth registers the metric that needs a running memberlist.
+// publishHealth registers memberlist's health score as a metric; memberlist must be
+// running.
 func (c *Cluster) publishHealth() {
 	promauto.With(c.cfg.Metrics).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rowmill_cluster_health_score",

@@ -11,11 +11,12 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// network is memberlist's transport over UDP and TCP. Its method cut closes all
-// outgoing connections. Otherwise memberlist's shutdown would wait for the timeouts.
+// network is memberlist's transport over UDP and TCP. Its field cut closes all outgoing
+// connections. Without cut, memberlist's shutdown would wait for the timeouts of these
+// connections.
 type network struct {
 	*memberlist.NetTransport
-	ctx context.Context // ends the outgoing connections
+	ctx context.Context // its end closes all outgoing connections
 	cut context.CancelFunc
 }
 
@@ -28,7 +29,7 @@ func newNetwork(bind netip.AddrPort, logger *slog.Logger) (*network, error) {
 	}
 	tries := 1
 	if bind.Port() == 0 {
-		tries = 10 // UDP may already use the free TCP port that the system chose
+		tries = 10 // the system chooses a free TCP port, which may be in use for UDP
 	}
 	for {
 		inner, err := memberlist.NewNetTransport(&cfg)
@@ -52,13 +53,13 @@ func (n *network) DialAddressTimeout(a memberlist.Address, timeout time.Duration
 	return &connection{Conn: conn, stop: context.AfterFunc(n.ctx, func() { _ = conn.Close() })}, nil
 }
 
-// connection is a TCP connection that closes when its network is cut.
+// connection is an outgoing TCP connection that closes when its network is cut.
 type connection struct {
 	net.Conn
-	stop func() bool
+	stop func() bool // stops the wait for the end of the network
 }
 
-// Close closes only this connection.
+// Close closes this connection, and no other connection of the network.
 func (c *connection) Close() error {
 	c.stop()
 	return c.Conn.Close()

@@ -10,47 +10,48 @@ import (
 
 // Member is one process of the cluster, as this node sees it.
 type Member struct {
-	ID      string    // Node and a random suffix: one per process, never reused
-	Node    string    // the operator's name
-	Peer    string    // address of the peer server
-	API     string    // address of the API
-	Engines bool      // runs rows
-	Owns    bool      // owns jobs
-	Started time.Time // by the member's clock
+	ID      string    // Node and a random suffix; each process has its own ID, which is never reused
+	Node    string    // name that the operator gave the node
+	Peer    string    // address of the server for requests of other nodes
+	API     string    // address of the HTTP API
+	Engines bool      // the node runs rows
+	Owns    bool      // the node owns jobs
+	Started time.Time // start of the process, by the member's clock
 
 	// Protocol is the version of requests that the member answers.
 	Protocol int
 
-	// State is the last state that the member published, nil before the first. It is
-	// shared: do not modify it.
+	// State is the last state that the member published; nil if it has not published
+	// any. Do not modify it, because other callers share the slice.
 	State []byte
 
-	Self bool
+	Self bool // this process
 }
 
-// roster holds this node's knowledge of members: which are alive, their last states,
+// roster holds what this node knows about members: which are alive, their last states,
 // and which are missing. It has no network access and is not safe for concurrent use.
 type roster struct {
 	self        string
 	forgetAfter time.Duration
 	alive       map[string]aliveMember
-	docs        map[string]document // by ID, also of members that have gone or have not joined yet
-	gone        map[netip.AddrPort]goneMember
-	leavers     map[string]time.Time // IDs of members that announced that they leave, and when
+	docs        map[string]document           // by member ID; also of members that are gone or have not joined yet
+	gone        map[netip.AddrPort]goneMember // by gossip address without an alive member
+	leavers     map[string]time.Time          // by ID of a member that has said goodbye: when the goodbye arrived
 }
 
 // aliveMember is a member that counts as alive.
 type aliveMember struct {
 	id string
 	profile
-	at netip.AddrPort // address of its gossip
+	at netip.AddrPort // gossip address
 }
 
-// goneMember is the last member at a gossip address without an alive member.
+// goneMember is the member that was last at a gossip address, if no member is alive
+// there now.
 type goneMember struct {
 	id    string
-	left  bool // the member announced that it leaves
-	since time.Time
+	left  bool      // true: the member said goodbye; false: it vanished
+	since time.Time // when this node removed the member
 }
 
 // document is the state that a member published.
@@ -61,12 +62,13 @@ type document struct {
 }
 
 const (
-	// strayTTL is how long a document without an alive member is kept. A document may
-	// arrive before its member joins, and a member that was declared dead by mistake
-	// soon returns without sending its document again.
+	// strayTTL is how long a document is stored if its member is not alive. A document
+	// may arrive before its member joins, and a member that was declared dead by
+	// mistake soon returns without sending its document again.
 	strayTTL = 2 * time.Minute
 
-	// maxStrays limits the documents and goodbyes of unknown members.
+	// maxStrays is the largest number of documents, and of goodbyes, that are stored
+	// for unknown members.
 	maxStrays = 1024
 )
 
@@ -80,7 +82,7 @@ func newRoster(self aliveMember, forgetAfter time.Duration) *roster {
 	}
 }
 
-// join adds a member or updates its profile. It reports whether anything changed.
+// join adds a member or updates its profile. It returns false if nothing has changed.
 func (r *roster) join(p aliveMember) bool {
 	if _, goodbye := r.leavers[p.id]; goodbye || p.id == r.self || r.alive[p.id] == p {
 		return false
@@ -90,7 +92,8 @@ func (r *roster) join(p aliveMember) bool {
 	return true
 }
 
-// lose removes a member that no longer answers.
+// lose removes a member that no longer answers. It returns false if the member was not
+// alive.
 func (r *roster) lose(id string, now time.Time) bool {
 	p, here := r.alive[id]
 	if !here || id == r.self {
@@ -108,13 +111,13 @@ func (r *roster) remove(p aliveMember, left bool, now time.Time) {
 	}
 	for _, other := range r.alive {
 		if other.at == p.at {
-			return // another member has this address: none is missing there
+			return // another member is alive at this address, so no member is missing there
 		}
 	}
 	r.gone[p.at] = goneMember{id: p.id, left: left, since: now}
 }
 
-// learn applies a message. It returns true if the message was new.
+// learn applies a message of another member. It returns true if the message was new.
 func (r *roster) learn(n update, now time.Time) bool {
 	if n.id == r.self {
 		return false // only this node publishes its own state
@@ -133,7 +136,8 @@ func (r *roster) learn(n update, now time.Time) bool {
 	return true
 }
 
-// goodbye records that a member leaves. It returns false if this was known.
+// goodbye records that a member leaves. It returns false if the goodbye was known, or
+// if there are too many goodbyes.
 func (r *roster) goodbye(id string, now time.Time) bool {
 	if _, known := r.leavers[id]; known || len(r.leavers) >= maxStrays {
 		return false
@@ -152,7 +156,8 @@ func (r *roster) goodbye(id string, now time.Time) bool {
 	return true
 }
 
-// publish sets this node's own document and returns the message with it.
+// publish sets this node's own document, and returns the message that carries the
+// document.
 func (r *roster) publish(text []byte, now time.Time) update {
 	doc := document{version: r.docs[r.self].version + 1, text: text, since: now}
 	r.docs[r.self] = doc
@@ -171,7 +176,8 @@ func (r *roster) current() []aliveMember {
 	return slices.SortedFunc(maps.Values(at), func(a, b aliveMember) int { return cmp.Compare(a.id, b.id) })
 }
 
-// later reports whether a started after b. This node counts as started last.
+// later reports whether member a started after member b. This node counts as started
+// last.
 func (r *roster) later(a, b aliveMember) bool {
 	if a.id == r.self || b.id == r.self {
 		return a.id == r.self
@@ -195,7 +201,7 @@ func (r *roster) member(p aliveMember) Member {
 	}
 }
 
-// messages returns the documents of all alive members, for a full exchange.
+// messages returns the documents of all alive members as messages for a full exchange.
 func (r *roster) messages() []update {
 	var all []update
 	for id := range r.alive {
@@ -206,7 +212,7 @@ func (r *roster) messages() []update {
 	return all
 }
 
-// occupied reports whether an alive member has an address.
+// occupied reports whether an alive member has this gossip address.
 func (r *roster) occupied(at netip.AddrPort) bool {
 	for _, p := range r.alive {
 		if p.at == at {
@@ -216,7 +222,7 @@ func (r *roster) occupied(at netip.AddrPort) bool {
 	return false
 }
 
-// missing returns the addresses of members that vanished without leaving.
+// missing returns the gossip addresses of members that vanished without leaving.
 func (r *roster) missing() []netip.AddrPort {
 	var list []netip.AddrPort
 	for at, a := range r.gone {
@@ -227,13 +233,15 @@ func (r *roster) missing() []netip.AddrPort {
 	return list
 }
 
-// count returns how many members are alive, have left and are missing.
+// count returns how many members are alive, how many have left, and how many vanished
+// (dead).
 func (r *roster) count() (alive, left, dead int) {
 	dead = len(r.missing())
 	return len(r.current()), len(r.gone) - dead, dead
 }
 
-// forget drops entries that are too old.
+// forget drops old entries: of gone members after forgetAfter, of documents without an
+// alive member after strayTTL.
 func (r *roster) forget(now time.Time) {
 	maps.DeleteFunc(r.gone, func(_ netip.AddrPort, a goneMember) bool { return now.Sub(a.since) > r.forgetAfter })
 	maps.DeleteFunc(r.leavers, func(_ string, since time.Time) bool { return now.Sub(since) > r.forgetAfter })

@@ -14,22 +14,23 @@ import (
 )
 
 const (
-	// seekFirst is the first pause of seek; the pause doubles up to RejoinInterval. Nodes
-	// that start together find each other after the first pause.
+	// seekFirst is the first pause between two searches of seek; the pause doubles up
+	// to RejoinInterval. Nodes that start at the same time find each other after the
+	// first pause.
 	seekFirst = 500 * time.Millisecond
 
-	// seekAtOnce limits concurrent exchanges: an exchange with a machine that is off takes
-	// StreamTimeout.
+	// seekAtOnce is the largest number of concurrent exchanges. An exchange with a
+	// machine that is switched off takes StreamTimeout.
 	seekAtOnce = 8
 
-	// introductions limits how many members a new node contacts by itself. In a larger
-	// cluster gossip spreads the news further.
+	// introductions is the largest number of members that a new node contacts by
+	// itself. In a larger cluster, gossip tells the other members about the new node.
 	introductions = 32
 )
 
-// seek looks for missing members until Close. memberlist forgets a member that was gone
-// for DeadTime, so without seek the two parts of a cluster would stay apart after a
-// longer partition.
+// seek looks for missing members until the Cluster closes. memberlist forgets a member
+// that did not answer for DeadTime. So without seek, the two parts of a cluster would
+// stay separate after a longer network partition.
 func (c *Cluster) seek() {
 	failing, known := make(map[string]bool), false
 	for wait := seekFirst; ; wait = min(2*wait, c.cfg.Timing.RejoinInterval) {
@@ -37,31 +38,32 @@ func (c *Cluster) seek() {
 		if c.ctx.Err() != nil {
 			return
 		}
-		failing = c.report(failing, tried)
+		failing = c.logFailures(failing, tried)
 		if !known {
 			known = c.introduce(tried)
 		}
 		c.mu.Lock()
 		c.roster.forget(time.Now())
 		c.mu.Unlock()
-		// ±20 %: after a partition all nodes look for members, and they should not all
-		// do it at the same time.
+		// Vary the pause by ±20 %: after a partition all nodes look for members, but
+		// they should not all do so at the same time.
 		if !c.pause(wait - wait/5 + rand.N(2*wait/5+1)) {
 			return
 		}
 	}
 }
 
-// joinMissing tries every address where a member is expected and none is alive. It
-// returns the error or nil of each address, and of each name and file that it resolved.
+// joinMissing contacts every address where a member is expected and no member is alive.
+// It returns the result (an error or nil) for each address, and for each name and file
+// that it resolved.
 func (c *Cluster) joinMissing() map[string]error {
 	tried := make(map[string]error)
 	c.exchange(c.targets(tried), tried)
 	return tried
 }
 
-// introduce contacts the members that this node learned of in its first exchange. Gossip
-// about this node would reach them some rounds later, and only owners that know this node
+// introduce contacts the members that this node learned of in its first exchange. They
+// would hear of this node by gossip too, but later, and only owners that know this node
 // send it rows. introduce returns false if this node knows no other member yet.
 func (c *Cluster) introduce(tried map[string]error) bool {
 	others := c.others()
@@ -79,8 +81,8 @@ func (c *Cluster) introduce(tried map[string]error) bool {
 	return true
 }
 
-// exchange runs a full exchange with the member at each address and records each result
-// in tried.
+// exchange runs a full exchange of member lists and states with the member at each
+// address. It records each result in tried.
 func (c *Cluster) exchange(addresses map[netip.AddrPort]struct{}, tried map[string]error) {
 	var mu sync.Mutex // guards tried
 	var tries sync.WaitGroup
@@ -105,7 +107,7 @@ func (c *Cluster) exchange(addresses map[netip.AddrPort]struct{}, tried map[stri
 	tries.Wait()
 }
 
-// targets returns the addresses where a member is expected and none is alive. It
+// targets returns the addresses where a member is expected and no member is alive. It
 // records in tried the names and files that could not be resolved or read.
 func (c *Cluster) targets(tried map[string]error) map[netip.AddrPort]struct{} {
 	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.Timing.StreamTimeout)
@@ -164,9 +166,9 @@ func readAddresses(file string) ([]string, error) {
 	return list, nil
 }
 
-// report logs when an address begins to fail and when it no longer fails, and returns
+// logFailures logs each address where contacts begin to fail or no longer fail, and returns
 // the addresses that fail now.
-func (c *Cluster) report(before map[string]bool, tried map[string]error) map[string]bool {
+func (c *Cluster) logFailures(before map[string]bool, tried map[string]error) map[string]bool {
 	now := make(map[string]bool)
 	for what, err := range tried {
 		if err == nil {
@@ -179,7 +181,7 @@ func (c *Cluster) report(before map[string]bool, tried map[string]error) map[str
 	}
 	for what := range before {
 		if !now[what] {
-			c.cfg.Logger.Info("no longer looking for a member", "address", what)
+			c.cfg.Logger.Info("no longer looking for a member at an address", "address", what)
 		}
 	}
 	return now

@@ -10,39 +10,42 @@ import (
 )
 
 const (
-	// spreadPause is the least time between two rounds of sending.
+	// spreadPause is the shortest time between two rounds in which spread sends
+	// messages.
 	spreadPause = 250 * time.Millisecond
 
 	// spreadRetry is the time until a failed delivery is retried.
 	spreadRetry = time.Second
 
-	// spreadAtOnce limits concurrent deliveries.
+	// spreadAtOnce is the largest number of concurrent deliveries.
 	spreadAtOnce = 8
 )
 
-// outbox knows which members lack this node's document. The document goes to each
-// member directly: it arrives at once, whatever its size, and no other member has to
-// pass it on. The cluster's mutex guards all fields except due.
+// outbox tracks which members do not have this node's newest document, which is the
+// state that SetState sets. The node sends the document to each member directly: it
+// then arrives at once, whatever its size, and no other member has to pass it on. The
+// cluster's mutex guards all fields except due.
 type outbox struct {
-	version uint64 // of the message
-	message []byte
+	version uint64            // version of the document in message; 0: there is no document yet
+	message []byte            // the encoded update with the document
 	sent    map[string]uint64 // by member ID: the last version sent to the member; no entry for a new member
-	sending map[string]bool
-	due     chan struct{} // a token when a round of deliveries is due
+	sending map[string]bool   // by member ID: a delivery to the member is in progress
+	due     chan struct{}     // holds a token when spread should start a round of deliveries
 }
 
 func newOutbox() *outbox {
 	return &outbox{sent: make(map[string]uint64), sending: make(map[string]bool), due: make(chan struct{}, 1)}
 }
 
-// publish replaces the message.
+// publish replaces the message that members should get.
 func (o *outbox) publish(version uint64, message []byte) { o.version, o.message = version, message }
 
-// resend makes next send the document again, to a member that has just joined.
+// resend makes next return a delivery of the document to this member, which has just
+// joined.
 func (o *outbox) resend(id string) { delete(o.sent, id) }
 
-// keep drops the entries of members that are not in here.
-func (o *outbox) keep(here map[string]aliveMember) {
+// dropExcept drops the entries of all members except the members in here.
+func (o *outbox) dropExcept(here map[string]aliveMember) {
 	for id := range o.sent {
 		if _, ok := here[id]; !ok {
 			delete(o.sent, id)
@@ -50,6 +53,7 @@ func (o *outbox) keep(here map[string]aliveMember) {
 	}
 }
 
+// wake makes spread start a round of deliveries.
 func (o *outbox) wake() {
 	select {
 	case o.due <- struct{}{}:
@@ -57,14 +61,15 @@ func (o *outbox) wake() {
 	}
 }
 
-// delivery is one message to one member.
+// delivery is a message on its way to one member.
 type delivery struct {
 	to      aliveMember
 	version uint64
 	message []byte
 }
 
-// next returns the outstanding deliveries and marks them as being sent.
+// next returns a delivery for each member that does not have the newest document, and
+// marks these deliveries as being sent.
 func (o *outbox) next(members []aliveMember, self string) (list []delivery) {
 	for _, p := range members {
 		if p.id == self || o.version == 0 || o.sending[p.id] || o.sent[p.id] == o.version {
@@ -85,7 +90,8 @@ func (o *outbox) done(d delivery, ok bool) (again bool) {
 	return !ok || d.version != o.version
 }
 
-// spread sends this node's document to the members that lack it, until Close.
+// spread sends this node's document to the members that do not have it, until the
+// Cluster closes.
 func (c *Cluster) spread() {
 	var sending sync.WaitGroup
 	defer sending.Wait()
@@ -113,7 +119,8 @@ func (c *Cluster) spread() {
 	}
 }
 
-// delivered records the end of a delivery, and makes spread repeat a failed delivery.
+// delivered records the result of a delivery, and makes spread repeat a failed or
+// outdated delivery.
 func (c *Cluster) delivered(d delivery, err error) {
 	c.mu.Lock()
 	again := c.outbox.done(d, err == nil)
@@ -135,9 +142,9 @@ func (c *Cluster) send(to aliveMember, message []byte) error {
 	return c.list.SendReliable(node, message)
 }
 
-// sayGoodbye tells each member directly that this node leaves: with memberlist's own
-// message they would count this node as vanished. The channel is closed once gossip
-// has carried the goodbye as well.
+// sayGoodbye tells each member directly that this node leaves. Without this message,
+// members would count this node as vanished. The channel carried is closed when gossip
+// has also sent the goodbye often enough.
 func (c *Cluster) sayGoodbye(ctx context.Context) (carried <-chan struct{}) {
 	n := update{id: c.self.id, leaving: true}
 	message := n.append(nil)
@@ -168,36 +175,38 @@ func (c *Cluster) sayGoodbye(ctx context.Context) (carried <-chan struct{}) {
 	return gossiped
 }
 
-// goodbyeTimeout limits how long Leave waits for members that do not answer; the other
-// members pass the goodbye on.
+// goodbyeTimeout limits how long Leave waits for members that do not answer. They get
+// the goodbye from other members.
 const goodbyeTimeout = time.Second
 
-// goodbye is the message that a member leaves, in memberlist's queue.
+// goodbye is an entry in memberlist's queue of messages to gossip: it says that a
+// member leaves.
 type goodbye struct {
 	id       string
 	message  []byte
-	finished func() // memberlist has sent the message often enough; may be nil
+	finished func() // called when memberlist has sent the message often enough; may be nil
 }
 
 var _ memberlist.NamedBroadcast = goodbye{}
 
-// Name returns the ID of the leaving member: the queue keeps one goodbye per name.
+// Name returns the ID of the leaving member. The queue keeps one goodbye per name.
 func (g goodbye) Name() string { return g.id }
 
 // Message returns the bytes to send.
 func (g goodbye) Message() []byte { return g.message }
 
-// Invalidates returns false: the queue compares names instead.
+// Invalidates returns false, because the queue compares names to find old entries.
 func (g goodbye) Invalidates(memberlist.Broadcast) bool { return false }
 
-// Finished tells the leaving node that gossip has carried the goodbye.
+// Finished is called by memberlist when gossip has sent the goodbye often enough.
 func (g goodbye) Finished() {
 	if g.finished != nil {
 		g.finished()
 	}
 }
 
-// pause waits for d. It reports false if this node closes meanwhile.
+// pause waits for d and returns true. If the Cluster closes meanwhile, it returns false
+// at once.
 func (c *Cluster) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -11,7 +11,7 @@ import (
 // profile is the fixed description of a member. memberlist sends it as the metadata of
 // a node.
 type profile struct {
-	Rowmill  int    `json:"rowmill"` // format of this document, always 1: other programs' members lack it
+	Rowmill  int    `json:"rowmill"` // format of this document, always 1; the members of other programs do not have this field
 	Node     string `json:"node"`
 	Peer     string `json:"peer,omitempty"`
 	API      string `json:"api,omitempty"`
@@ -21,7 +21,8 @@ type profile struct {
 	Started  int64  `json:"started"` // Unix time in µs, by the member's clock
 }
 
-// maxProfile limits an encoded profile, in bytes: memberlist panics above 512.
+// maxProfile is the largest size of an encoded profile, in bytes: memberlist panics if
+// the metadata of a node exceeds 512 bytes.
 const maxProfile = 400
 
 func encodeProfile(p profile) ([]byte, error) {
@@ -39,29 +40,32 @@ func encodeProfile(p profile) ([]byte, error) {
 func decodeProfile(text []byte) (profile, error) {
 	var p profile
 	if err := json.Unmarshal(text, &p); err != nil || p.Rowmill != 1 {
-		return profile{}, errors.New("not a Rowmill node, or one with an unknown format")
+		return profile{}, errors.New("not a Rowmill node, or a node with an unknown format of its description")
 	}
 	return p, nil
 }
 
 func (p profile) started() time.Time { return time.UnixMicro(p.Started) }
 
-// update is a message about one member: a new state or a goodbye. On the wire: kind,
-// length of the ID, ID, version, length of the document, document. Numbers are varints.
+// update is a message about one member: its new state, or a goodbye, which says that it
+// leaves. On the wire: kind, length of the ID, ID, version, length of the document,
+// document. Numbers are varints.
 type update struct {
 	id      string
 	leaving bool
-	version uint64 // of the document: grows with each document that the member publishes
+	version uint64 // version of doc, which grows with each document that the member publishes
 	doc     []byte
 }
 
-// The kinds on the wire. Later releases may add kinds. Receivers skip unknown kinds;
-// they need the length of the document for that, although the document comes last.
+// The kinds of an encoded update. Later releases may add kinds. To skip an update of an
+// unknown kind, receivers need the length of the document, although the document comes
+// last.
 const (
 	kindState   = 1
 	kindLeaving = 2
 )
 
+// append appends the encoded update to a byte slice.
 func (n update) append(to []byte) []byte {
 	kind := byte(kindState)
 	if n.leaving {
@@ -103,8 +107,8 @@ func decodeUpdates(text []byte, maxDoc int, each func(update)) error {
 	return nil
 }
 
-// cut splits a length and that many bytes off the front. A length over limit is an
-// error.
+// cut reads a length and then that many bytes from the start of text. ok is false if
+// the length is over limit or text is too short.
 func cut(text []byte, limit int) (field, rest []byte, ok bool) {
 	length, n := binary.Uvarint(text)
 	if n <= 0 || length > uint64(limit) || length > uint64(len(text)-n) {

@@ -20,7 +20,7 @@ var dist embed.FS
 
 // A Site is the built console. It is immutable.
 type Site struct {
-	files map[string][]byte // gzip, by the name without .gz
+	files map[string][]byte // contents compressed with gzip, by file name without .gz
 	index []byte
 }
 
@@ -33,9 +33,10 @@ var Files = sync.OnceValue(func() *Site {
 	return s
 })
 
-// Open returns a file, compressed by gzip, and its content type. hashed says that the name
-// contains a hash of the content, so the content of this name never changes. ok is false if
-// there is no such file. Open does not return the index page: see Index.
+// Open returns a file, compressed by gzip, and its content type. hashed is true if the
+// name contains a hash of the content, so that the content under this name never
+// changes. ok is false if there is no such file. Open does not return the index page:
+// see Index.
 func (s *Site) Open(name string) (gz []byte, contentType string, hashed, ok bool) {
 	gz, ok = s.files[name]
 	if !ok {

@@ -18,25 +18,26 @@ const (
 	probeTokens = 32
 	// probeText is the text of the probe row.
 	probeText = "Hello"
-	// maxRefusal limits the text of a refusal that is kept, in bytes, because the text is
-	// also sent to other nodes.
+	// maxRefusal is the maximum length in bytes of the text of a stored refusal. The
+	// text is short because each node also sends it to the other nodes.
 	maxRefusal = 200
 )
 
-// A Capability says what a served model can do. A probe row has shown it.
+// A Capability is the result of a probe row: it says what a served model can do.
 type Capability struct {
 	Kind      rowmill.Kind // empty if the server refuses every row
-	Dimension int          // of an embedding model
+	Dimension int          // numbers per embedding; 0 if Kind is not KindEmbedding
 	Refusal   string       // the server's error messages, if the server refuses every row
 }
 
-// FindCapability sends a probe row to find out whether a model generates, reasons or
-// embeds. The last probe must have listed the model. It first asks for an embedding,
-// and if the server refuses that, for a chat answer. The embedding comes first because
-// it is cheap, and because llama.cpp with --embeddings also answers chat requests. An
-// error means that the result is still unknown.
-func FindCapability(ctx context.Context, e Engine, name string, patience time.Duration) (Capability, error) {
-	row := Row{Text: []byte(probeText), Patience: patience}
+// FindCapability sends probe rows to find out whether a model generates, reasons or
+// embeds. The last call of e.Probe must have listed the model under name. patience is
+// the timeout of each probe row. FindCapability first asks for an embedding, and if the
+// server refuses the embedding, for a chat answer. The embedding comes first because it
+// is cheap, and because llama.cpp with --embeddings also answers chat requests. After
+// an error the capability is still unknown.
+func FindCapability(ctx context.Context, e Engine, name string, timeout time.Duration) (Capability, error) {
+	row := Row{Text: []byte(probeText), Timeout: timeout}
 	vector, err := embed(ctx, e, Params{Model: rowmill.Model{ID: name, Kind: rowmill.KindEmbedding}}, row)
 	if err == nil {
 		return Capability{Kind: rowmill.KindEmbedding, Dimension: len(vector)}, nil
@@ -59,18 +60,20 @@ func FindCapability(ctx context.Context, e Engine, name string, patience time.Du
 	return Capability{Refusal: fmt.Sprintf("a text to embed: %s, and a message: %s", textfmt.Shorten(embedRefusal, maxRefusal), textfmt.Shorten(chatRefusal, maxRefusal))}, nil
 }
 
+// generate prepares p and asks for the chat answer to a row.
 func generate(ctx context.Context, e Engine, p Params, row Row) (Reply, error) {
 	call, err := e.Prepare(p)
 	if err != nil {
-		return Reply{}, unprepared{err}
+		return Reply{}, prepareError{err}
 	}
 	return call.Generate(ctx, row)
 }
 
+// embed prepares p and asks for the embedding of a row.
 func embed(ctx context.Context, e Engine, p Params, row Row) ([]float32, error) {
 	call, err := e.Prepare(p)
 	if err != nil {
-		return nil, unprepared{err}
+		return nil, prepareError{err}
 	}
 	replies, faults, err := call.Embed(ctx, []Row{row})
 	switch {
@@ -79,26 +82,27 @@ func embed(ctx context.Context, e Engine, p Params, row Row) ([]float32, error) 
 	case faults[0] != nil:
 		return nil, faults[0]
 	case len(replies[0].Embedding) == 0:
-		return nil, &Error{Class: Moment, Message: "the answer has no embedding"}
+		return nil, &Error{Class: Transient, Message: "the answer has no embedding"}
 	}
 	return replies[0].Embedding, nil
 }
 
-// unprepared wraps an error of Prepare, which is never transient.
-type unprepared struct{ error }
+// prepareError marks an error as an error of Engine.Prepare. Such an error is permanent.
+type prepareError struct{ error }
 
-func (u unprepared) Unwrap() error { return u.error }
+func (u prepareError) Unwrap() error { return u.error }
 
-// refusals are the HTTP statuses of a permanent refusal: the server cannot run such a
-// row on the model. Some servers answer 404 although the path exists for other models.
+// refusals lists the HTTP statuses that mean a permanent refusal: the server cannot run
+// the probe row on this model. Some servers answer 404 for one model although they know
+// the path.
 var refusals = []int{400, 404, 405, 413, 415, 422, 501}
 
-// refusal reports whether err is a permanent refusal, and returns the message of the
-// refusal.
+// refusal reports whether err means that the server permanently refuses the probe row.
+// If so, it also returns the error message of the server.
 func refusal(err error) (message string, refused bool) {
 	var fault *Error
 	switch {
-	case errors.As(err, &unprepared{}):
+	case errors.As(err, &prepareError{}):
 		return err.Error(), true
 	case errors.As(err, &fault) && (fault.Class == JobFault || slices.Contains(refusals, fault.Status)):
 		return fault.Error(), true

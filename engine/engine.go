@@ -27,13 +27,13 @@ type Engine interface {
 	// server is unusable until a later probe succeeds.
 	Probe(ctx context.Context) (Info, error)
 
-	// Gauges reads the server's load. It returns ErrNoGauges if the server publishes
-	// none.
+	// Gauges reads the server's load metrics. It returns ErrNoGauges if the server
+	// publishes no load metrics.
 	Gauges(ctx context.Context) (Gauges, error)
 
 	// Prepare compiles the settings that all rows of a job share. The last probe must
-	// have listed the job's model. An error means that the server cannot run this
-	// configuration; it is never transient.
+	// have listed the job's model. An error means that the server cannot run a job with
+	// these settings. The error is permanent: a retry cannot help.
 	Prepare(p Params) (Call, error)
 
 	// Close drops idle connections.
@@ -49,8 +49,9 @@ type Call interface {
 	Generate(ctx context.Context, row Row) (Reply, error)
 
 	// Embed runs a group of rows on an embedding model and returns the replies in the
-	// order of the rows. The second result holds the *Error of each bad row, nil for
-	// good rows: Embed halves a refused group until each bad row is alone.
+	// order of the rows. Entry i of the second result is the *Error of row i, or nil if
+	// row i succeeded. If the server refuses a group because of a row, Embed splits the
+	// group in halves until each bad row is alone in a request.
 	Embed(ctx context.Context, rows []Row) ([]Reply, []*Error, error)
 
 	// Warnings lists the parameters that this server ignores or changes, and problems
@@ -59,52 +60,57 @@ type Call interface {
 }
 
 // PromptCounter is an optional interface of a Call, for servers that count the tokens
-// of a prompt. Rowmill's own count needs a vocabulary and a template, which may be
-// missing or wrong. The server's count equals the input tokens in the server's usage.
+// of a prompt. Rowmill can also count tokens itself, but it needs the model's
+// vocabulary and chat template, which may be missing or wrong. The server's count
+// equals the input tokens that the server later reports in its usage.
 type PromptCounter interface {
-	// CountPrompt returns the tokens of the whole prompt: the row's text with the
-	// template, the system prompt and everything else that Generate or Embed would
-	// send. It generates nothing. The error is ErrNoCounting if the server cannot
-	// count, otherwise an *Error or the context's error. A prompt longer than the
-	// server's context is either counted or refused with TooLong. Errors of CountPrompt
-	// do not affect the server's health: a server may switch counting off, or count
-	// slowly, and still run rows.
+	// CountPrompt returns the number of tokens of the whole prompt: the row's text with
+	// the template, the system prompt and everything else that Generate or Embed would
+	// send. The server generates no answer. The error is ErrNoCounting if the server
+	// cannot count, otherwise an *Error or the context's error. A server either counts
+	// a prompt longer than its context or refuses the prompt with TooLong. An error of
+	// CountPrompt does not make the server unhealthy: a server may switch counting off,
+	// or count slowly, and still run rows.
 	CountPrompt(ctx context.Context, row Row) (tokens int, err error)
 }
 
 // ErrNoCounting reports that a server cannot count prompts.
 var ErrNoCounting = errors.New("server does not count prompts")
 
-// ErrCutsPrompts is an ErrNoCounting for a server that also truncates prompts longer
-// than its context without saying so. Other servers refuse such prompts.
+// ErrCutsPrompts wraps ErrNoCounting. It reports that a server cannot count prompts and
+// silently truncates prompts longer than its context. Other servers refuse such
+// prompts.
 var ErrCutsPrompts = fmt.Errorf("%w, and truncates prompts longer than its context", ErrNoCounting)
 
 // Params are the settings that all rows of a job share.
 type Params struct {
-	Model      rowmill.Model
-	Path       string          // request path of a raw job (rows are request bodies, Model's kind is KindRaw); of the fields below, a raw job uses only ContextLen
-	System     string          // system prompt; empty for none
-	Schema     json.RawMessage // JSON Schema the answer must conform to; nil for none
-	Sampling   map[string]any  // effective sampling parameters, validated
-	Logprobs   bool            // ask for log probabilities
-	RowSeeds   bool            // each row brings its own seed
-	MaxTokens  int             // limit of the answer, tokens; 0 means the server's default
-	ContextLen int             // pinned context length of the job, tokens
+	Model rowmill.Model
+	// Path is the request path of a raw job, whose rows are request bodies and whose
+	// Model.Kind is KindRaw. A raw job uses none of the fields below except ContextLen.
+	Path       string
+	System     string          // system prompt; empty if the job has none
+	Schema     json.RawMessage // JSON Schema that each answer must match; nil if the job has none
+	Sampling   map[string]any  // checked sampling parameters of the job and the defaults of its model
+	Logprobs   bool            // the job asks for log probabilities of the answer's tokens
+	RowSeeds   bool            // each row has its own seed in Row.Seed
+	MaxTokens  int             // maximum tokens of an answer; 0 means the server's default
+	ContextLen int             // context length of the job in tokens, which stays the same for the whole job
 }
 
 // Row is one request.
 type Row struct {
-	Text []byte // the prompt as the user message, UTF-8; for KindRaw a JSON object, the body without its model
+	Text []byte // UTF-8 text of the user message; for KindRaw a JSON object, the request body without the field model
 	Seed *int64 // overrides the seed of Params for this row
 
-	// Patience is the timeout of the request, including the time in the server's queue;
-	// 0 means the engine's own timeout, which suits the slowest server. When the timeout
-	// has passed, the call fails with an *Error of class Moment with Code "timeout".
-	Patience time.Duration
+	// Timeout is the timeout of the request, including the time in the server's queue;
+	// 0 means the engine's own timeout, which is long enough for a slow server. When
+	// the timeout expires, the call fails with an *Error of class Transient with Code
+	// "timeout".
+	Timeout time.Duration
 
-	// Failures counts the HTTP 500 answers of servers to this row. The engine may then
-	// leave out a parameter that it adds by itself, because this parameter may be the
-	// cause.
+	// Failures is the number of HTTP 500 answers that servers gave to this row. If it
+	// is not 0, the engine may leave out a parameter that the engine adds by itself,
+	// such as logprobs, because this parameter may have caused the failures.
 	Failures int
 
 	// Traceparent is the W3C Trace Context header of the request; empty for none. Embed
@@ -114,17 +120,18 @@ type Row struct {
 
 // Reply is one accepted answer.
 type Reply struct {
-	Content   string // the final answer; for KindRaw the whole reply, on one line
-	Reasoning string // reasoning models; empty otherwise
+	Content   string // the final answer; for KindRaw the whole JSON reply, on one line
+	Reasoning string // the reasoning text of a reasoning model; otherwise empty
 	Embedding []float32
 
 	Finish       rowmill.FinishReason
-	InputTokens  int64 // 0 if the server does not count them
-	CachedTokens int64 // the part of InputTokens found in the server's prefix cache; 0 if the server does not report it
-	OutputTokens int64
+	InputTokens  int64 // tokens of the prompt; 0 if the server does not report them
+	CachedTokens int64 // tokens of the prompt that were in the server's prefix cache; 0 if the server does not report them
+	OutputTokens int64 // tokens that the model generated; 0 if the server does not report them
 
-	// LogprobSum and LogprobCount cover the tokens of the final answer without
-	// reasoning. A count of 0 means that the server gave no log probabilities.
+	// LogprobSum is the sum of the log probabilities of LogprobCount tokens of the
+	// final answer, without the reasoning. LogprobCount is 0 if the server gave no log
+	// probabilities.
 	LogprobSum   float64
 	LogprobCount int64
 }
@@ -133,8 +140,8 @@ type Reply struct {
 type Info struct {
 	Kind      string        // "vllm", "sglang", "llama.cpp", "ollama", "infinity", "tei", "rowmill-sim", "openai"
 	Version   string        // empty if the server does not report it
-	Simulated bool          // outputs are made up
-	Slots     int           // rows that the server runs at once; 0 if unknown
+	Simulated bool          // the server is a simulator: its answers are made up
+	Slots     int           // maximum rows that the server runs at the same time; 0 if unknown
 	Models    []ServedModel // the models that the server serves now
 }
 
@@ -148,16 +155,16 @@ type ServedModel struct {
 	Name          string // the server's name for the model
 	ContextLength int    // maximum tokens of a request on this server; 0 if unknown
 
-	// Each of these fields is empty if unknown.
+	// The fields below are empty or 0 if unknown.
 	Origin    string       `json:",omitempty"` // the model's Hugging Face id, if Name is not that id
 	Base      string       `json:",omitempty"` // for an adapter (LoRA): the server's name for the base model
 	Kind      rowmill.Kind `json:",omitempty"`
-	Dimension int          `json:",omitempty"` // of an embedding model
-	Unusable  string       `json:",omitempty"` // why the model cannot run rows, with the remedy
+	Dimension int          `json:",omitempty"` // numbers per embedding of an embedding model
+	Unusable  string       `json:",omitempty"` // reason why the model cannot run rows, and the remedy; empty if it can run rows
 }
 
-// Names returns the names that select this model: the server's name, this name without
-// Ollama's tag "latest", and the Hugging Face id.
+// Names returns all names that select this model: Name, Name without Ollama's tag
+// "latest", and Origin.
 func (s ServedModel) Names() []string {
 	names := []string{s.Name}
 	if short, latest := strings.CutSuffix(s.Name, ":latest"); latest {
@@ -169,8 +176,9 @@ func (s ServedModel) Names() []string {
 	return names
 }
 
-// Find returns the served model with m's id or one of its engine names. It compares the
-// servers' own names first, because several served models may share their other names.
+// Find returns the served model whose name is m.ID or one of m.EngineNames; false if
+// there is none. It compares ServedModel.Name of all models first, because several
+// served models may share their other names (see ServedModel.Names).
 func (i Info) Find(m rowmill.Model) (ServedModel, bool) {
 	meant := func(name string) bool { return name == m.ID || slices.Contains(m.EngineNames, name) }
 	for _, served := range i.Models {
@@ -186,11 +194,11 @@ func (i Info) Find(m rowmill.Model) (ServedModel, bool) {
 	return ServedModel{}, false
 }
 
-// A Route is a model and a request path of one server. One route can fail while the
-// server's other routes work.
+// A Route identifies one model and one request path of a server. One route can fail
+// while the other routes of the same server work.
 type Route string
 
-// RouteOf returns the route of a job's rows.
+// RouteOf returns the route that the rows of a job use.
 func RouteOf(spec *rowmill.Spec) Route {
 	switch m := spec.Model; m.Kind {
 	case rowmill.KindEmbedding:
@@ -204,61 +212,64 @@ func RouteOf(spec *rowmill.Spec) Route {
 
 // Gauges are the load metrics of a server.
 type Gauges struct {
-	Running     int64   // rows in the batch
+	Running     int64   // rows that the server runs now
 	Waiting     int64   // rows in the server's queue
 	KVUse       float64 // used share of the KV cache, 0 to 1; -1 if unknown
-	Preemptions int64   // total since the server started
+	Preemptions int64   // number of preempted rows since the server started
 	KVTokens    int64   // size of the KV cache in tokens; 0 if unknown
 }
 
 // ErrNoGauges reports that a server publishes no load metrics.
 var ErrNoGauges = fmt.Errorf("server publishes no gauges")
 
-// Class is the cause of an error. It decides what happens next.
+// Class says whether a row, a job or a server caused an error. It decides whether and
+// where Rowmill retries the row.
 type Class uint8
 
-// The classes of error.
+// The values of Class.
 const (
-	// RowFault is permanent: retrying the row cannot help.
+	// RowFault is a permanent error of the row: a retry cannot help.
 	RowFault Class = iota + 1
-	// Moment is a transient fault that the row may have caused. The row is retried a
-	// limited number of times, on another server first.
-	Moment
-	// Busy is a state of the server: a rate limit, overload, a model that is still
-	// loading, an exhausted quota, or a gateway without a server. Busy does not count as
-	// an attempt of the row. The row waits as long as the server asks for, but at least
-	// for a time that grows with each refusal.
+	// Transient is a transient error that the row may have caused. Rowmill retries the row
+	// a limited number of times, on another server first.
+	Transient
+	// Busy means that the server cannot run the row now: a rate limit, overload, a
+	// model that is still loading, an exhausted quota, or a gateway without a server.
+	// Busy does not count as an attempt of the row. The row waits as long as the server
+	// asks for, and at least for a backoff that grows with each refusal.
 	Busy
-	// ServerFault is caused by the server. The row goes to another server and no
-	// attempt is counted. The server gets no rows until a probe succeeds.
+	// ServerFault is an error that the server caused, not the row. Rowmill sends the
+	// row to another server and counts no attempt. The faulty server gets no rows until
+	// a probe succeeds.
 	ServerFault
-	// JobFault rejects a setting that all rows share, such as a schema that the server
-	// cannot compile. The job fails at once.
+	// JobFault means that the server rejects a setting that all rows of a job share,
+	// such as a schema that it cannot compile. The job fails at once.
 	JobFault
 )
 
-// Pace limits what Rowmill sends to a server per minute. Zero means no limit.
+// Pace limits the requests and the tokens that Rowmill sends to a server per minute. A
+// field of 0 means no limit.
 type Pace struct {
 	Requests int
-	Tokens   int // of prompts and answers
+	Tokens   int // tokens of prompts and answers together
 }
 
-// Error describes why a server gave no answer.
+// Error is the reason why a server gave no valid answer to a row.
 type Error struct {
-	Class      Class
-	Status     int           // HTTP status; 0 if there was no response
-	Code       string        // machine-readable: a rowmill.Row… code, or the server's own
-	Message    string        // short; never holds a prompt or an answer
-	Raw        string        // the rejected answer, if any, cut to 64 KiB
-	RetryAfter time.Duration // delay that the server asked for; 0 if none
-	Overloaded bool          // 429 or 503: the window should shrink
-	Broke      bool          // the connection ended before the answer: the server may have crashed
-	TooLong    bool          // the prompt exceeds the server's context
-	Context    int           // if TooLong: the server's context length, tokens; 0 if the server does not report it
-	Prompt     int           // if TooLong: the tokens of the prompt; 0 if the server does not report them
+	Class           Class
+	Status          int           // HTTP status; 0 if there was no response
+	Code            string        // machine-readable code: a rowmill.Row… code or the server's own code
+	Message         string        // short text for people; never contains a prompt or an answer
+	Raw             string        // the rejected answer, cut to 64 KiB; empty if there was none
+	RetryAfter      time.Duration // delay before a retry that the server asked for; 0 if none
+	Overloaded      bool          // the server is overloaded, such as HTTP 429 or 503: its window shrinks
+	ConnectionBroke bool          // the connection broke before the answer was complete: the server may have crashed
+	TooLong         bool          // the prompt exceeds the server's context
+	Context         int           // if TooLong: context length of the server in tokens; 0 if the server does not report it
+	Prompt          int           // if TooLong: length of the prompt in tokens; 0 if the server does not report it
 }
 
-// Error returns the message with the status.
+// Error returns the message and the HTTP status.
 func (e *Error) Error() string {
 	if e.Status != 0 {
 		return fmt.Sprintf("%s (HTTP %d)", e.Message, e.Status)

@@ -6,100 +6,108 @@ import (
 )
 
 // A Window limits how many rows run at once on one server, for all jobs together. It
-// learns the limit, because servers do not report it. It aims at a small queue on the
-// server: the queue keeps the server busy whatever limits it (slots, prefill, KV
-// cache), and all other rows wait in Rowmill, where priorities and fair shares apply. A
-// Window is a plain struct: its owner serialises the calls and passes the time.
+// learns the limit while rows run, because servers do not report it. It aims at a small
+// queue on the server. The queue keeps the server busy, whether slots, prefill or the
+// KV cache limit the server. All other rows wait in Rowmill, where priorities and fair
+// shares apply. A Window has no lock: its owner serialises the calls and passes the
+// current time.
 //
 // A Window uses the first of these signals that the server provides:
 //
-//	gauges      the server's queue: grow while it is short, shrink while it is
-//	            long; near the end of the KV cache grow slowly, and shrink when
-//	            the server preempts rows, because it then computes them again
-//	slots       known slots without gauges: the slots and a small queue
-//	answers     without gauges and slots: grow while more rows in flight bring
-//	            more answers per second; halve on refusals, then grow by one for
-//	            each answer up to the size of a new window (slow start, Jacobson
-//	            1988)
+//	gauges      the length of the server's queue: the window grows while the queue
+//	            is short and shrinks while it is long. While the KV cache is nearly
+//	            full, the window grows slowly. It shrinks when the server preempts
+//	            rows, because the server must compute preempted rows again
+//	slots       slots are known, but no gauges: the window is the slots and a small
+//	            queue
+//	answers     neither gauges nor slots: the window grows while more rows in
+//	            flight bring more answers per second. It halves on refusals, then
+//	            grows by one for each answer up to the size of a new window (slow
+//	            start, Jacobson 1988)
 type Window struct {
-	slots int     // rows that the server runs at once; 0 if unknown
-	size  float64 // rows allowed in flight
+	slots int     // maximum rows that the server runs at the same time; 0 if unknown
+	size  float64 // maximum rows in flight
 
 	gaugeWindow
 	answerWindow
 }
 
-// A gaugeWindow holds the values of a Window that are used with gauges.
+// A gaugeWindow is the state of a Window that it needs for a server with gauges.
 type gaugeWindow struct {
-	gauged      time.Time // time of the last reading
-	running     float64   // rows in the batch at the last reading
-	rising      bool      // running has risen since the reading before: a queue may be prompts that the server is still reading
-	congested   bool      // a queue or a full cache was seen: the window no longer doubles
-	shrunk      time.Time // when the gauges last made the window shrink
-	preemptions int64     // server's total at the last reading; -1 before the first
-	preempted   float64   // recent preemptions; decays over fade
-	answers     float64   // recent answers; decays over fade
-	kv          int64     // size of the KV cache, tokens; 0 if unknown
-	used        float64   // used tokens of the KV cache
-	share       float64   // limit of the share of the KV cache that the rows in flight are expected to fill
-	rows        float64   // answered rows since the start
-	prompts     float64   // tokens of their prompts
-	outputs     float64   // tokens of their answers
+	gauged      time.Time // time of the last reading of the gauges
+	running     float64   // rows that the server ran at the last reading
+	rising      bool      // running rose between the last two readings: waiting rows may only be prompts that the server is still reading
+	congested   bool      // the server had a queue or a nearly full KV cache: the window no longer doubles
+	shrunk      time.Time // time when the gauges last made the window shrink
+	preemptions int64     // Gauges.Preemptions at the last reading; -1 before the first reading
+	preempted   float64   // number of recent preemptions; decays with the time constant fade
+	answers     float64   // number of recent answers; decays with the time constant fade
+	kv          int64     // size of the KV cache in tokens; 0 if unknown
+	used        float64   // tokens in the KV cache at the last reading
+	share       float64   // share of the KV cache that the rows in flight are allowed to fill, by their expected final sizes
+	rows        float64   // number of answered rows since the start
+	prompts     float64   // total prompt tokens of the answered rows
+	outputs     float64   // total answer tokens of the answered rows
 }
 
-// An answerWindow holds the values of a Window that are used without gauges.
+// An answerWindow is the state of a Window that it needs for a server without gauges,
+// and the record of the server's refusals.
 type answerWindow struct {
-	epoch        time.Time // start of the current measurement of the answer rate
-	epochAnswers float64   // answers in the epoch
-	best         float64   // highest rate seen, answers per second
-	bestTokens   float64   // mean tokens of a row (prompt and answer) at the best rate
-	epochTokens  float64   // tokens of prompts and answers in the epoch
-	settled      bool      // growing no longer raises the rate
-	refused      time.Time // when the window last halved
-	refusal      float64   // the size at the first refusal since the last answer
-	since        float64   // answers since the last refusal
-	regrow       float64   // below this size the window grows by one for each answer; 0 before a refusal
+	epoch               time.Time // start of the current measurement of the answer rate
+	epochAnswers        float64   // number of answers in the current epoch
+	best                float64   // highest answer rate so far, answers per second; decays slowly
+	bestTokens          float64   // mean tokens per row (prompt and answer) when the rate best was measured
+	epochTokens         float64   // tokens of prompts and answers in the current epoch
+	settled             bool      // a larger window no longer raises the answer rate
+	refused             time.Time // time when a refusal last halved the window
+	sizeAtRefusal       float64   // size of the window at the first refusal since the last answer
+	answersSinceRefusal float64   // number of answers since the last refusal
+	regrow              float64   // below this size the window grows by one for each answer; 0 before the first refusal
 }
 
-// Limits of the window. docs/architecture.md names the servers that they were tuned on.
+// Limits and start values of a Window. docs/architecture.md names the servers on which
+// they were tuned.
 const (
-	firstSize = 64   // first size for a server with gauges: they correct it within a second
-	blindSize = 8    // first size for a server without gauges: a small server runs 1 to 4 rows at once
-	maxGauged = 1024 // vLLM's max_num_seqs on the largest GPUs: more rows in flight cost memory and gain nothing
-	maxBlind  = 256
-	minWindow = 1
+	firstSize              = 64   // start size for a server with gauges, which correct the size within a second
+	firstSizeWithoutGauges = 8    // start size for a server without gauges and slots: a small server runs 1 to 4 rows at once
+	maxGauged              = 1024 // vLLM's max_num_seqs on the largest GPUs: more rows in flight cost memory and gain nothing
+	maxSizeWithoutGauges   = 256  // maximum size for a server without gauges and slots
+	minWindow              = 1    // minimum size: one row in flight
 
-	staleGauges = 5 * time.Second
-	slowReading = time.Second
-	fastReading = 100 * time.Millisecond // while the window grows
+	staleGauges = 5 * time.Second        // after this time without a reading, the window uses the answers instead of the gauges
+	slowReading = time.Second            // time between two readings of the gauges of a stable window
+	fastReading = 100 * time.Millisecond // time between two readings while the window or the batch grows
 
-	kvNearlyFull = 0.92 // from here the window grows by single rows
-	kvFull       = 0.98
+	kvNearlyFull = 0.92 // used share of the KV cache from which the window does not grow; afterwards it grows by single rows
+	kvFull       = 0.98 // used share of the KV cache from which a long queue does not shrink the window
 
 	// The expected final sizes of all rows in flight may add up to this share of the KV
-	// cache. The window adapts the share, beginning with firstShare. On average, rows
-	// in flight are half done, but long rows stay in flight longest.
+	// cache. The window starts at firstShare and keeps the share between minShare and
+	// maxShare. The share may exceed 1: on average, a row in flight is half done. But
+	// long rows stay in flight longest.
 	firstShare = 0.9
 	minShare   = 0.4
 	maxShare   = 2.0
-	// shareStep limits the growth of the share during the time that a row is in flight:
-	// the effect shows only after that time.
+	// shareStep limits the growth of the share, relative to its value, during the mean
+	// time that a row is in flight: a change shows its effect only after that time.
 	shareStep = 0.2
 
-	// growthFactor multiplies the size of a window that grows before a queue was seen.
-	// The window reaches 256 slots in the time in which a fast server gives three answers.
+	// growthFactor multiplies the size of the window after each reading of the gauges
+	// until the server has a queue. So the window reaches 256 rows while a fast server
+	// gives three answers.
 	growthFactor = 2
 
-	// maxPreempted is the accepted share of preempted rows: they cost less than the
-	// larger batch gains. The counts of recent preemptions and answers decay over about
-	// the time fade.
+	// maxPreempted is the accepted ratio of recent preemptions to recent answers: below
+	// it, the larger batch gains more than the preemptions cost. The counts of recent
+	// preemptions and answers decay with the time constant fade.
 	maxPreempted = 0.004
-	fade         = 30 * time.Second
+	decayTime    = 30 * time.Second
 )
 
-// NewWindow returns a window for a server that runs slots rows at once; 0 if unknown.
+// NewWindow returns a window for a server that runs slots rows at the same time; slots
+// is 0 if unknown.
 func NewWindow(slots int) *Window {
-	w := &Window{slots: slots, size: blindSize, gaugeWindow: gaugeWindow{preemptions: -1, share: firstShare}}
+	w := &Window{slots: slots, size: firstSizeWithoutGauges, gaugeWindow: gaugeWindow{preemptions: -1, share: firstShare}}
 	if slots > 0 {
 		w.size = float64(slots) + w.queue()
 	}
@@ -116,11 +124,12 @@ func (w *Window) Limit(urgent bool) int {
 	return int(w.size)
 }
 
-// Tokens returns how many tokens (prompts and expected answers) the rows in flight may
-// have together; 0 means no limit. The estimate uses answered rows, and the first
-// answered rows are the short ones. So it assumes longer answers: it multiplies their
-// mean by 1 + (tokens of unfinished answers in the cache / tokens of finished answers).
-// This is the usual estimate of a mean while some samples are unfinished.
+// Tokens returns the maximum number of tokens (prompts and expected answers) that all
+// rows in flight may have together; 0 means no limit. Tokens estimates answer lengths
+// from the answered rows. The first answered rows are the short ones, so Tokens
+// multiplies their mean answer length by 1 + (tokens of unfinished answers in the cache
+// / tokens of finished answers). This is the usual estimate of a mean while some
+// samples are unfinished.
 func (w *Window) Tokens() int64 {
 	if w.kv == 0 || w.slots > 0 { // each slot has its own part of the cache
 		return 0
@@ -139,9 +148,9 @@ func (w *Window) CacheTokens() int64 { return w.kv }
 // of the gauges.
 func (w *Window) Grows(inFlight int) bool { return !w.congested && w.full(inFlight) }
 
-// Next returns the time until the next reading of the gauges: short while the window or
+// ReadingInterval returns the time until the next reading of the gauges: short while the window or
 // the batch grows.
-func (w *Window) Next(inFlight int) time.Duration {
+func (w *Window) ReadingInterval(inFlight int) time.Duration {
 	if w.rising || w.Grows(inFlight) {
 		return fastReading
 	}
@@ -157,6 +166,7 @@ func (w *Window) queue() float64 {
 	return min(max(batch/8, 2), 64)
 }
 
+// maxSize returns the maximum size of the window for a server with slots or gauges.
 func (w *Window) maxSize() float64 {
 	if w.slots > 0 {
 		return float64(w.slots) + w.queue()
@@ -164,6 +174,7 @@ func (w *Window) maxSize() float64 {
 	return maxGauged + w.queue()
 }
 
+// full reports whether the rows in flight nearly fill the window.
 func (w *Window) full(inFlight int) bool { return float64(inFlight) >= 0.9*math.Floor(w.size) }
 
 // Observe applies a reading of the server's gauges. inFlight is the number of Rowmill's
@@ -173,8 +184,8 @@ func (w *Window) Observe(g Gauges, inFlight int, tokens int64, now time.Time) {
 	if w.gauged.IsZero() && w.slots == 0 {
 		w.size = max(w.size, firstSize)
 	}
-	span := min(now.Sub(w.gauged).Seconds(), fade.Seconds())
-	left := math.Exp(-span / fade.Seconds())
+	span := min(now.Sub(w.gauged).Seconds(), decayTime.Seconds())
+	left := math.Exp(-span / decayTime.Seconds())
 	w.preempted *= left
 	w.answers *= left
 	if w.preemptions >= 0 {
@@ -188,7 +199,7 @@ func (w *Window) Observe(g Gauges, inFlight int, tokens int64, now time.Time) {
 	case waiting >= 1 || g.KVUse >= kvNearlyFull:
 		w.congested = true
 	case w.running >= 0.95*float64(inFlight) && w.preempted == 0:
-		w.congested = false // the full server was only reading prompts
+		w.congested = false // the waiting rows were only prompts that the server was reading
 	}
 	byTokens := w.Tokens() > 0 && tokens >= w.Tokens()*9/10
 	switch {
@@ -199,7 +210,7 @@ func (w *Window) Observe(g Gauges, inFlight int, tokens int64, now time.Time) {
 		}
 	case waiting > 2*q && g.KVUse < kvFull:
 		w.shrink(max(0.8*w.size, w.running+q), inFlight, now)
-	case waiting > q/2 || w.running+waiting < 0.8*float64(inFlight): // the other rows are on their way to the server
+	case waiting > q/2 || w.running+waiting < 0.8*float64(inFlight): // in the second case some rows have not reached the server yet
 	case g.KVUse >= kvNearlyFull:
 	case byTokens:
 		w.share = min(maxShare, w.share*(1+shareStep*span/w.residence(inFlight)))
@@ -213,11 +224,12 @@ func (w *Window) Observe(g Gauges, inFlight int, tokens int64, now time.Time) {
 
 // residence estimates how long a row is in flight, in seconds (Little's law).
 func (w *Window) residence(inFlight int) float64 {
-	return max(1, float64(inFlight)*fade.Seconds()/max(w.answers, 1))
+	return max(1, float64(inFlight)*decayTime.Seconds()/max(w.answers, 1))
 }
 
-// shrink reduces the window, unless it was reduced a moment ago: the effect shows only
-// after some rows in flight have ended. It returns whether it reduced the window.
+// shrink reduces the window to the size to, unless shrink reduced it recently: a
+// reduction shows its effect only after some rows in flight have ended. It reports
+// whether it reduced the window.
 func (w *Window) shrink(to float64, inFlight int, now time.Time) bool {
 	if now.Sub(w.shrunk).Seconds() < max(slowReading.Seconds(), w.residence(inFlight)/8) {
 		return false
@@ -230,7 +242,7 @@ func (w *Window) shrink(to float64, inFlight int, now time.Time) bool {
 // Answered records successful rows and the tokens of their prompts and answers.
 func (w *Window) Answered(rows int, prompts, outputs int64, inFlight int, now time.Time) {
 	w.answers += float64(rows)
-	w.since += float64(rows)
+	w.answersSinceRefusal += float64(rows)
 	w.rows += float64(rows)
 	w.prompts += float64(prompts)
 	w.outputs += float64(outputs)
@@ -240,7 +252,7 @@ func (w *Window) Answered(rows int, prompts, outputs int64, inFlight int, now ti
 	full := w.full(inFlight)
 	switch {
 	case w.slots == 0:
-		w.climb(float64(rows), float64(prompts+outputs), inFlight, now)
+		w.adaptToAnswerRate(float64(rows), float64(prompts+outputs), inFlight, now)
 	case full:
 		w.size = min(w.maxSize(), w.size+float64(rows)/w.size)
 	}
@@ -249,14 +261,15 @@ func (w *Window) Answered(rows int, prompts, outputs int64, inFlight int, now ti
 	}
 }
 
-// maxLengthRatio limits the difference in length of the rows of two answer rates: climb
-// compares the rates only if the mean tokens per row differ by at most this factor.
+// maxLengthRatio is the largest accepted ratio between the mean row lengths, in tokens,
+// of two epochs. climb compares the answer rates of two epochs only below this ratio.
 const maxLengthRatio = 2
 
-// climb adapts a window that can use only answers. It measures the answer rate in
-// epochs of 2·size answers. After each epoch the window grows by half, if the rate rose
-// by more than 5 %. climb does not compare rates of rows with very different lengths.
-func (w *Window) climb(rows, tokens float64, inFlight int, now time.Time) {
+// adaptToAnswerRate adapts the size of a window without gauges and slots. It measures the answer
+// rate in epochs of 2·size answers. After each epoch the window grows by half if the
+// answer rate rose by more than 5 %. climb does not compare the rates of epochs with
+// very different row lengths.
+func (w *Window) adaptToAnswerRate(rows, tokens float64, inFlight int, now time.Time) {
 	if w.epoch.IsZero() || !w.full(inFlight) {
 		w.epoch, w.epochAnswers, w.epochTokens = now, 0, 0
 		return
@@ -274,18 +287,19 @@ func (w *Window) climb(rows, tokens float64, inFlight int, now time.Time) {
 	}
 	if rate > 1.05*w.best {
 		w.best, w.settled = rate, false
-		w.size = min(maxBlind, 1.5*w.size)
+		w.size = min(maxSizeWithoutGauges, 1.5*w.size)
 		return
 	}
 	if !w.settled {
 		w.settled = true
 		w.size = max(minWindow, w.size/1.5)
 	}
-	w.best *= 0.98 // decays, so that a change of the load is noticed
+	w.best *= 0.98 // the best rate decays, so that climb notices a change of the load
 }
 
-// Refused records that the server reported overload. It halves the window at most once
-// per second, because rows in flight were sent under the old limit.
+// Refused records that the server refused a row because of overload. It halves the
+// window at most once per second, because the rows already in flight were sent under
+// the old limit.
 func (w *Window) Refused(now time.Time) {
 	w.congested = true
 	if now.Sub(w.refused) < time.Second {
@@ -294,17 +308,17 @@ func (w *Window) Refused(now time.Time) {
 	w.refused = now
 	// If the server has answered since the last refusal, the window was one row too large.
 	// If the server refuses every row, the size of the window is not the reason.
-	begin := float64(blindSize)
+	begin := float64(firstSizeWithoutGauges)
 	if w.slots > 0 {
 		begin = float64(w.slots) + w.queue()
 	}
-	if w.since > 0 || w.refusal == 0 {
-		w.refusal = w.size
+	if w.answersSinceRefusal > 0 || w.sizeAtRefusal == 0 {
+		w.sizeAtRefusal = w.size
 		w.regrow = min(begin, w.size-1)
 	} else {
-		w.regrow = min(begin, w.refusal)
+		w.regrow = min(begin, w.sizeAtRefusal)
 	}
-	w.since = 0
+	w.answersSinceRefusal = 0
 	w.best, w.settled = 0, false
 	w.size = max(minWindow, w.size/2)
 }

@@ -49,7 +49,7 @@ func run(t testing.TB, p batching.Profile, seqs int, s shape, w *engine.Window, 
 				Running: int64(l.Running), Waiting: int64(l.Waiting), KVUse: float64(l.KVUsed) / float64(l.KVBlocks),
 				Preemptions: e.Stats().Preemptions, KVTokens: int64(l.KVBlocks) * batching.BlockTokens,
 			}, inFlight, tokens, start.Add(now))
-			reading = now + w.Next(inFlight)
+			reading = now + w.ReadingInterval(inFlight)
 		}
 		limit := fixed
 		if w != nil {

@@ -21,7 +21,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Limits limits what clients may send and keep. Sizes are in bytes.
+// Limits limits the size and number of things that clients may send and store. Sizes
+// are in bytes.
 type Limits struct {
 	// MaxBodyBytes limits a request body. Default 512 MiB: a million rows of 500 bytes.
 	// Clients should send a larger input as a file, or as the URL of a file.
@@ -63,7 +64,7 @@ type Config struct {
 	Gatherer prometheus.Gatherer
 	// Registerer registers the request metrics. Default: none.
 	Registerer prometheus.Registerer
-	// Tracer records spans of requests that belong to a trace. Default: none.
+	// Tracer records a span for each request that belongs to a trace. Default: none.
 	Tracer *tracing.Tracer
 
 	// AdminKeys are administrator keys of the account "default", in addition to the keys
@@ -79,31 +80,32 @@ type Config struct {
 	// Objects serves the signed URLs of the embedded bucket under /objects/; nil if the
 	// bucket has its own address.
 	Objects nethttp.Handler
-	// Console has the files of the console; nil answers 404 under /console/.
+	// Console has the files of the web console. If it is nil, requests below /console/ get
+	// 404.
 	Console console.Files
 
 	Limits
 
-	// Dedup is for submissions that do not set dedup: if it is true, equal rows of a job
-	// run once. Default false.
+	// Dedup is the default for submissions that do not set dedup. If it is true, equal
+	// rows of a job run once. Default false.
 	Dedup bool
 
-	// StallTimeout is the longest time in which a client neither sends nor accepts a byte
-	// of a body; then the transfer fails. Default 2 min: longer than a short network
-	// failure, and short enough that disconnected clients do not keep rows and files for
-	// long.
+	// StallTimeout is how long a client may neither send nor accept a byte of a body; then
+	// the transfer fails. Default 2 min: longer than a short network failure, and short
+	// enough that disconnected clients do not keep rows and files for long.
 	StallTimeout time.Duration
-	// Quotas are for accounts that have no quotas of their own. Default: quotas.Defaults.
+	// Quotas are the quotas of accounts that have no quotas of their own. Default:
+	// quotas.Defaults.
 	Quotas []client.Quota
-	// RequestsPerMinute limits the requests of each key without its own limit, on this
-	// node. Default 0: no limit; the job queue is fair between accounts anyway.
+	// RequestsPerMinute limits the requests of each key that has no limit of its own, on
+	// this node. Default 0: no limit; the job queue is fair between accounts anyway.
 	RequestsPerMinute int
-	// FunctionDeadline limits the run of a Function for one input. Default 90 s: clients
-	// give up after 100 s.
+	// FunctionDeadline limits how long a Function may run for one input. Default 90 s:
+	// clients give up after 100 s.
 	FunctionDeadline time.Duration
-	// IdempotencyTTL is how long an Idempotency-Key is kept. Default 24 h.
+	// IdempotencyTTL is how long the service remembers an Idempotency-Key. Default 24 h.
 	IdempotencyTTL time.Duration
-	// Webhooks sends events. Default: none are sent.
+	// Webhooks sends events to the webhooks of accounts. Default: no events are sent.
 	Webhooks webhooks.Sender
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
@@ -123,7 +125,7 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// WithDefaults returns c with defaults for zero fields.
+// WithDefaults returns c with the default value in each field that is zero.
 func (c Config) WithDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

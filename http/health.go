@@ -21,14 +21,14 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 )
 
-// readyTimeout limits the checks of /readyz. The probe of an orchestrator gives up after
-// about one second.
+// readyTimeout is the timeout of all checks of one /readyz request. The probe of an
+// orchestrator gives up after about one second.
 const readyTimeout = time.Second
 
 //go:embed openapi.yaml
 var openapiYAML []byte
 
-// documents caches the results of openAPIDocument by version, because tests and
+// documents caches the JSON texts of openAPIDocument by version, because tests and
 // simulations start many servers in one process.
 var documents sync.Map
 
@@ -64,11 +64,12 @@ func (s *Server) routeHealth(root gin.IRoutes, gate *access.Gate) {
 	root.GET("/openapi.json", s.openAPI)
 }
 
-// live answers GET /livez: the process runs. It checks nothing.
+// live answers GET /livez. It checks nothing: any answer shows that the process runs.
 func live(c *gin.Context) { c.String(nethttp.StatusOK, "ok\n") }
 
 // ready answers GET /readyz: 200 if the node accepts jobs, else 503. With ?verbose it
-// lists the checks: all details for operators, only names of parts for others.
+// lists the checks: with all details for operators, else only with the kind of each
+// checked part.
 func (s *Server) ready(gate *access.Gate) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		ctx, cancel := context.WithTimeout(c.Request.Context(), readyTimeout)
@@ -109,8 +110,9 @@ func detailLines(checks []Check) string {
 	return lines.String()
 }
 
-// partLines returns one line without details for each kind of part. The kind is the first
-// word of a check's name; the rest of the name may be an address.
+// partLines returns one line without details for each kind of checked part. The kind is
+// the first word of a check's name, such as store; the rest of the name may be an
+// address.
 func partLines(checks []Check) string {
 	var kinds []string
 	well := map[string]bool{}
@@ -129,7 +131,8 @@ func partLines(checks []Check) string {
 	return lines.String()
 }
 
-// checks tests the store, asks the pipeline for its checks, and returns all results.
+// checks pings the store, asks the pipeline for its checks, and returns the results of
+// all checks.
 func (s *Server) checks(ctx context.Context, c *gin.Context) []Check {
 	pinged := make(chan error, 1)
 	go func() { pinged <- s.Store.Ping(ctx) }()
@@ -140,7 +143,7 @@ func (s *Server) checks(ctx context.Context, c *gin.Context) []Check {
 		if e := request.Describe(err); e.Status == nethttp.StatusInsufficientStorage {
 			records.Text = e.Message
 		}
-		s.Logger.Warn("writing to the store failed", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
+		s.Logger.Warn("a readiness check failed, because the store cannot be written", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
 	}
 	checks := append([]Check{records}, further...)
 	if s.Service.Draining() {
@@ -156,8 +159,8 @@ func (s *Server) openAPI(c *gin.Context) {
 	c.Data(nethttp.StatusOK, exchange.JSON, s.openapi)
 }
 
-// metrics serves the metrics of the node. Without a Gatherer it answers 404: the node then
-// serves its metrics at another address.
+// metrics returns the handler of GET /metrics. Without a Gatherer it answers 404: the
+// node then serves its metrics at another address.
 func (s *Server) metrics() gin.HandlerFunc {
 	if s.Gatherer == nil {
 		return s.exchange.Do(func(*gin.Context) error {

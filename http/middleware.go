@@ -24,7 +24,8 @@ import (
 
 const (
 	headerRequestID = "X-Request-Id"
-	// maxRequestID is long enough for a UUID and for the longer ids of proxies.
+	// maxRequestID limits the request id of a client, in characters. It is long enough for
+	// a UUID and for the longer ids of proxies.
 	maxRequestID = 128
 )
 
@@ -50,9 +51,9 @@ func plainID(id string) bool {
 	return id != "" && len(id) <= maxRequestID && strings.Trim(id, letters+strings.ToUpper(letters)+"0123456789-_.:") == ""
 }
 
-// recoverPanic answers a request with status 500 if its handler panics. If the answer has
-// begun, recoverPanic breaks the connection, so that no client takes half an answer for a
-// complete one.
+// recoverPanic is a middleware that answers with status 500 if a handler panics. If the
+// answer has begun, recoverPanic breaks the connection, so that no client takes half an
+// answer for a complete one.
 func (s *Server) recoverPanic(c *gin.Context) {
 	defer func() {
 		reason := recover()
@@ -62,7 +63,7 @@ func (s *Server) recoverPanic(c *gin.Context) {
 		if err, isErr := reason.(error); isErr && errors.Is(err, nethttp.ErrAbortHandler) {
 			panic(nethttp.ErrAbortHandler)
 		}
-		s.Logger.Error("request panicked", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyRoute, c.FullPath(),
+		s.Logger.Error("the handler of a request panicked", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyRoute, c.FullPath(),
 			"panic", fmt.Sprint(reason), "stack", string(debug.Stack()))
 		if c.Writer.Written() {
 			panic(nethttp.ErrAbortHandler)
@@ -73,13 +74,14 @@ func (s *Server) recoverPanic(c *gin.Context) {
 	c.Next()
 }
 
-// limitHeaders refuses a request if its address and headers together are larger than
-// MaxHeaderBytes. Its answer is JSON, unlike the answer of the http.Server.
+// limitHeaders is a middleware that refuses a request if its address and headers
+// together are larger than MaxHeaderBytes. The refusal is JSON, unlike the refusal of
+// the http.Server.
 func (s *Server) limitHeaders(c *gin.Context) {
 	size := len(c.Request.RequestURI)
 	for name, values := range c.Request.Header {
 		for _, value := range values {
-			size += len(name) + len(value) + 4 // ": " and the line end
+			size += len(name) + len(value) + 4 // 4: the text ": " and the line end
 		}
 	}
 	if size > s.MaxHeaderBytes {
@@ -88,9 +90,9 @@ func (s *Server) limitHeaders(c *gin.Context) {
 	}
 }
 
-// checkQuery refuses a query that cannot be parsed, for example because of a semicolon or
-// an incomplete escape. Go ignores such a part of the query, so the client would get a
-// wrong answer.
+// checkQuery is a middleware that refuses a query that cannot be parsed, for example
+// because of a semicolon or an incomplete escape. Go ignores such a part of the query,
+// so the client would get a wrong answer.
 func (s *Server) checkQuery(c *gin.Context) {
 	if _, err := url.ParseQuery(c.Request.URL.RawQuery); err != nil {
 		s.exchange.Fail(c, request.Errorf(nethttp.StatusBadRequest, "invalid_query",
@@ -98,8 +100,8 @@ func (s *Server) checkQuery(c *gin.Context) {
 	}
 }
 
-// requestMetrics measures the time of requests. The label is the route and not the path,
-// so that job ids create no new series.
+// requestMetrics measures the time of requests. The label of a series is the route and
+// not the path, so that job ids create no new series.
 type requestMetrics struct{ seconds *prometheus.HistogramVec }
 
 func newRequestMetrics(registerer prometheus.Registerer) *requestMetrics {
@@ -110,8 +112,8 @@ func newRequestMetrics(registerer prometheus.Registerer) *requestMetrics {
 	}, []string{"route", "method", "code"})}
 }
 
-// observe logs, measures and traces requests. It logs the path without the query, because
-// the query may contain a signature.
+// observe returns a middleware that logs, measures and traces each request. It logs the
+// path without the query, because the query may contain a signature.
 func (s *Server) observe(metrics *requestMetrics) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		began := time.Now()
@@ -155,8 +157,8 @@ func endSpan(span *tracing.Span, status int) {
 	span.End(nil)
 }
 
-// trace begins a span if the request has a trace header, else it returns nil. A job that
-// the request submits belongs to the trace of the header.
+// trace begins a span and returns it if the request has a trace header; otherwise it
+// returns nil. A job that the request submits belongs to the trace of the header.
 func (s *Server) trace(c *gin.Context, route, method string) *tracing.Span {
 	parent := c.GetHeader(tracing.Header)
 	if s.Tracer == nil || parent == "" {

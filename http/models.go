@@ -18,39 +18,40 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// Counting describes how the tokens of a model's prompts are counted.
+// Counting describes how this node counts the tokens of the prompts of a model.
 type Counting struct {
 	Exact     bool     // counted with the model's own vocabulary and template
-	MeanError *float64 // recent mean error of the counts on this node, in tokens; nil before the first comparison
+	MeanError *float64 // recent mean error of the counts on this node, in tokens; nil before the first comparison with a server
 }
 
-// Values of modelView.Counted, best first.
+// Values of modelView.Counted: how the tokens of prompts are counted, best first.
 const (
 	countedExactly  = "exact"     // counted with the model's own vocabulary and template
-	countedByServer = "server"    // estimated; if the estimate is near a limit, the server counts
+	countedByServer = "server"    // estimated; if the estimate is near a limit, the inference server counts
 	countedRoughly  = "estimated" // counted with another vocabulary, and corrected by the counts that servers report
 )
 
 // modelOwner is the owner of every model in answers.
 const modelOwner = "rowmill"
 
-// modelView is a model in an answer. Prices are in USD per million tokens.
+// modelView is a model in the answer of GET /v1/models. Prices are in USD per million
+// tokens.
 type modelView struct {
 	ID            string            `json:"id"`
 	Object        string            `json:"object"`
 	Created       int64             `json:"created"`        // 0: unknown; OpenAI's clients require a time
 	OwnedBy       string            `json:"owned_by"`       // OpenAI's clients require an owner
-	Kind          *rowmill.Kind     `json:"kind"`           // null until known
-	ContextLength *int              `json:"context_length"` // null if unknown
-	Dimension     *int              `json:"dimension"`      // set for embedding models only
+	Kind          *rowmill.Kind     `json:"kind"`           // null while the kind is unknown
+	ContextLength *int              `json:"context_length"` // in tokens; null if unknown
+	Dimension     *int              `json:"dimension"`      // numbers in an embedding; null unless the model is an embedding model
 	InputPrice    *exchange.Decimal `json:"input_price"`    // null if the model has no price
 	OutputPrice   *exchange.Decimal `json:"output_price"`
 	Sampling      map[string]any    `json:"sampling_params"`
 	Aliases       []string          `json:"aliases"`
-	Counted       string            `json:"counted"`     // how prompts are counted: a constant above
-	CountError    *exchange.Decimal `json:"count_error"` // mean error in tokens, before the correction
+	Counted       string            `json:"counted"`     // how prompts are counted: exact, server or estimated
+	CountError    *exchange.Decimal `json:"count_error"` // mean error of the token counts before they are corrected, in tokens
 	Servers       []serverView      `json:"served_by"`
-	Problem       *string           `json:"problem"` // why jobs cannot use the model now
+	Problem       *string           `json:"problem"` // why jobs cannot use the model now; null if they can
 }
 
 type serverView struct {
@@ -60,7 +61,7 @@ type serverView struct {
 	Model  string `json:"model"` // name of the model on the server
 }
 
-// modelList answers requests about models.
+// modelList answers requests about the models that the service has.
 type modelList struct {
 	*exchange.Exchange
 	all      *served.Models
@@ -73,15 +74,15 @@ func (m *modelList) route(v1 gin.IRoutes) {
 	v1.GET("/models/*model", m.Handle(m.show))
 }
 
-// errorOfModels returns the body of an error answer in the form that the client expects.
-// Anthropic's clients send a version header. OpenAI's clients send their key after the
-// word Bearer. Clients of this API send a token after the same word, so each request with
-// Bearer gets a body with both forms.
+// errorOfModels returns the body of an error on the routes of models, in the form that
+// the client expects. Anthropic's clients send a version header. OpenAI's clients send
+// their key after the word Bearer. Clients of this API send a token after the same
+// word, so each request with Bearer gets a body with both forms.
 func errorOfModels(c *gin.Context, e *request.Error) any {
 	if c.GetHeader(anthropic.HeaderVersion) != "" {
 		return anthropic.Error(c, e)
 	}
-	body := exchange.OwnError(c, e)
+	body := exchange.NativeErrorBody(c, e)
 	if scheme, _, _ := strings.Cut(c.GetHeader("Authorization"), " "); strings.EqualFold(scheme, openai.Scheme) {
 		body["error"] = openai.ErrorObject(e)
 	}
@@ -104,7 +105,7 @@ func (m *modelList) list(c *gin.Context) (any, error) {
 	return gin.H{"object": "list", "data": views}, nil
 }
 
-// show answers GET /v1/models/{model}; the id and all aliases work.
+// show answers GET /v1/models/{model}. The path may have the model's id or an alias.
 func (m *modelList) show(c *gin.Context) (any, error) {
 	name := strings.TrimPrefix(c.Param("model"), "/")
 	id := name
@@ -128,7 +129,7 @@ func (m *modelList) show(c *gin.Context) (any, error) {
 
 func (m *modelList) view(o served.ListedModel) modelView {
 	v := modelView{
-		ID: o.Model.ID, Object: "model", OwnedBy: modelOwner, Sampling: o.Model.Sampling, Aliases: exchange.ListOf(o.Aliases), Problem: exchange.OrNull(o.Problem),
+		ID: o.Model.ID, Object: "model", OwnedBy: modelOwner, Sampling: o.Model.Sampling, Aliases: exchange.OrEmptyList(o.Aliases), Problem: exchange.OrNull(o.Problem),
 		ContextLength: exchange.OrNull(o.Model.ContextLength), Dimension: exchange.OrNull(o.Model.Dimension), Kind: exchange.OrNull(o.Model.Kind), Servers: []serverView{}, Counted: countedRoughly,
 	}
 	if !o.Model.NoPrice {

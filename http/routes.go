@@ -49,13 +49,13 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 
 	auditor := &audit.Auditor{Exchange: s.exchange, Store: s.Store, Now: s.Now}
 	nodeRoutes := &nodes.Nodes{Exchange: s.exchange, Service: s.Service, Audit: auditor, Now: s.Now, Version: s.Version.Version}
-	always := engine.Group("/v1", own.Pass) // on nodes of all roles
+	always := engine.Group("/v1", own.Pass) // routes that nodes of all roles have
 	nodeRoutes.Route(always)
 
 	groups := s.newGroups(engine, own, sessions, nodeRoutes)
 	allJobs := jobs.New(jobs.Config{Exchange: s.exchange, Store: s.Store, Bucket: s.Bucket, Service: s.Service, Audit: auditor, Now: s.Now})
 	hub := events.New(events.Config{
-		Store: s.Store, Nodes: nodeRoutes.Text, Waiting: s.Service.Waiting, Logger: s.Logger, Now: s.Now, Most: s.MaxStreams,
+		Store: s.Store, Nodes: nodeRoutes.ListJSON, Waiting: s.Service.Waiting, Logger: s.Logger, Now: s.Now, Most: s.MaxStreams,
 	})
 	(&streams.Streams{Exchange: s.exchange, Jobs: allJobs, Gate: own, Hub: hub, Draining: s.Service.Draining}).Route(groups.own)
 	s.routeJobs(allJobs, groups, auditor)
@@ -67,8 +67,8 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	return engine
 }
 
-// newEngine returns a router with the middleware for all requests. Its only routes are
-// those of signed URLs.
+// newEngine returns a router with the middleware for all requests. It adds only the
+// routes of signed URLs (/objects/).
 func (s *Server) newEngine(metrics *requestMetrics) *gin.Engine {
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true
@@ -80,12 +80,12 @@ func (s *Server) newEngine(metrics *requestMetrics) *gin.Engine {
 		engine.GET("/objects/*key", gin.WrapH(s.Objects))
 		engine.HEAD("/objects/*key", gin.WrapH(s.Objects))
 	}
-	engine.Use(s.checkQuery) // after the routes of signed URLs: their signature is checked instead
+	engine.Use(s.checkQuery) // not for the routes of signed URLs above: their handler checks a signature instead
 	return engine
 }
 
-// routeGroups has the groups of routes. The groups differ in how clients send keys and in
-// the form of errors.
+// routeGroups has one group of routes for each kind of client. The groups differ in how
+// clients send keys and in the form of errors.
 type routeGroups struct {
 	own       *gin.RouterGroup // for the API's own clients
 	shared    *gin.RouterGroup // for all clients: the API's own, OpenAI's and Anthropic's
@@ -105,9 +105,9 @@ func (s *Server) newGroups(engine *gin.Engine, own *access.Gate, sessions *acces
 	}
 	return routeGroups{
 		own:       enter(own),
-		shared:    enter(own.WithSchemes(anthropic.HeaderKey, access.SchemeKey, openai.Scheme).WithSessions(sessions), exchange.Shaped(errorOfModels)),
-		openai:    enter(own.WithSchemes("", openai.Scheme, access.SchemeKey).WithSessions(sessions), exchange.Shaped(openai.Error)),
-		anthropic: enter(own.WithSchemes(anthropic.HeaderKey, anthropic.Scheme, access.SchemeKey), exchange.Shaped(anthropic.Error), anthropic.SetRequestID),
+		shared:    enter(own.WithSchemes(anthropic.HeaderKey, access.SchemeKey, openai.Scheme).WithSessions(sessions), exchange.WithErrorShape(errorOfModels)),
+		openai:    enter(own.WithSchemes("", openai.Scheme, access.SchemeKey).WithSessions(sessions), exchange.WithErrorShape(openai.Error)),
+		anthropic: enter(own.WithSchemes(anthropic.HeaderKey, anthropic.Scheme, access.SchemeKey), exchange.WithErrorShape(anthropic.Error), anthropic.SetRequestID),
 	}
 }
 

@@ -36,23 +36,23 @@ import (
 	"github.com/rowmill/rowmill/http/submit"
 )
 
-// Service is the part of the pipeline that the API uses.
+// Service is the part of the pipeline that the API uses. The pipeline runs the jobs.
 type Service interface {
 	nodes.Service
 	jobs.Service
 	submit.Service
 
-	// Checks returns the state of the parts that jobs need, for /readyz.
+	// Checks returns the results of checking each part that jobs need, for /readyz.
 	Checks(ctx context.Context) []Check
 	// Counting returns how this node counts the tokens of a model's prompts.
 	Counting(model rowmill.Model) Counting
 }
 
-// Check is one line of /readyz?verbose.
+// Check is the result of checking one part of the node: a line of /readyz?verbose.
 type Check struct {
-	Name string // such as "store" or "engines"
+	Name string // name of the checked part, such as "store" or "engines"
 	OK   bool   // if false, the node is not ready
-	Text string // for people; contains no secret
+	Text string // the state of the part, for people; contains no secret
 }
 
 // Version is the answer of GET /version.
@@ -63,8 +63,8 @@ type Version struct {
 	Go      string `json:"go"`
 }
 
-// Server answers the API's requests. It keeps no jobs in memory: every request reads the
-// store.
+// Server answers the API's requests. It keeps no jobs in memory: every request reads
+// jobs from the store.
 type Server struct {
 	Config
 	exchange *exchange.Exchange
@@ -74,7 +74,7 @@ type Server struct {
 	openapi  []byte // openapi.yaml as JSON
 }
 
-// New returns a server. New starts nothing and reads nothing from the store.
+// New returns a server. It starts no goroutine and reads nothing from the store.
 func New(config Config) (*Server, error) {
 	config = config.WithDefaults()
 	if err := config.Validate(); err != nil {
@@ -93,13 +93,13 @@ func New(config Config) (*Server, error) {
 	return s, nil
 }
 
-// SetAdminKeys replaces Config.AdminKeys. Sessions that were started with a removed key
-// end.
+// SetAdminKeys replaces Config.AdminKeys. It ends the browser sessions that were
+// started with a removed key.
 func (s *Server) SetAdminKeys(keys []string) { s.ring.Configure(keys) }
 
-// SealWith replaces the secrets that encrypt the sessions of browsers. New sessions use
-// the first secret; all secrets decrypt. A nil secret means the key in the store, which
-// is also used if there are no secrets.
+// SealWith replaces the secrets that encrypt browser sessions. New sessions use the
+// first secret; sessions that were encrypted with any of the secrets stay valid. A nil
+// secret means the key in the store, which is also used if there are no secrets.
 func (s *Server) SealWith(secrets [][]byte) error { return s.seal.Use(secrets) }
 
 // Handler returns the handler of all routes, to be served by an http.Server.

@@ -133,8 +133,8 @@ func (f *fakeService) Diagnose(context.Context) ([]nodes.Diagnosis, error) {
 	}, nil
 }
 
-func (f *fakeService) CheckStorage(_ context.Context, read bool) (deployment.Checked, error) {
-	checked := deployment.Checked{RecordsAt: "/data/rowmill.db", ObjectsAt: "/data/objects", SkewSeconds: 1, Report: deployment.Report{
+func (f *fakeService) CheckStorage(_ context.Context, read bool) (deployment.NodeReport, error) {
+	checked := deployment.NodeReport{RecordsAt: "/data/rowmill.db", ObjectsAt: "/data/objects", SkewSeconds: 1, Report: deployment.Report{
 		Known: 7, Unknown: []deployment.Note{}, Missing: []deployment.Missing{{JobID: "job-1", Key: "k"}}, Damaged: []deployment.Damaged{},
 	}}
 	if read {

@@ -13,8 +13,8 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// These codes name the faults of a line of a batch. All but the last are
-// OpenAI's.
+// Error codes for the faults in a line of a batch. OpenAI defines all of them except
+// invalid_request.
 const (
 	faultJSON      = "invalid_json_line"
 	faultDuplicate = "duplicate_custom_id"
@@ -26,18 +26,18 @@ const (
 )
 
 const (
-	// maxLineFaults is how many faults of a batch are reported.
+	// maxLineFaults is the largest number of faults that are reported for a batch.
 	maxLineFaults = 20
 	// maxCustomID is the longest custom_id, in bytes.
 	maxCustomID = 1024
 )
 
-// pathResponses is the path of requests that can also ask for an answer in the
-// background, or for a stored conversation.
+// pathResponses is the path of OpenAI's Responses API. Its requests can also ask for an
+// answer in the background, or for a stored conversation.
 const pathResponses = "/v1/responses"
 
-// LineFault is a fault of a line of a batch. The AdditionalContext of a Failure
-// is a list of LineFault.
+// LineFault is a fault in a line of a batch. The AdditionalContext of the batch's
+// Failure is a JSON list of LineFault.
 type LineFault struct {
 	Code    string  `json:"code"`
 	Message string  `json:"message"`
@@ -49,39 +49,39 @@ type LineFault struct {
 //
 //	{"custom_id": "…", "method": "POST", "url": "/v1/…", "body": {"model": "…", …}}
 //
-// as rows of a rowmill.Raw job. It continues after a bad line, so that the
-// client gets the first twenty faults at once: reading ends with a Failure, and
-// its AdditionalContext is a list of LineFault. Batch holds in memory one line
-// and a hash of each custom_id.
+// as rows of a rowmill.Raw job. After a bad line Batch continues, so that the client gets
+// the first twenty faults at once. Then reading ends with a Failure whose
+// AdditionalContext is a JSON list of LineFault. Batch holds one line and a hash of
+// each custom_id in memory.
 type Batch struct {
 	lines  *lines
-	path   string // path that all requests must have
+	path   string // URL path that all requests must have
 	limits Limits
 
-	rows   int64
-	model  string
-	seen   idSet
+	rows   int64  // number of good requests so far
+	model  string // model of the first request
+	seen   idSet  // custom_ids of earlier lines, to find duplicates
 	faults []LineFault
 }
 
-// idSet holds the hashes of the custom_ids so far.
+// idSet holds a hash of each custom_id that was read. It finds duplicates.
 type idSet struct {
-	hashes map[[2]uint64]struct{}
-	seeds  [2]maphash.Seed
+	hashes map[[2]uint64]struct{} // two 64-bit hashes of each ID
+	seeds  [2]maphash.Seed        // one seed for each of the two hashes
 }
 
 func newIDSet() idSet {
 	return idSet{map[[2]uint64]struct{}{}, [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 }
 
-// add adds an ID. It returns false if the ID was added before.
+// add adds an ID. It returns false if the set already has the ID.
 func (s *idSet) add(id string) bool {
 	before := len(s.hashes)
 	s.hashes[[2]uint64{maphash.String(s.seeds[0], id), maphash.String(s.seeds[1], id)}] = struct{}{}
 	return len(s.hashes) > before
 }
 
-// OpenBatch begins to read a batch. All requests must have the given path.
+// OpenBatch returns a Batch that reads src. All requests must have the given URL path.
 func OpenBatch(src io.Reader, path string, limits Limits) *Batch {
 	limits = limits.WithDefaults()
 	return &Batch{
@@ -89,33 +89,35 @@ func OpenBatch(src io.Reader, path string, limits Limits) *Batch {
 	}
 }
 
-// Model returns the model of all requests. It is known after the first request.
+// Model returns the model that all requests name. It is empty until Next has read the
+// first request.
 func (b *Batch) Model() string { return b.model }
 
-// IDType returns the type of custom_ids.
+// IDType returns the type of custom_ids, which are strings.
 func (b *Batch) IDType() rowmill.IDType { return rowmill.IDType{IDKind: rowmill.IDString} }
 
-// Close does nothing.
+// Close does nothing and returns nil. The caller closes the source.
 func (b *Batch) Close() error { return nil }
 
-// Next reads the next request.
+// Next reads the next request into row. After the last line it returns io.EOF, or a
+// Failure that lists the faults.
 func (b *Batch) Next(row *rowmill.Row) error {
 	for {
 		line, whole, err := b.lines.next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return b.end()
+			return b.endError()
 		case err != nil:
 			return fmt.Errorf("read line %d of the batch: %w", b.lines.number, err)
 		case !whole:
-			b.fault(faultRequest, "", "has more than %d bytes; shorten it", b.limits.MaxRowBytes)
+			b.addFault(faultRequest, "", "has more than %d bytes; shorten it", b.limits.MaxRowBytes)
 		case len(bytes.TrimSpace(line)) == 0:
 			continue
 		case b.rows >= b.limits.MaxRows:
-			b.fault(faultTooMany, "", "is beyond the %d requests that a batch may have; split it", b.limits.MaxRows)
-			return b.end()
+			b.addFault(faultTooMany, "", "is beyond the %d requests that a batch may have; split it", b.limits.MaxRows)
+			return b.endError()
 		default:
-			b.request(line, row)
+			b.readRequest(line, row)
 		}
 		if len(b.faults) == 0 {
 			row.Index = b.rows
@@ -123,12 +125,12 @@ func (b *Batch) Next(row *rowmill.Row) error {
 			return nil
 		}
 		if len(b.faults) >= maxLineFaults {
-			return b.end()
+			return b.endError()
 		}
 	}
 }
 
-func (b *Batch) fault(code, param, format string, args ...any) {
+func (b *Batch) addFault(code, param, format string, args ...any) {
 	line := b.lines.number
 	f := LineFault{Code: code, Message: fmt.Sprintf("Line %d "+format+".", append([]any{line}, args...)...), Line: &line}
 	if param != "" {
@@ -137,8 +139,9 @@ func (b *Batch) fault(code, param, format string, args ...any) {
 	b.faults = append(b.faults, f)
 }
 
-// end returns the error that ends the reading: io.EOF or the faults.
-func (b *Batch) end() error {
+// endError returns the error after the last line: io.EOF if the batch has no faults,
+// otherwise a Failure that lists them.
+func (b *Batch) endError() error {
 	if len(b.faults) == 0 && b.rows > 0 {
 		return io.EOF
 	}
@@ -157,15 +160,16 @@ func (b *Batch) end() error {
 	return failure
 }
 
-// request reads a line that is not blank into row, or adds faults.
-func (b *Batch) request(line []byte, row *rowmill.Row) {
+// readRequest reads a non-blank line into row. If the line has faults, request adds them to
+// b.faults instead.
+func (b *Batch) readRequest(line []byte, row *rowmill.Row) {
 	if !utf8.Valid(line) || !json.Valid(line) || !isObject(line) {
-		b.fault(faultJSON, "", "is not a JSON object in UTF-8")
+		b.addFault(faultJSON, "", "is not a JSON object in UTF-8")
 		return
 	}
 	var id, method, url, body []byte
 	eachMember(line, func(name string, _, value []byte) {
-		switch name { // the last member of a name counts
+		switch name { // if a name appears twice, its last value counts
 		case "custom_id":
 			id = value
 		case "method":
@@ -179,39 +183,40 @@ func (b *Batch) request(line []byte, row *rowmill.Row) {
 	before := len(b.faults)
 	customID, isText := textOf(id)
 	if !isText || customID == "" || len(customID) > maxCustomID {
-		b.fault(faultRequest, "custom_id", "needs a custom_id: a text of 1 to %d bytes", maxCustomID)
+		b.addFault(faultRequest, "custom_id", "needs a custom_id: a text of 1 to %d bytes", maxCustomID)
 	}
 	if m, _ := textOf(method); m != "POST" {
-		b.fault(faultRequest, "method", `must have the method "POST"`)
+		b.addFault(faultRequest, "method", `must have the method "POST"`)
 	}
 	if u, isText := textOf(url); u != b.path {
 		code := faultURL
 		if !isText {
 			code = faultRequest
 		}
-		b.fault(code, "url", "must have the url %s, the endpoint of the batch", b.path)
+		b.addFault(code, "url", "must have the url %s, the endpoint of the batch", b.path)
 	}
-	text := b.body(body)
+	text := b.checkBody(body)
 	if len(b.faults) > before {
 		return
 	}
 	if !b.seen.add(customID) {
-		b.fault(faultDuplicate, "custom_id", "has the custom_id of an earlier line, %q", textfmt.Shorten(customID, 64))
+		b.addFault(faultDuplicate, "custom_id", "has the custom_id of an earlier line, %q", textfmt.Shorten(customID, 64))
 		return
 	}
 	*row = rowmill.Row{Text: text, ID: rowmill.ID{Kind: rowmill.IDString, Text: customID}}
 }
 
-// body checks the body of a request. It returns the body without the model.
-func (b *Batch) body(body []byte) string {
-	if !isObject(body) {
-		b.fault(faultRequest, "body", "needs a body: the JSON object of a request")
+// checkBody checks the body of a request and adds faults. It returns the body as JSON
+// without the member model.
+func (b *Batch) checkBody(checkBody []byte) string {
+	if !isObject(checkBody) {
+		b.addFault(faultRequest, "body", "needs a body: the JSON object of a request")
 		return ""
 	}
 	var model, stream, background, conversation []byte
-	text := make([]byte, 1, len(body))
+	text := make([]byte, 1, len(checkBody))
 	text[0] = '{'
-	eachMember(body, func(name string, member, value []byte) {
+	eachMember(checkBody, func(name string, member, value []byte) {
 		switch name {
 		case "model":
 			model = value
@@ -231,26 +236,26 @@ func (b *Batch) body(body []byte) string {
 	name, _ := textOf(model)
 	switch {
 	case name == "":
-		b.fault(faultRequest, "body.model", "needs a model in its body")
+		b.addFault(faultRequest, "body.model", "needs a model in its body")
 	case b.model == "":
 		b.model = name
 	case name != b.model:
-		b.fault(faultModel, "body.model", "is for the model %q, but the first request is for %q; a batch has one model", textfmt.Shorten(name, 64), textfmt.Shorten(b.model, 64))
+		b.addFault(faultModel, "body.model", "is for the model %q, but the first request is for %q; a batch has one model", textfmt.Shorten(name, 64), textfmt.Shorten(b.model, 64))
 	}
 	if isRequested(stream) {
-		b.fault(faultRequest, "body.stream", "asks for a stream, but a batch has no streams; leave it out")
+		b.addFault(faultRequest, "body.stream", "asks for a stream, but a batch has no streams; leave it out")
 	}
 	if b.path == pathResponses && isRequested(background) {
-		b.fault(faultRequest, "body.background", "asks for an answer in the background, but a batch reads only the reply; leave it out")
+		b.addFault(faultRequest, "body.background", "asks for an answer in the background, but a batch reads only the reply; leave it out")
 	}
 	if b.path == pathResponses && isRequested(conversation) {
-		b.fault(faultRequest, "body.conversation", "names a conversation, but no server stores conversations here; put its items into input")
+		b.addFault(faultRequest, "body.conversation", "names a conversation, but no server stores conversations here; put its items into input")
 	}
 	return string(append(text, '}'))
 }
 
-// BatchModel returns the model of the first good line of a batch. found is
-// false if no line is good.
+// BatchModel returns the model of a batch: the first model that a line names. found is
+// false if no line names a model. err means that reading failed.
 func BatchModel(r io.ReaderAt, size int64, path string, limits Limits) (model string, found bool, err error) {
 	b := OpenBatch(io.NewSectionReader(r, 0, size), path, limits)
 	var row rowmill.Row
@@ -261,20 +266,21 @@ func BatchModel(r io.ReaderAt, size int64, path string, limits Limits) (model st
 	return b.model, b.model != "", err
 }
 
-// isRequested reports whether the value of a member turns the member's feature
-// on.
+// isRequested reports whether a JSON value turns a feature on. A missing value, false
+// and null do not.
 func isRequested(value []byte) bool {
 	s := string(value)
 	return s != "" && s != "false" && s != "null"
 }
 
-// isObject reports whether a JSON value is an object.
+// isObject reports whether a JSON value is an object. It looks only at the first
+// character.
 func isObject(value []byte) bool {
 	value = bytes.TrimLeft(value, " \t\r")
 	return len(value) > 0 && value[0] == '{'
 }
 
-// textOf returns the text of a JSON string. is is false for other values.
+// textOf decodes a JSON string. If value is not a string, it returns false.
 func textOf(value []byte) (text string, is bool) {
 	if len(value) < 2 || value[0] != '"' {
 		return "", false
@@ -285,8 +291,8 @@ func textOf(value []byte) (text string, is bool) {
 	return text, json.Unmarshal(value, &text) == nil
 }
 
-// eachMember calls visit for each member of an object, in order. object must be
-// valid JSON. member is the whole member without blanks around it.
+// eachMember calls visit for each member of a JSON object, in order. object must be
+// valid JSON. member is the text of name, colon and value, without blanks around it.
 func eachMember(object []byte, visit func(name string, member, value []byte)) {
 	at := skipBlanks(object, 0) + 1 // after the brace
 	for {
@@ -305,6 +311,7 @@ func eachMember(object []byte, visit func(name string, member, value []byte)) {
 	}
 }
 
+// skipBlanks returns the position of the first character from at on that is not blank.
 func skipBlanks(text []byte, at int) int {
 	for text[at] == ' ' || text[at] == '\t' || text[at] == '\r' || text[at] == '\n' {
 		at++
@@ -312,7 +319,7 @@ func skipBlanks(text []byte, at int) int {
 	return at
 }
 
-// skipValue returns the end of the value that begins at at.
+// skipValue returns the position after the JSON value that begins at position at.
 func skipValue(text []byte, at int) int {
 	switch text[at] {
 	case '"':
@@ -335,6 +342,7 @@ func skipValue(text []byte, at int) int {
 	return at + end
 }
 
+// skipString returns the position after the JSON string that begins at position at.
 func skipString(text []byte, at int) int {
 	for at++; text[at] != '"'; at++ {
 		if text[at] == '\\' {

@@ -6,26 +6,27 @@ import (
 	"strings"
 )
 
-// Messages list at most listedColumns columns, and at most listedName
+// An error message lists at most listedColumns columns, and shows at most listedName
 // characters of each name.
 const (
 	listedColumns = 50
 	listedName    = 64
 )
 
-// selection says which columns of a file to read, and holds the values of the
-// current row.
+// selection says which columns of a file are read, and holds the values of the current
+// row.
 type selection struct {
-	text []int // positions of the columns that make the text, all different
+	text []int // positions of the columns that make the text; each appears once
 	id   int   // position of the ID column, or -1
 
-	fields     *Fields  // nil if a single column is the text
-	slots      []int    // for each column in text, its position in fields.Names
-	values     []string // values of a row, by field; empty if the file has no such column
-	keptFields string   // result of Fields.Keep for the current row
+	fields         *Fields  // nil if a single column is the text
+	fieldPositions []int    // slots[i] is the position of column text[i] in fields.Names
+	values         []string // values of the current row by field; empty for a missing column
+	keptFields     string   // result of Fields.Keep for the current row
 }
 
-// selectColumns finds the columns to read by their names.
+// selectColumns finds the text and ID columns by name. names lists all columns of the
+// file.
 func selectColumns(names []string, opts Options) (*selection, error) {
 	if opts.Fields != nil {
 		return selectFields(names, opts)
@@ -34,6 +35,7 @@ func selectColumns(names []string, opts Options) (*selection, error) {
 	return &selection{text: []int{text}, id: id}, err
 }
 
+// selectFields finds the columns for the fields of a Function, and the ID column.
 func selectFields(names []string, opts Options) (*selection, error) {
 	s := &selection{id: -1, fields: opts.Fields, values: make([]string, len(opts.Fields.Names))}
 	if opts.IDColumn != "" {
@@ -50,17 +52,17 @@ func selectFields(names []string, opts Options) (*selection, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.text, s.slots = append(s.text, at), append(s.slots, i)
+		s.text, s.fieldPositions = append(s.text, at), append(s.fieldPositions, i)
 	}
 	if len(s.text) == 0 {
 		return nil, invalid("The input file has no column that the Function takes. Its inputs are %s; the file has %s.",
-			list(opts.Fields.Names), list(names))
+			listColumns(opts.Fields.Names), listColumns(names))
 	}
 	return s, nil
 }
 
-// render makes a row's text. value returns the value of the i-th column in
-// text.
+// render returns the text of the current row. value(i) must return the row's value in
+// the column at position s.text[i].
 func (s *selection) render(c *counter, value func(column int) (string, error)) (string, error) {
 	for i := range s.text {
 		text, err := value(i)
@@ -70,18 +72,20 @@ func (s *selection) render(c *counter, value func(column int) (string, error)) (
 		if s.fields == nil {
 			return text, c.checkSize("text", int64(len(text)))
 		}
-		s.values[s.slots[i]] = text
+		s.values[s.fieldPositions[i]] = text
 	}
 	if err := c.checkSize("prompt", s.fields.Size(s.values)); err != nil {
 		return "", err
 	}
-	if s.keptFields = s.fields.Keep(s.values); int64(len(s.keptFields)) > c.limits.MaxRecordBytes { // fields can be long even if no prompt shows them
-		return "", invalid("The fields of row %d%s have %d bytes, more than %d. Shorten them.", c.rows-1, c.where(), len(s.keptFields), c.limits.MaxRecordBytes)
+	// The fields can be long although the prompt does not show them.
+	if s.keptFields = s.fields.RowFields(s.values); int64(len(s.keptFields)) > c.limits.MaxRecordBytes {
+		return "", invalid("The fields of row %d%s have %d bytes, more than %d. Shorten them.", c.rows-1, c.rowPosition(), len(s.keptFields), c.limits.MaxRecordBytes)
 	}
 	return s.fields.Render(s.values), nil
 }
 
-// findColumns finds the text and ID columns by name. id is -1 without an ID column.
+// findColumns returns the positions of the text column and the ID column. id is -1 if
+// the client named no ID column.
 func findColumns(names []string, opts Options) (text, id int, err error) {
 	if len(names) == 0 {
 		return 0, 0, invalid("The input file has no columns.")
@@ -97,30 +101,33 @@ func findColumns(names []string, opts Options) (text, id int, err error) {
 			return 0, 0, err
 		}
 	} else if count(names, names[0]) > 1 && names[0] != "" {
-		return 0, 0, ambiguous(names, names[0], "The first column, which is read because column_name is not given,")
+		return 0, 0, ambiguousColumn(names, names[0], "The first column, which is read because column_name is not given,")
 	}
 	if text == id && opts.Column == "" {
 		return 0, 0, invalid("The first column, %s, is the id column, so there is no text to read. Name the text column in column_name; the file has %s.",
-			quoteName(names[0]), list(names))
+			quoteName(names[0]), listColumns(names))
 	}
 	if text == id {
 		return 0, 0, invalid("column_name and id_column_name are the same column, %s. Name two different ones; the file has %s.",
-			quoteName(names[id]), list(names))
+			quoteName(names[id]), listColumns(names))
 	}
 	return text, id, nil
 }
 
+// findColumn returns the position of the column with a name. field says in the error
+// message who named the column.
 func findColumn(names []string, name, field string) (int, error) {
 	switch count(names, name) {
 	case 1:
 		return slices.Index(names, name), nil
 	case 0:
-		return 0, invalid("The input file has no column %s, which %s names. %sIt has %s.", quoteName(name), field, hint(names, name), list(names))
+		return 0, invalid("The input file has no column %s, which %s names. %sIt has %s.", quoteName(name), field, suggestColumn(names, name), listColumns(names))
 	}
-	return 0, ambiguous(names, name, "The column that "+field+" names,")
+	return 0, ambiguousColumn(names, name, "The column that "+field+" names,")
 }
 
-func ambiguous(names []string, name, what string) error {
+// ambiguousColumn returns the error for a name that several columns have.
+func ambiguousColumn(names []string, name, what string) error {
 	var at []string
 	for i, other := range names {
 		if other == name {
@@ -130,8 +137,9 @@ func ambiguous(names []string, name, what string) error {
 	return invalid("%s %s, appears %d times (columns %s). Rename all but one.", what, quoteName(name), len(at), strings.Join(at, ", "))
 }
 
-// hint suggests a name if name differs only in case or blanks.
-func hint(names []string, name string) string {
+// suggestColumn suggests a column whose name differs from name only in case or blanks. It
+// returns an empty string if there is none.
+func suggestColumn(names []string, name string) string {
 	for _, other := range names {
 		if strings.EqualFold(strings.TrimSpace(other), strings.TrimSpace(name)) {
 			return fmt.Sprintf("Did you mean %s? ", quoteName(other))
@@ -149,8 +157,8 @@ func count(names []string, name string) (n int) {
 	return n
 }
 
-// list lists the columns for a message.
-func list(names []string) string {
+// listColumns returns the column names as text for an error message.
+func listColumns(names []string) string {
 	var b strings.Builder
 	if b.WriteString("the columns "); len(names) == 1 {
 		b.Reset()

@@ -9,13 +9,14 @@ import (
 	"github.com/rowmill/rowmill/input/csv"
 )
 
-// csvSource is a CSV file, compressed or not. It explains errors of the file.
+// csvSource reads a CSV file, compressed or not, and converts errors of the file into a
+// *rowmill.Failure.
 type csvSource struct {
 	*csv.Reader
 	text *text
 }
 
-// header reads the header row.
+// header reads the header row and returns the column names.
 func (s *csvSource) header() ([]string, error) {
 	n, err := s.Read()
 	if errors.Is(err, io.EOF) {
@@ -31,8 +32,8 @@ func (s *csvSource) header() ([]string, error) {
 	return names, nil
 }
 
-// failure returns an error that names the fault of the file, or says that
-// reading failed.
+// failure converts an error of reading the file. It returns a *rowmill.Failure if the
+// file is at fault, otherwise an error that says that reading failed.
 func (s *csvSource) failure(err error) error {
 	var parse *csv.ParseError
 	if s.text.file.err != nil || !errors.As(err, &parse) {
@@ -64,19 +65,19 @@ func (s *csvSource) failure(err error) error {
 	return invalid("The CSV input cannot be read (%v).", err)
 }
 
-// csvRows reads the chosen columns of a CSV file.
+// csvRows is the Reader for CSV and TSV files. It reads only the selected columns.
 type csvRows struct {
 	counter
 	src     *csvSource
 	columns *selection
-	cell    func(column int) (string, error) // text, as a function value
+	cell    func(column int) (string, error) // method text, as a function value
 }
 
 func openCSV(text *text, opts Options) (Reader, error) {
 	src := &csvSource{csv.NewReader(text, csv.Config{MaxRecord: int(opts.Limits.MaxRecordBytes)}), text}
 	if opts.Format == FormatTSV {
 		src.SetSeparator('\t')
-	} else if line, err := src.FirstLine(); err == nil { // otherwise header returns the error
+	} else if line, err := src.FirstLine(); err == nil { // if FirstLine fails, header returns its error
 		sep, _ := separator(line, opts)
 		src.SetSeparator(sep)
 	}
@@ -89,7 +90,7 @@ func openCSV(text *text, opts Options) (Reader, error) {
 		return nil, err
 	}
 	rows.cell = rows.text
-	rows.where = func() string { return fmt.Sprintf(" (line %d)", src.Line()) }
+	rows.rowPosition = func() string { return fmt.Sprintf(" (line %d)", src.Line()) }
 	return rows, nil
 }
 
@@ -119,6 +120,7 @@ func (r *csvRows) Next(row *rowmill.Row) error {
 	return nil
 }
 
+// text returns the value of the current row in text column number column.
 func (r *csvRows) text(column int) (string, error) {
 	return string(r.src.Field(r.columns.text[column])), nil
 }

@@ -21,39 +21,39 @@ import (
 
 // Config holds the settings of a Downloader.
 type Config struct {
-	// MaxBytes is the largest download. Default 10 GiB.
+	// MaxBytes is the largest size of a downloaded file, in bytes. Default 10 GiB.
 	MaxBytes int64
-	// MaxRedirects is the largest number of redirects of a download. Default
-	// 5: file hosts redirect to their CDN, rarely twice.
+	// MaxRedirects is the largest number of redirects in one download. Default 5: file
+	// hosts redirect to their CDN, usually once.
 	MaxRedirects int
-	// ConnectTimeout limits the dial and the TLS handshake separately. Default
-	// 10s.
+	// ConnectTimeout limits the time of the TCP dial, and separately the time of the
+	// TLS handshake. Default 10s.
 	ConnectTimeout time.Duration
 	// HeaderTimeout limits the wait for the response header. Default 60s: some
 	// servers begin to produce the file before they send the header.
 	HeaderTimeout time.Duration
-	// StallTimeout ends a download that receives no bytes for this time.
-	// Default 60s, longer than the pauses of a healthy server.
+	// StallTimeout is the longest time without a received byte. After that, the
+	// download fails. Default 60s, longer than the pauses of a healthy server.
 	StallTimeout time.Duration
 	// TotalTimeout limits a whole download. Default 6h: 10 GiB at 4 Mbit/s.
 	TotalTimeout time.Duration
-	// AllowLoopback permits addresses of this machine. Default false. A single
-	// node turns it on so that trying it out is easy.
+	// AllowLoopback permits addresses of this machine. Default false. The program turns
+	// it on if its API listens only on this machine, so that trials are easy.
 	AllowLoopback bool
-	// AllowPrivateNetworks permits addresses of private, loopback and
-	// link-local networks. Addresses where clouds serve the credentials of a
-	// machine are never permitted. Default false: clients choose the URLs, and
-	// this service fetches them.
+	// AllowPrivateNetworks permits addresses of private, loopback and link-local
+	// networks. The metadata services of clouds stay forbidden. Default false: clients
+	// choose the URLs, and this service must not fetch internal data for them.
 	AllowPrivateNetworks bool
-	// Own returns the addresses, HOST:PORT, of this service's own listeners and
-	// engines. They are never an input, whatever the other settings: they may
-	// give this machine data that others must not see. It is called for each
-	// connection. A host can be a name; an empty or unspecified host means
+	// OwnAddresses returns the addresses, HOST:PORT, of this service's own listeners and
+	// engines. Downloads never connect to them, whatever the other settings say,
+	// because they may give this machine data that others must not see. The guard calls
+	// OwnAddresses for each connection. A host can be a name. An empty or unspecified host means
 	// every address of this machine. Default nil: no addresses.
-	Own func() []string
-	// Transport replaces the network and its guard in simulations. Default nil.
+	OwnAddresses func() []string
+	// Transport replaces the network and the address checks in simulations. Default
+	// nil: the real network.
 	Transport http.RoundTripper
-	// Logger gets one line per finished download. Required.
+	// Logger gets one line for each finished download. Required.
 	Logger *slog.Logger
 }
 
@@ -83,13 +83,13 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Downloader fetches inputs. It is safe for concurrent use.
+// Downloader downloads input files. It is safe for concurrent use.
 type Downloader struct {
 	cfg    Config
 	client *http.Client
 }
 
-// New returns a Downloader.
+// New returns a Downloader, or an error if a setting is invalid.
 func New(cfg Config) (*Downloader, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -98,20 +98,20 @@ func New(cfg Config) (*Downloader, error) {
 	return &Downloader{cfg: cfg, client: newClient(cfg)}, nil
 }
 
-// These are the causes that end a download early.
+// Causes that end a download early.
 var (
 	errStalled = errors.New("the download stalled")
 	errTooSlow = errors.New("the download took too long")
 )
 
-// Fetch downloads a URL into w with one GET. It never repeats or resumes a
-// download. If the URL or its server is at fault, the error is a
-// *rowmill.Failure with the code download_failed. Errors of w and of ctx are
-// wrapped. No error contains more of the URL than its host.
+// Fetch downloads a URL into w with one GET request and returns the number of bytes. It
+// never repeats or resumes a download. If the URL or its server is at fault, the error
+// is a *rowmill.Failure with the code download_failed. Errors of w and of ctx are
+// wrapped. An error contains at most the host of the URL.
 func (d *Downloader) Fetch(ctx context.Context, url string, w io.Writer) (int64, error) {
 	u, err := parseURL(url)
 	if err != nil {
-		return 0, failed("The input cannot be downloaded: %v.", err)
+		return 0, downloadFailure("The input cannot be downloaded: %v.", err)
 	}
 	ctx, stop := context.WithTimeoutCause(ctx, d.cfg.TotalTimeout, errTooSlow)
 	defer stop()
@@ -127,24 +127,24 @@ func (d *Downloader) Fetch(ctx context.Context, url string, w io.Writer) (int64,
 	return n, nil
 }
 
-// Expecter is a writer that wants to know the number of bytes before the first
-// write, if the server announces it.
+// Expecter is a writer that wants to know the size of the file before the first write.
+// Fetch calls Expect if the server announces the size.
 type Expecter interface{ Expect(bytes int64) }
 
-// download is one call of Fetch.
+// download is the state of one call of Fetch.
 type download struct {
 	*Downloader
-	ctx    context.Context //nolint:containedctx // it lives as long as the call
+	ctx    context.Context //nolint:containedctx // download lives only as long as the call
 	cancel context.CancelCauseFunc
-	host   string
+	host   string // host of the URL, for error messages
 }
 
 func (d *download) run(address string, w io.Writer) (int64, error) {
 	req, err := http.NewRequestWithContext(d.ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return 0, failed("The input cannot be downloaded from %s: the URL is not valid.", d.host)
+		return 0, downloadFailure("The input cannot be downloaded from %s: the URL is not valid.", d.host)
 	}
-	req.Header.Set("Accept-Encoding", "identity") // the bytes as stored
+	req.Header.Set("Accept-Encoding", "identity") // ask for the bytes as stored, without compression
 	req.Header.Set("User-Agent", "rowmill")
 	resp, err := d.client.Do(req)
 	if err != nil {
@@ -180,20 +180,21 @@ func (d *download) run(address string, w io.Writer) (int64, error) {
 }
 
 const (
-	// maxRefusalBody is how many bytes of a refusal's body are read.
-	// maxRefusalReason is how many bytes are kept: an error of S3 has a few
-	// hundred.
-	maxRefusalBody   = 16 << 10
+	// maxRefusalBody is the largest number of bytes read from the body of an error
+	// response.
+	maxRefusalBody = 16 << 10
+	// maxRefusalReason is the longest reason in a failure, in bytes: an S3 error has a
+	// few hundred bytes.
 	maxRefusalReason = 500
-	// minSecret is the shortest query value that is treated as a secret.
-	// Shorter values, such as a version, appear in any text.
+	// minSecret is the shortest query value that may be a secret, in bytes. Shorter
+	// values, such as a version, appear in any text.
 	minSecret = 6
 )
 
-// refusalReason returns the reason that a server gives for not sending the
-// file: the code and message of an error in S3's form, or other text as it is,
-// but no web pages. The other members of an S3 error are left out because they
-// may repeat the signature of the request, which is a secret.
+// refusalReason returns the reason that a server gives for not sending the file: the
+// code and message of an S3 error, or a body of plain text or JSON, but no web page. It
+// leaves out the other members of an S3 error, because they may repeat the signature of
+// the request, which is a secret.
 func refusalReason(resp *http.Response, asked *url.URL) string {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusalBody))
 	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
@@ -217,11 +218,12 @@ func refusalReason(resp *http.Response, asked *url.URL) string {
 	return textfmt.Shorten(strings.Join(strings.Fields(reason), " "), maxRefusalReason)
 }
 
-// copyBuffer is how many bytes are copied at a time.
+// copyBuffer is the size of the copy buffer, in bytes.
 const copyBuffer = 256 << 10
 
-// copy works like io.Copy with limits on size and pauses. The time that w takes
-// does not count as a pause.
+// copy copies body to w like io.Copy, with limits on the size and on pauses of the
+// server. The time that w takes does not count as a pause. html is true if the server
+// announced a web page.
 func (d *download) copy(w io.Writer, body io.Reader, html bool) (n int64, err error) {
 	stalled := time.AfterFunc(d.cfg.StallTimeout, func() { d.cancel(errStalled) })
 	defer stalled.Stop()
@@ -231,7 +233,7 @@ func (d *download) copy(w io.Writer, body io.Reader, html bool) (n int64, err er
 		got, readErr := body.Read(buf)
 		stalled.Stop()
 		if n == 0 && got > 0 && html && bytes.HasPrefix(bytes.TrimSpace(buf[:got]), []byte("<")) {
-			return 0, failed("The server %s sent a web page instead of the input file. Check that the URL leads to the file itself, needs no login and has not expired.", d.host)
+			return 0, downloadFailure("The server %s sent a web page instead of the input file. Check that the URL leads to the file itself, needs no login and has not expired.", d.host)
 		}
 		if n+int64(got) > d.cfg.MaxBytes {
 			return n, d.tooLarge()
@@ -256,13 +258,14 @@ func (d *download) copy(w io.Writer, body io.Reader, html bool) (n int64, err er
 }
 
 func (d *download) tooLarge() error {
-	return failed("The input file at %s has more than %d bytes. Split it into several jobs.", d.host, d.cfg.MaxBytes)
+	return downloadFailure("The input file at %s has more than %d bytes. Split it into several jobs.", d.host, d.cfg.MaxBytes)
 }
 
 func (d *download) truncated(n int64) error {
-	return failed("The download from %s broke off after %d bytes. Downloads are not repeated: submit the job again.", d.host, n)
+	return downloadFailure("The download from %s broke off after %d bytes. Downloads are not repeated: submit the job again.", d.host, n)
 }
 
+// statusHint returns advice for the client about an HTTP status that is not 200.
 func statusHint(status int) string {
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusBadRequest:
@@ -275,6 +278,7 @@ func statusHint(status int) string {
 	return "The URL must answer 200 with the file."
 }
 
-func failed(format string, args ...any) error {
+// downloadFailure returns a *rowmill.Failure with the code download_failed.
+func downloadFailure(format string, args ...any) error {
 	return rowmill.Failf(rowmill.CodeDownloadFailed, format, args...)
 }

@@ -18,9 +18,9 @@ import (
 // is optional.
 func fields(names ...string) *input.Fields {
 	f := &input.Fields{
-		Size:   func(values []string) int64 { return int64(len(strings.Join(values, "|"))) },
-		Render: func(values []string) string { return strings.Join(values, "|") },
-		Keep:   func(values []string) string { return fmt.Sprintf("%q", values) },
+		Size:      func(values []string) int64 { return int64(len(strings.Join(values, "|"))) },
+		Render:    func(values []string) string { return strings.Join(values, "|") },
+		RowFields: func(values []string) string { return fmt.Sprintf("%q", values) },
 	}
 	for _, name := range names {
 		plain, optional := strings.CutSuffix(name, "?")

@@ -14,14 +14,15 @@ import (
 	"github.com/rowmill/rowmill/input/csv"
 )
 
-// Format says how a file holds its rows.
+// Format is the name of a file format, such as "csv".
 type Format string
 
-// These are the formats. All but Parquet can be compressed with gzip.
+// The formats of input files. A file of any format except Parquet can be compressed
+// with gzip.
 const (
-	FormatAuto    Format = ""        // Detect finds the format
-	FormatCSV     Format = "csv"     // a header, then a record for each row; separated by commas, tabs, semicolons or bars, as the header is
-	FormatTSV     Format = "tsv"     // like CSV, separated by tabs
+	FormatAuto    Format = ""        // no format is given; Detect finds it
+	FormatCSV     Format = "csv"     // a header line, then records, separated by comma, tab, semicolon or bar
+	FormatTSV     Format = "tsv"     // like CSV, with tabs as separators
 	FormatParquet Format = "parquet" // Apache Parquet
 	FormatJSONL   Format = "jsonl"   // JSON Lines: each line is an object, or each line is a string
 	FormatLines   Format = "lines"   // plain text: each line is a row
@@ -32,7 +33,7 @@ func Formats() []string {
 	return []string{string(FormatCSV), string(FormatTSV), string(FormatParquet), string(FormatJSONL), string(FormatLines)}
 }
 
-// ValidateFormat returns an error if name is not a format.
+// ValidateFormat returns an error if name is neither empty nor the name of a format.
 func ValidateFormat(name string) error {
 	if name == "" || slices.Contains(Formats(), name) {
 		return nil
@@ -40,31 +41,33 @@ func ValidateFormat(name string) error {
 	return fmt.Errorf("must be %s or %s, is %q", strings.Join(Formats()[:4], ", "), FormatLines, name)
 }
 
-// extensions maps file name extensions to formats.
+// extensions maps file name extensions in lower case to formats.
 var extensions = map[string]Format{
 	".csv": FormatCSV, ".tsv": FormatTSV, ".tab": FormatTSV, ".parquet": FormatParquet,
 	".jsonl": FormatJSONL, ".ndjson": FormatJSONL, ".json": FormatJSONL, ".txt": FormatLines, ".text": FormatLines,
 }
 
-// formatOfName returns the format of a file name's extension, or FormatAuto.
+// formatOfName returns the format for the extension of a file name, or FormatAuto if
+// the extension is not known. It ignores a final .gz.
 func formatOfName(name string) Format {
 	name = strings.TrimSuffix(strings.ToLower(name), ".gz")
 	return extensions[path.Ext(name)]
 }
 
-// Kind is a format, and whether its rows have columns.
+// Kind is the result of Detect: the format of a file, and whether its rows have
+// columns.
 type Kind struct {
 	Format Format
 	Table  bool // rows have columns or members
 }
 
-// Detect finds the format of a file in the same way as Open.
+// Detect returns the format that Open would use for a file.
 func Detect(r io.ReaderAt, size int64, opts Options) (Kind, error) {
 	opts, file, packed, err := prepare(r, size, opts)
 	switch {
 	case err != nil:
 		return Kind{}, err
-	case packed == packedParquet:
+	case packed == containerParquet:
 		return Kind{FormatParquet, true}, nil
 	}
 	text, err := openText(file, packed, opts.Limits)
@@ -76,10 +79,10 @@ func Detect(r io.ReaderAt, size int64, opts Options) (Kind, error) {
 	return Kind{format, format == FormatCSV || format == FormatTSV || format == FormatJSONL && firstByte(text.head) == '{'}, err
 }
 
-// detect finds the format of a text from its first bytes. It uses, in this
-// order: the requested format, JSON, the extension of the name, a requested
-// column (only a table has columns). Without any of these, a text is CSV, as
-// the API promises for URLs, or plain text if Lines is set.
+// detect finds the format of a text from its first bytes. It looks, in this order, at:
+// the requested format, JSON syntax, the extension of the file name, and requested
+// columns (only a table has columns). If none of these decides, the text is plain text
+// if opts.Lines is set, and otherwise CSV, as the API promises for URLs.
 func detect(head []byte, opts Options) (Format, error) {
 	asked, named := opts.Format, opts.Column != "" || opts.IDColumn != "" || opts.Fields != nil
 	byName := formatOfName(opts.Name)
@@ -126,13 +129,13 @@ func detect(head []byte, opts Options) (Format, error) {
 	return FormatCSV, nil
 }
 
-// AssumesCSV reports whether a text with this name is read as CSV only by
-// default. Then its first line is read as a header.
+// AssumesCSV reports whether a text is read as CSV only because neither a format, a
+// column nor the extension of name was given. Its first line is then read as a header.
 func AssumesCSV(name, column string, format Format) bool {
 	return format == FormatAuto && column == "" && formatOfName(name) == FormatAuto
 }
 
-// firstByte returns the first byte of a text that is not blank, or 0.
+// firstByte returns the first non-blank byte of a text, or 0 if there is none.
 func firstByte(head []byte) byte {
 	if head = bytes.TrimLeft(bytes.TrimPrefix(head, byteOrderMark), " \t\r\n"); len(head) > 0 {
 		return head[0]
@@ -140,11 +143,11 @@ func firstByte(head []byte) byte {
 	return 0
 }
 
-// isText reports whether a line is UTF-8.
+// isText reports whether a line is UTF-8 without NUL bytes.
 func isText(line []byte) bool { return utf8.Valid(line) && bytes.IndexByte(line, 0) < 0 }
 
-// rejectDocument returns an error for JSON that cannot be read line by line: an
-// array, or an object that spans several lines.
+// rejectDocument returns an error for JSON that cannot be read line by line: an array,
+// or an object that spans several lines.
 func rejectDocument(head []byte) error {
 	head = bytes.TrimLeft(bytes.TrimPrefix(head, byteOrderMark), " \t\r\n")
 	line, _, more := bytes.Cut(head, []byte{'\n'})
@@ -161,7 +164,8 @@ func rejectDocument(head []byte) error {
 	return invalid("The input is %s. Write each row on a line of its own, for example with %s, or give a file of CSV or Parquet.", what, filter)
 }
 
-// beginsJSON reports whether a text could be the beginning of JSON.
+// beginsJSON reports whether head can be the beginning of a JSON document: it has no
+// syntax error, but may end early.
 func beginsJSON(head []byte) bool {
 	d := json.NewDecoder(bytes.NewReader(head))
 	for {
@@ -176,13 +180,13 @@ func beginsJSON(head []byte) bool {
 	}
 }
 
-// separators are the possible separators of a CSV file.
+// separators lists the separators that a CSV file can have.
 const separators = ",\t;|"
 
-// separator finds the separator of a CSV file from its first line. If a
-// separator gives every requested column, the first such separator is certain.
-// Otherwise it is a comma if the line has one, and else the separator that
-// gives the most columns.
+// separator finds the separator of a CSV file from its first line. If a separator
+// splits the line into names that include all requested columns, certain is true.
+// Without such a separator, a comma is used if the line has one, and otherwise the
+// separator that gives the most columns.
 func separator(line []byte, opts Options) (sep byte, certain bool) {
 	var wanted []string
 	for _, name := range []string{opts.Column, opts.IDColumn} {
@@ -211,8 +215,7 @@ func separator(line []byte, opts Options) (sep byte, certain bool) {
 	return best, false
 }
 
-// header returns the column names in a line, or nil if the line is not a
-// header.
+// header returns the column names in a line, or nil if the line is not a CSV record.
 func header(line []byte, separator byte) (names []string) {
 	r := csv.NewReader(bytes.NewReader(line), csv.Config{Separator: separator})
 	n, err := r.Read()

@@ -14,18 +14,19 @@ import (
 )
 
 var (
-	// errMetadata means that a connection leads to the metadata service of a
-	// cloud (see metadata).
-	errMetadata = errors.New("metadata address")
-	// errOwn means that a connection leads to a part of this service.
-	errOwn = errors.New("own address")
-	// errLoopback means that a connection leads to this machine and this is not
-	// permitted.
-	errLoopback = errors.New("loopback address")
+	// errMetadata means that a connection would reach the metadata service of a
+	// cloud. See the variable metadata.
+	errMetadata = errors.New("the address belongs to the metadata service of a cloud")
+	// errOwnAddress means that a connection would reach one of this service's own servers or
+	// engines.
+	errOwnAddress = errors.New("the address belongs to this service")
+	// errLoopback means that a connection would reach this machine, and the settings do
+	// not permit that.
+	errLoopback = errors.New("the address belongs to this machine")
 )
 
-// metadata lists the addresses where clouds give their machines credentials,
-// keys and start scripts. They are never an input.
+// metadata lists the addresses where clouds give their machines credentials, keys and
+// start scripts. Downloads never connect to these addresses.
 var metadata = prefixes(
 	// Link-local addresses: 169.254.169.254 for AWS, Azure, Google, Oracle,
 	// OpenStack and many others; .170.2 and .170.23 for tasks and pods of AWS;
@@ -43,13 +44,14 @@ var metadata = prefixes(
 	"fe80::a9fe:a9fe/128",    // OpenStack, Linode
 )
 
-// translated lists the networks whose addresses end in an IPv4 address and may
-// be translated to it: mapped, compatible, SIIT, and NAT64 (RFC 6052, 8215).
+// translated lists IPv6 networks whose addresses end in an IPv4 address. A gateway may
+// forward such a connection to the IPv4 address. The networks are: IPv4-mapped,
+// IPv4-compatible, SIIT, and NAT64 (RFC 6052, 8215).
 var translated = prefixes("::ffff:0:0/96", "::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
 
 var (
-	sixToFour = netip.MustParsePrefix("2002::/16") // RFC 3056: IPv4 in bytes 2 to 5
-	teredo    = netip.MustParsePrefix("2001::/32") // RFC 4380: IPv4 inverted, at the end
+	sixToFour = netip.MustParsePrefix("2002::/16") // 6to4, RFC 3056: bytes 2 to 5 are the IPv4 address
+	teredo    = netip.MustParsePrefix("2001::/32") // RFC 4380: the last four bytes are the inverted IPv4 address
 )
 
 func prefixes(texts ...string) []netip.Prefix {
@@ -64,17 +66,20 @@ func contains(networks []netip.Prefix, ip netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
+// isMetadata reports whether an address, or the IPv4 address inside it, is in the list
+// metadata.
 func isMetadata(ip netip.Addr) bool {
 	ip = ip.WithZone("")
 	if contains(metadata, ip) {
 		return true
 	}
-	v4, is := embedded(ip)
+	v4, is := embeddedIPv4(ip)
 	return is && contains(metadata, v4)
 }
 
-// embedded returns the IPv4 address that an IPv6 address contains.
-func embedded(ip netip.Addr) (v4 netip.Addr, is bool) {
+// embeddedIPv4 returns the IPv4 address that is encoded in an IPv6 address. If there is
+// none, it returns false.
+func embeddedIPv4(ip netip.Addr) (v4 netip.Addr, is bool) {
 	if !ip.Is6() {
 		return v4, false
 	}
@@ -94,11 +99,11 @@ func embedded(ip netip.Addr) (v4 netip.Addr, is bool) {
 	return v4, false
 }
 
-// guard decides to which addresses connections may go. It checks the address
-// that a name was resolved to.
+// guard decides which addresses a connection may reach. It checks the IP address to
+// which a name was resolved, not the name.
 type guard struct {
-	networks *ssrf.Guardian
-	own      func() []string
+	networks     *ssrf.Guardian  // refuses private and reserved networks
+	ownAddresses func() []string // returns the addresses of this service, HOST:PORT
 }
 
 func newGuard(cfg Config) *guard {
@@ -110,14 +115,15 @@ func newGuard(cfg Config) *guard {
 		v4 = append(v4, prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")...)
 		v6 = append(v6, prefixes("fc00::/7", "fe80::/10")...)
 	}
-	own := cfg.Own
+	own := cfg.OwnAddresses
 	if own == nil {
 		own = func() []string { return nil }
 	}
-	return &guard{own: own, networks: ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...))}
+	return &guard{ownAddresses: own, networks: ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...))}
 }
 
-// check runs in the dialer, once for each connection attempt.
+// check returns an error if a connection to address is forbidden. The dialer calls
+// check before each connection attempt.
 func (g *guard) check(ctx context.Context, network, address string, conn syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -126,9 +132,9 @@ func (g *guard) check(ctx context.Context, network, address string, conn syscall
 	if isMetadata(to.Addr()) {
 		return errMetadata
 	}
-	for _, own := range g.own() {
-		if reaches(ctx, to, own) {
-			return errOwn
+	for _, own := range g.ownAddresses() {
+		if reachesServer(ctx, to, own) {
+			return errOwnAddress
 		}
 	}
 	err = g.networks.Safe(network, address, conn)
@@ -138,11 +144,11 @@ func (g *guard) check(ctx context.Context, network, address string, conn syscall
 	return err
 }
 
-// reaches reports whether a connection to an IP address would reach the server
-// at address (HOST:PORT). A server on this machine may listen on all of the
-// machine's addresses, so each of these counts. A name that cannot be resolved
-// reaches nothing.
-func reaches(ctx context.Context, to netip.AddrPort, address string) bool {
+// reachesServer reports whether a connection to an IP address would reach the server at
+// address (HOST:PORT). A server on this machine may listen on all addresses of the
+// machine, so a connection to any of them counts. If the host name cannot be resolved,
+// reaches returns false.
+func reachesServer(ctx context.Context, to netip.AddrPort, address string) bool {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || port != strconv.Itoa(int(to.Port())) {
 		return false
@@ -157,6 +163,8 @@ func reaches(ctx context.Context, to netip.AddrPort, address string) bool {
 	return here && isLocal(reached)
 }
 
+// resolve returns the IP addresses of a host, or nil if the name cannot be resolved. An
+// empty host means all addresses of this machine.
 func resolve(ctx context.Context, host string) []netip.Addr {
 	if host == "" {
 		return []netip.Addr{netip.IPv6Unspecified()}
@@ -168,10 +176,12 @@ func resolve(ctx context.Context, host string) []netip.Addr {
 	return ips
 }
 
-// normalize returns an address in the form for comparisons.
+// normalize removes the zone of an address, and turns an IPv4-mapped IPv6 address into
+// IPv4. Then equal addresses compare as equal.
 func normalize(ip netip.Addr) netip.Addr { return ip.WithZone("").Unmap() }
 
-// isLocal reports whether an address belongs to this machine.
+// isLocal reports whether an address belongs to this machine. It returns true if the
+// machine's addresses cannot be listed.
 func isLocal(ip netip.Addr) bool {
 	if ip.IsLoopback() || ip.IsUnspecified() {
 		return true

@@ -74,7 +74,7 @@ func TestOwnAddressesAreNeverAnInput(t *testing.T) {
 		all.Store(&[]string{"no..name:" + port, "no address", "127.0.0.1:" + otherPort})
 		d, _ := downloader(t, func(c *input.Config) {
 			c.AllowPrivateNetworks = true
-			c.Own = func() []string { return *all.Load() }
+			c.OwnAddresses = func() []string { return *all.Load() }
 		})
 		if _, err := d.Fetch(t.Context(), s.URL, io.Discard); err != nil {
 			t.Errorf("%s is not known yet: %v", own, err)

@@ -1,10 +1,10 @@
-// Package input turns the data that a client submitted into rows: strings in a
-// request, spooled lines, or a file of rows (see Format) that is uploaded or
-// downloaded. It downloads a URL once and safely. It knows nothing of jobs,
-// quotas, shards or tokens.
+// Package input turns the data that a client submitted into rows. The data are strings
+// in a request, spooled lines, or a file of rows (see Format) that is uploaded or
+// downloaded. The package downloads a URL with one request, and never from a forbidden
+// address. It does not know jobs, quotas, shards or tokens.
 //
-// If the data are wrong, the error is a *rowmill.Failure that names the
-// position and the remedy. Any other error means that reading failed.
+// If the data are wrong, the error is a *rowmill.Failure that names the position of the
+// fault and the remedy. Any other error means that reading failed.
 package input
 
 import (
@@ -18,38 +18,40 @@ import (
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
-// Reader returns rows in order. It is for one goroutine and uses limited
-// memory.
+// Reader returns the rows of an input in order. Only one goroutine may use a Reader.
+// Its memory is limited, whatever the size of the input.
 type Reader interface {
-	// Next fills row with the next row, or returns io.EOF. Index counts from 0.
-	// The strings belong to the caller.
+	// Next fills row with the next row. After the last row it returns io.EOF. row.Index
+	// counts from 0. The caller may keep the strings in row.
 	Next(row *rowmill.Row) error
-	// IDType returns the type of the IDs, or IDNull without an ID column.
+	// IDType returns the type of the row IDs. It returns IDNull if the input has no ID
+	// column.
 	IDType() rowmill.IDType
 	// Close releases the reader's resources, but does not close its source.
 	Close() error
 }
 
-// Options say how to read a file.
+// Options holds the settings for reading one file.
 type Options struct {
 	Format   Format  // the requested format; Detect has the rules for FormatAuto
-	Name     string  // name of the file; its extension gives the format if the content does not
-	Lines    bool    // a text of unknown format is plain text; otherwise it is CSV
-	Column   string  // column of the text; empty for the first column; JSON Lines needs a name
-	IDColumn string  // column of the IDs; empty for none
-	Fields   *Fields // makes the text from several columns; Column is then ignored
+	Name     string  // file name; its extension gives the format if the content does not
+	Lines    bool    // true: text of unknown format is plain text; false: it is CSV
+	Column   string  // name of the text column; empty: the first column; JSON Lines needs a name
+	IDColumn string  // name of the ID column; empty: no IDs
+	Fields   *Fields // builds the text from several columns and replaces Column; nil: one column is the text
 	Limits   Limits
 }
 
-// Fields say which columns make a row's text, and how.
+// Fields names the columns that make a row's text, and has the functions that combine
+// them.
 type Fields struct {
-	Names    []string // columns; a column that the file does not have is empty in all rows
-	Required []bool   // for each name, whether the file must have the column
-	// Size returns the length in bytes of Render's result. values are in the
-	// order of Names.
-	Size   func(values []string) int64
-	Render func(values []string) string
-	Keep   func(values []string) string // returns rowmill.Row.Fields
+	Names    []string // column names; if the file lacks a column, its value is empty in all rows
+	Required []bool   // Required[i] is true if the file must have column Names[i]
+	// Size returns the length in bytes of the text that Render would return. values has
+	// one value for each name, in the order of Names.
+	Size      func(values []string) int64
+	Render    func(values []string) string // returns the text of a row
+	RowFields func(values []string) string // returns the text for rowmill.Row.Fields
 }
 
 // Limits bound an input, so that memory and time stay limited whatever a client
@@ -61,9 +63,10 @@ type Limits struct {
 	// MaxRowBytes is the longest text or ID of a row. Default 8 MiB: more than
 	// any model's context.
 	MaxRowBytes int64
-	// MaxRecordBytes is the longest CSV record with all columns. Default 32
-	// MiB, or four times MaxRowBytes if that is more. A CSV file with an
-	// unclosed quote can use this much memory.
+	// MaxRecordBytes is the longest CSV record with all its columns, or the longest
+	// line of JSON Lines or plain text. Default 32 MiB, or four times MaxRowBytes if
+	// that is more. A CSV file with an unclosed quote can make the reader use this much
+	// memory.
 	MaxRecordBytes int64
 	// MaxInflatedBytes is the largest size of a gzip file after decompression.
 	// Default 10 GiB, the same as for downloads.
@@ -101,20 +104,22 @@ func (l Limits) Validate() error {
 	return l.Parquet.Validate()
 }
 
-// Open opens a file of rows. The caller closes r after the reader.
+// Open opens a file of rows. size is the length of the file in bytes. The caller closes
+// r after the Reader.
 func Open(r io.ReaderAt, size int64, opts Options) (Reader, error) {
 	opts, file, packed, err := prepare(r, size, opts)
 	switch {
 	case err != nil:
 		return nil, err
-	case packed == packedParquet:
+	case packed == containerParquet:
 		return openParquet(r, size, opts)
 	}
 	return openRows(file, packed, opts)
 }
 
-// prepare checks the options and reads the first bytes of the file.
-func prepare(r io.ReaderAt, size int64, opts Options) (Options, *sourceReader, packed, error) {
+// prepare sets default limits, checks the options, and detects gzip and Parquet from
+// the first bytes of the file.
+func prepare(r io.ReaderAt, size int64, opts Options) (Options, *sourceReader, container, error) {
 	opts.Limits = opts.Limits.WithDefaults()
 	if err := opts.Limits.Validate(); err != nil {
 		return opts, nil, 0, err
@@ -128,8 +133,8 @@ func prepare(r io.ReaderAt, size int64, opts Options) (Options, *sourceReader, p
 
 // checkFormat returns an error if the file is Parquet and another format was
 // requested.
-func (o Options) checkFormat(packed packed) error {
-	if packed == packedParquet && o.Format != FormatAuto && o.Format != FormatParquet {
+func (o Options) checkFormat(packed container) error {
+	if packed == containerParquet && o.Format != FormatAuto && o.Format != FormatParquet {
 		return invalid("The input file is a Parquet file, and input_format says %s. Leave out input_format.", o.Format)
 	}
 	return nil
@@ -139,9 +144,9 @@ func (o Options) checkFormat(packed packed) error {
 // is present.
 var ErrNoStream = errors.New("the file cannot be read as a stream")
 
-// OpenStream is like Open for a file that arrives in pieces. It returns
-// ErrNoStream for Parquet, because its metadata are at the end. An error of r
-// is not a fault of the file.
+// OpenStream is like Open, but reads the file as a stream. It returns ErrNoStream for
+// Parquet, because the metadata of a Parquet file are at the end. If r fails, the error
+// is not a *rowmill.Failure.
 func OpenStream(r io.Reader, opts Options) (Reader, error) {
 	opts.Limits = opts.Limits.WithDefaults()
 	if err := opts.Limits.Validate(); err != nil {
@@ -156,18 +161,19 @@ func OpenStream(r io.Reader, opts Options) (Reader, error) {
 	if n == 0 {
 		return nil, emptyFailure()
 	}
-	packed, err := packedOf(head)
+	packed, err := detectContainer(head)
 	switch {
 	case err != nil:
 		return nil, err
-	case packed == packedParquet:
+	case packed == containerParquet:
 		return nil, ErrNoStream
 	}
 	return openRows(&sourceReader{Reader: io.MultiReader(bytes.NewReader(head), r)}, packed, opts)
 }
 
-// openRows opens a text file.
-func openRows(r *sourceReader, packed packed, opts Options) (Reader, error) {
+// openRows opens a file that is not Parquet. It detects the format if the client gave
+// none.
+func openRows(r *sourceReader, packed container, opts Options) (Reader, error) {
 	text, err := openText(r, packed, opts.Limits)
 	if err != nil {
 		return nil, err
@@ -183,20 +189,20 @@ func openRows(r *sourceReader, packed packed, opts Options) (Reader, error) {
 	return openCSV(text, opts)
 }
 
-// invalid returns the failure of a file that cannot be used.
+// invalid returns a *rowmill.Failure for an input file that cannot be used.
 func invalid(format string, args ...any) error {
 	return rowmill.Failf(rowmill.CodeInvalidInputFile, format, args...)
 }
 
-// counter numbers rows and checks the limits.
+// counter gives each row its index, and checks the limits on rows and sizes.
 type counter struct {
-	limits Limits
-	rows   int64
-	where  func() string // returns the position of the current row in the file, for messages
+	limits      Limits
+	rows        int64         // number of rows so far
+	rowPosition func() string // returns the position of the current row for error messages, such as " (line 3)"
 }
 
-// next numbers a row and checks the number of rows. Readers call it for each row, after
-// the check for io.EOF.
+// next sets row.Index. It returns an error if the input has too many rows. Readers call
+// next for each row, after the check for io.EOF.
 func (c *counter) next(row *rowmill.Row) error {
 	if c.rows >= c.limits.MaxRows {
 		return invalid("The input has more than %d rows. Split it into several jobs.", c.limits.MaxRows)
@@ -206,10 +212,11 @@ func (c *counter) next(row *rowmill.Row) error {
 	return nil
 }
 
-// checkSize checks the size of a row's text or ID.
+// checkSize returns an error if a text or an ID is too long. what names the value in
+// the message. size is in bytes.
 func (c *counter) checkSize(what string, size int64) error {
 	if size > c.limits.MaxRowBytes {
-		return invalid("The %s of row %d%s has %d bytes, more than %d. Shorten or split it.", what, c.rows-1, c.where(), size, c.limits.MaxRowBytes)
+		return invalid("The %s of row %d%s has %d bytes, more than %d. Shorten or split it.", what, c.rows-1, c.rowPosition(), size, c.limits.MaxRowBytes)
 	}
 	return nil
 }

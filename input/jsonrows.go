@@ -13,24 +13,23 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// jsonRows reads a file of JSON Lines: each line is an object, or each line is
-// a string; blank lines are skipped. A string is a row. For an object, a column
-// is the name of a member or a path, such as messages.0.content: names of
-// eachMember and positions in arrays, counted from 0, separated by dots.
-// A value becomes text like a cell of a table: a string as it is, null as empty
-// text, and other values as JSON.
+// jsonRows is the Reader for JSON Lines: all lines are objects, or all lines are
+// strings; it skips blank lines. A string is a row. For an object, a column is the name
+// of a member, or a path such as messages.0.content. A path has names of members and
+// positions in arrays, counted from 0, separated by dots. A value becomes text like a
+// cell of a table: a string as it is, null as empty text, and other values as JSON.
 type jsonRows struct {
 	counter
 	src      *text
 	lines    *lines
 	paths    []string // paths of the columns that make the text
-	required []bool   // for each path, whether every row must have it
+	required []bool   // required[i] is true if every row must have paths[i]
 	id       string   // path of the ID; empty for none
 	columns  *selection
-	object   []byte // the current row
-	found    int    // how many paths the row has
-	strings  bool   // lines are strings; known after the first row
-	compact  bytes.Buffer
+	object   []byte       // the current line: a JSON object or a JSON string
+	found    int          // number of paths that the current row has
+	strings  bool         // true if the lines are strings; known after the first row
+	compact  bytes.Buffer // buffer for cellText
 }
 
 func openJSON(src *text, opts Options) (Reader, error) {
@@ -38,7 +37,7 @@ func openJSON(src *text, opts Options) (Reader, error) {
 		counter: counter{limits: opts.Limits}, src: src, lines: newLines(src, opts.Limits.MaxRecordBytes), id: opts.IDColumn,
 		columns: &selection{fields: opts.Fields},
 	}
-	r.where = r.lines.place
+	r.rowPosition = r.lines.position
 	if opts.Fields == nil {
 		if opts.Column != "" && opts.Column == opts.IDColumn {
 			return nil, invalid("column_name and id_column_name are the same member, %s. Name two different ones.", quoteName(opts.Column))
@@ -49,7 +48,7 @@ func openJSON(src *text, opts Options) (Reader, error) {
 	r.paths, r.required = opts.Fields.Names, opts.Fields.Required
 	r.columns.values = make([]string, len(r.paths))
 	for i := range r.paths {
-		r.columns.text, r.columns.slots = append(r.columns.text, i), append(r.columns.slots, i)
+		r.columns.text, r.columns.fieldPositions = append(r.columns.text, i), append(r.columns.fieldPositions, i)
 	}
 	return r, nil
 }
@@ -70,9 +69,11 @@ func (r *jsonRows) Next(row *rowmill.Row) error {
 	if row.Text, err = r.columns.render(&r.counter, r.cell); err != nil {
 		return err
 	}
-	if r.found == 0 && r.rows == 1 { // rows may lack all fields, but a file that begins so is the wrong file
+	// A later row may lack all fields, but a file whose first row lacks them is
+	// probably the wrong file.
+	if r.found == 0 && r.rows == 1 {
 		return invalid("The first object of the JSON Lines input has no member that the Function takes. Its inputs are %s; the object has %s.",
-			list(r.paths), r.names())
+			listColumns(r.paths), r.names())
 	}
 	row.ID, row.Fields = rowmill.ID{}, r.columns.keptFields
 	if r.id == "" {
@@ -80,7 +81,7 @@ func (r *jsonRows) Next(row *rowmill.Row) error {
 	}
 	if value, there := memberAt(r.object, r.id); there && string(value) != "null" {
 		if row.ID = (rowmill.ID{Kind: rowmill.IDString}); value[0] == '{' || value[0] == '[' {
-			return invalid("The id of row %d%s, which id_column_name names, is not a single value. Ids must be strings or numbers.", r.rows-1, r.where())
+			return invalid("The id of row %d%s, which id_column_name names, is not a single value. Ids must be strings or numbers.", r.rows-1, r.rowPosition())
 		}
 		row.ID.Text = r.cellText(value)
 		return r.checkSize("id", int64(len(row.ID.Text)))
@@ -88,7 +89,7 @@ func (r *jsonRows) Next(row *rowmill.Row) error {
 	return nil
 }
 
-// read reads the next line that is not blank.
+// read reads the next non-blank line into r.object and checks the line.
 func (r *jsonRows) read() error {
 	for {
 		line, whole, err := r.lines.next()
@@ -111,8 +112,9 @@ func (r *jsonRows) read() error {
 	}
 }
 
-// check returns an error if a line is of another kind than the first line. The
-// first line must be an object or a string. A file of strings has no columns.
+// check returns an error if the current line is not valid JSON, or if one line is an
+// object and another a string. It also returns an error if the lines are strings but
+// the client named columns.
 func (r *jsonRows) check() error {
 	isString := r.object[0] == '"'
 	if r.rows == 0 {
@@ -131,9 +133,10 @@ func (r *jsonRows) check() error {
 	return nil
 }
 
+// errStrings means that the client named columns, but the lines are strings.
 var errStrings = invalid("The JSON Lines input has strings, which have no columns. Leave out column_name and id_column_name, or write an object on each line.")
 
-// cell returns the text of a column of the row.
+// cell returns the text of a column of the current row. column is a position in paths.
 func (r *jsonRows) cell(column int) (string, error) {
 	path := r.paths[column]
 	if path == "" {
@@ -150,7 +153,8 @@ func (r *jsonRows) cell(column int) (string, error) {
 	return "", nil
 }
 
-// cellText returns a value as the text of a cell.
+// cellText converts a JSON value to text: a string loses its quotes, null becomes
+// empty, and other values become compact JSON.
 func (r *jsonRows) cellText(value []byte) string {
 	switch text, isText := textOf(value); {
 	case isText:
@@ -165,11 +169,11 @@ func (r *jsonRows) cellText(value []byte) string {
 	return r.compact.String()
 }
 
-// names lists the members of the object.
+// names lists the members of the current object, for an error message.
 func (r *jsonRows) names() string {
 	var names []string
 	eachMember(r.object, func(name string, _, _ []byte) { names = append(names, name) })
-	return strings.Replace(strings.Replace(list(names), "one column", "one member", 1), "the columns", "the members", 1)
+	return strings.Replace(strings.Replace(listColumns(names), "one column", "one member", 1), "the columns", "the members", 1)
 }
 
 func (r *jsonRows) IDType() rowmill.IDType {
@@ -184,8 +188,8 @@ func (r *jsonRows) Close() error {
 	return nil
 }
 
-// memberAt returns the value at a path within a value. value must be valid
-// JSON. A name that contains dots is found before a path.
+// memberAt returns the value at a path within a JSON value. value must be valid JSON.
+// If a member's name contains dots, the whole name takes precedence over a path.
 func memberAt(value []byte, path string) (found []byte, there bool) {
 	switch value[0] {
 	case '{':
@@ -215,8 +219,8 @@ func memberAt(value []byte, path string) (found []byte, there bool) {
 	return nil, false
 }
 
-// namedMember returns a member of an object. If the name appears several times,
-// the last one counts.
+// namedMember returns the value of the member with the wanted name. If the name appears
+// several times, the last value counts.
 func namedMember(object []byte, wanted string) (found []byte, there bool) {
 	eachMember(object, func(name string, _, value []byte) {
 		if name == wanted {
@@ -226,8 +230,8 @@ func namedMember(object []byte, wanted string) (found []byte, there bool) {
 	return found, there
 }
 
-// element returns the n-th value of an array, counted from 0. array must be
-// valid JSON.
+// element returns the n-th value of a JSON array, counted from 0, or false if the array
+// is too short. array must be valid JSON.
 func element(array []byte, n int) ([]byte, bool) {
 	at := skipBlanks(array, 1)
 	for ; array[at] != ']'; n-- {

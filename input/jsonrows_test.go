@@ -102,9 +102,9 @@ func TestJSONLines_FieldsOfAFunction(t *testing.T) {
 	fields := func(required bool) Options {
 		return Options{Fields: &Fields{
 			Names: []string{"x", "y.z"}, Required: []bool{required, false},
-			Size:   func(v []string) int64 { return int64(len(v[0]) + len(v[1])) },
-			Render: func(v []string) string { return v[0] + "+" + v[1] },
-			Keep:   func([]string) string { return "" },
+			Size:      func(v []string) int64 { return int64(len(v[0]) + len(v[1])) },
+			Render:    func(v []string) string { return v[0] + "+" + v[1] },
+			RowFields: func([]string) string { return "" },
 		}}
 	}
 	rows, failure := readFile(t, `{"x":"a","y":{"z":1}}`+"\n"+`{"x":"b"}`, fields(true))

@@ -8,24 +8,25 @@ import (
 	"io"
 )
 
-// lineBuffer is how many bytes are read at a time.
+// lineBuffer is the size of the read buffer, in bytes.
 const lineBuffer = 256 << 10
 
-// lines splits a text at line feeds. It removes a carriage return before a line
-// feed, and a byte order mark at the beginning.
+// lines splits a text into lines at line feeds. It removes a carriage return before a
+// line feed, and a byte order mark at the beginning of the text.
 type lines struct {
 	src      *bufio.Reader
-	maxBytes int64 // longest line in bytes, with its end
-	number   int64 // number of the current line, from 1
-	line     []byte
+	maxBytes int64  // longest line with its line end, in bytes
+	number   int64  // number of the current line, from 1
+	line     []byte // buffer for the current line
 }
 
 func newLines(src io.Reader, maxBytes int64) *lines {
 	return &lines{src: bufio.NewReaderSize(src, lineBuffer), maxBytes: maxBytes}
 }
 
-// next reads a line, which is valid until the next call. whole is false if the
-// line was too long and was skipped. After the last line the error is io.EOF.
+// next reads a line without its line end. The line is valid until the next call. If the
+// line is too long, next skips it and whole is false. After the last line the error is
+// io.EOF.
 func (l *lines) next() (line []byte, whole bool, err error) {
 	l.number++
 	l.line, whole = l.line[:0], true
@@ -49,7 +50,8 @@ func (l *lines) next() (line []byte, whole bool, err error) {
 	}
 }
 
-// place returns the position of the current line, for messages.
-func (l *lines) place() string { return fmt.Sprintf(" (line %d)", l.number) }
+// position returns the position of the current line for error messages, such as " (line
+// 3)".
+func (l *lines) position() string { return fmt.Sprintf(" (line %d)", l.number) }
 
 var byteOrderMark = []byte("\xEF\xBB\xBF")

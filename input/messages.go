@@ -15,25 +15,27 @@ import (
 )
 
 const (
-	// maxMessageID is the longest custom_id in a Message Batch, in characters.
+	// maxMessageID is the longest custom_id of a request, in characters.
 	maxMessageID = 64
-	// readAhead is how many bytes are read at a time. A request can exceed its
-	// limit by this much before it is rejected.
+	// readAhead is the largest number of bytes per read. A request can exceed its size
+	// limit by this many bytes before it is rejected.
 	readAhead = 64 << 10
 )
 
-// ErrNoObject means that a body is not a JSON object or is cut off.
+// ErrNoObject means that a request body is not one JSON object, or that it ends too
+// early.
 var ErrNoObject = errors.New("the body must be one JSON object and nothing else")
 
 // Messages reads the body of a Message Batch in Anthropic's form,
 //
 //	{"requests": [{"custom_id": "…", "params": {"model": "…", …}}, …]}
 //
-// and writes its requests as lines that OpenBatch reads, with the given path.
-// It continues after a bad request, so that the client gets the first twenty
-// faults at once, in a *rowmill.InvalidError. If the body is not JSON, the
-// error is ErrNoObject. Errors of src are returned as they are. Messages holds
-// in memory one request and a hash of each custom_id.
+// and writes its requests to w as lines that OpenBatch reads, with the given URL path.
+// It returns the model and the number of the requests. After a bad request
+// Messages continues, so that the client gets the first twenty faults at once, in a
+// *rowmill.InvalidError. If the body is not JSON, the error is ErrNoObject. Errors of
+// src are returned unchanged. Messages holds one request and a hash of each custom_id
+// in memory.
 func Messages(src io.Reader, w io.Writer, path string, limits Limits) (model string, requests int64, err error) {
 	m := &messages{
 		src: &budgetReader{src: src}, out: bufio.NewWriterSize(w, 64<<10), limits: limits.WithDefaults(),
@@ -47,13 +49,13 @@ func Messages(src io.Reader, w io.Writer, path string, limits Limits) (model str
 	return m.model, m.count, m.out.Flush()
 }
 
-// messages is the state of a call of Messages.
+// messages is the state of one call of Messages.
 type messages struct {
 	src    *budgetReader
 	body   *json.Decoder
 	out    *bufio.Writer
 	limits Limits
-	head   string // text of a line between custom_id and body
+	head   string // text of each line between the values of custom_id and body
 
 	model  string
 	count  int64
@@ -62,6 +64,7 @@ type messages struct {
 	line   bytes.Buffer
 }
 
+// read reads the whole body.
 func (m *messages) read() error {
 	if err := m.expect(json.Delim('{')); err != nil {
 		return err
@@ -79,9 +82,9 @@ func (m *messages) read() error {
 			continue
 		}
 		if m.count > 0 {
-			m.fault("requests", "appears twice; send it once")
+			m.addFault("requests", "appears twice; send it once")
 		}
-		if err := m.requests(); err != nil {
+		if err := m.readRequests(); err != nil {
 			return err
 		}
 	}
@@ -94,24 +97,24 @@ func (m *messages) read() error {
 		return m.bodyError(err)
 	}
 	if m.count == 0 {
-		m.fault("requests", "must be a list of at least one request")
+		m.addFault("requests", "must be a list of at least one request")
 	}
 	return m.faultsError()
 }
 
-// requests reads the list of requests.
-func (m *messages) requests() error {
+// readRequests reads the list of requests.
+func (m *messages) readRequests() error {
 	first, err := m.token()
 	switch {
 	case err != nil:
 		return err
 	case first != json.Delim('['):
-		m.fault("requests", "must be a list of requests")
+		m.addFault("requests", "must be a list of requests")
 		return m.faultsError()
 	}
 	for m.more() {
 		if m.count++; m.count > m.limits.MaxRows {
-			m.fault("requests", "has more than %d requests; split the batch", m.limits.MaxRows)
+			m.addFault("requests", "has more than %d requests; split the batch", m.limits.MaxRows)
 		}
 		if len(m.faults) >= maxLineFaults || m.count > m.limits.MaxRows {
 			return m.faultsError()
@@ -120,23 +123,24 @@ func (m *messages) requests() error {
 		if err := m.value(&request); err != nil {
 			return err
 		}
-		if err := m.request(request); err != nil {
+		if err := m.writeRequest(request); err != nil {
 			return err
 		}
 	}
 	return m.expect(json.Delim(']'))
 }
 
-// request writes the line of a request, or adds faults.
-func (m *messages) request(request []byte) error {
+// writeRequest writes one request as a line of m.out. If the request has faults, it adds
+// them to m.faults instead.
+func (m *messages) writeRequest(writeRequest []byte) error {
 	field := "requests." + strconv.FormatInt(m.count-1, 10)
-	if !isObject(request) || !utf8.Valid(request) {
-		m.fault(field, "must be a JSON object in UTF-8 with custom_id and params")
+	if !isObject(writeRequest) || !utf8.Valid(writeRequest) {
+		m.addFault(field, "must be a JSON object in UTF-8 with custom_id and params")
 		return nil
 	}
 	var id, params []byte
-	eachMember(request, func(name string, _, value []byte) {
-		switch name { // the last member of a name counts
+	eachMember(writeRequest, func(name string, _, value []byte) {
+		switch name { // if a name appears twice, its last value counts
 		case "custom_id":
 			id = value
 		case "params":
@@ -144,11 +148,11 @@ func (m *messages) request(request []byte) error {
 		}
 	})
 	before := len(m.faults)
-	m.customID(field+".custom_id", id)
-	m.params(field+".params", params)
+	m.checkCustomID(field+".custom_id", id)
+	m.checkParams(field+".params", params)
 	if len(m.faults) > 0 {
-		if len(m.faults) == before && int64(len(request)) > m.limits.MaxRowBytes {
-			m.tooLong(field)
+		if len(m.faults) == before && int64(len(writeRequest)) > m.limits.MaxRowBytes {
+			m.addTooLongFault(field)
 		}
 		return nil
 	}
@@ -160,7 +164,7 @@ func (m *messages) request(request []byte) error {
 		return fmt.Errorf("write request %d: %w", m.count-1, err)
 	}
 	if m.line.WriteByte('}'); int64(m.line.Len()) > m.limits.MaxRowBytes {
-		m.tooLong(field)
+		m.addTooLongFault(field)
 		return nil
 	}
 	m.line.WriteByte('\n')
@@ -168,27 +172,27 @@ func (m *messages) request(request []byte) error {
 	return err
 }
 
-func (m *messages) customID(field string, value []byte) {
+func (m *messages) checkCustomID(field string, value []byte) {
 	id, isText := textOf(value)
 	switch {
 	case !isText || id == "":
-		m.fault(field, "must be a text of 1 to %d characters", maxMessageID)
+		m.addFault(field, "must be a text of 1 to %d characters", maxMessageID)
 	case utf8.RuneCountInString(id) > maxMessageID:
-		m.fault(field, "String should have at most %d characters", maxMessageID)
+		m.addFault(field, "String should have at most %d characters", maxMessageID)
 	default:
 		if !m.seen.add(id) {
-			m.fault(field, "is the custom_id of an earlier request, %q; it must be unique", id)
+			m.addFault(field, "is the custom_id of an earlier request, %q; it must be unique", id)
 		}
 	}
 }
 
-func (m *messages) params(field string, params []byte) {
-	if !isObject(params) {
-		m.fault(field, "must be the JSON object of a request for messages")
+func (m *messages) checkParams(field string, checkParams []byte) {
+	if !isObject(checkParams) {
+		m.addFault(field, "must be the JSON object of a request for messages")
 		return
 	}
 	var name, stream []byte
-	eachMember(params, func(member string, _, value []byte) {
+	eachMember(checkParams, func(member string, _, value []byte) {
 		switch member {
 		case "model":
 			name = value
@@ -199,26 +203,26 @@ func (m *messages) params(field string, params []byte) {
 	model, _ := textOf(name)
 	switch {
 	case model == "":
-		m.fault(field+".model", "is missing; name a model")
+		m.addFault(field+".model", "is missing; name a model")
 	case m.model == "":
 		m.model = model
 	case model != m.model:
-		m.fault(field+".model", "is %q, but the first request has %q; a batch has one model here, so send one batch for each model", textfmt.Shorten(model, 64), textfmt.Shorten(m.model, 64))
+		m.addFault(field+".model", "is %q, but the first request has %q; a batch has one model here, so send one batch for each model", textfmt.Shorten(model, 64), textfmt.Shorten(m.model, 64))
 	}
 	if isRequested(stream) {
-		m.fault(field+".stream", "asks for a stream, but a batch has no streams; leave it out")
+		m.addFault(field+".stream", "asks for a stream, but a batch has no streams; leave it out")
 	}
 }
 
-func (m *messages) fault(field, format string, args ...any) {
+func (m *messages) addFault(field, format string, args ...any) {
 	m.faults = append(m.faults, rowmill.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-func (m *messages) tooLong(field string) {
-	m.fault(field, "has more than %d bytes; shorten it", m.limits.MaxRowBytes)
+func (m *messages) addTooLongFault(field string) {
+	m.addFault(field, "has more than %d bytes; shorten it", m.limits.MaxRowBytes)
 }
 
-// faultsError returns the faults of the requests as an error, or nil.
+// faultsError returns an error that lists all faults, or nil if there are none.
 func (m *messages) faultsError() error {
 	if len(m.faults) == 0 {
 		return nil
@@ -226,7 +230,7 @@ func (m *messages) faultsError() error {
 	return &rowmill.InvalidError{Code: "invalid_request", Fields: m.faults}
 }
 
-// more reports whether an array or object has more elements.
+// more reports whether the current array or object has more elements.
 func (m *messages) more() bool {
 	m.src.budget = m.limits.MaxRowBytes
 	return m.body.More()
@@ -246,18 +250,19 @@ func (m *messages) expect(delim json.Delim) error {
 	return err
 }
 
-// value reads one element. It may have as many bytes as a row.
+// value decodes one JSON value. The value can be as long as a row, MaxRowBytes.
 func (m *messages) value(into *json.RawMessage) error {
 	m.src.budget = m.limits.MaxRowBytes
 	err := m.body.Decode(into)
 	if errors.Is(err, errElementTooLong) {
-		m.tooLong("requests." + strconv.FormatInt(max(0, m.count-1), 10))
+		m.addTooLongFault("requests." + strconv.FormatInt(max(0, m.count-1), 10))
 		return m.faultsError()
 	}
 	return m.bodyError(err)
 }
 
-// bodyError returns the error for a body that cannot be decoded.
+// bodyError converts an error of the JSON decoder. It returns the error of src if a
+// read failed, and otherwise ErrNoObject.
 func (m *messages) bodyError(err error) error {
 	var syntax *json.SyntaxError
 	switch {
@@ -271,14 +276,14 @@ func (m *messages) bodyError(err error) error {
 	return ErrNoObject
 }
 
-// errElementTooLong means that an element exceeds its limit.
-var errElementTooLong = errors.New("the element is too long")
+// errElementTooLong means that a JSON value in the body is longer than its limit.
+var errElementTooLong = errors.New("the JSON value is too long")
 
-// budgetReader fails when its budget is used up. A decoder alone would read an
-// element of any length into memory.
+// budgetReader limits how many bytes a JSON decoder reads for one value. Without this
+// limit, the decoder would read a value of any length into memory.
 type budgetReader struct {
 	src    io.Reader
-	budget int64 // bytes left; the last read may exceed them
+	budget int64 // bytes that may still be read; the last read may exceed this number
 	err    error // last error of src
 }
 

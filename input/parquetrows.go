@@ -10,11 +10,11 @@ import (
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
-// parquetRows reads the chosen columns of a Parquet file.
+// parquetRows is the Reader for Parquet files. It reads only the selected columns.
 type parquetRows struct {
 	counter
-	rows    *columnar.Rows // the columns of the text, then the ID column
-	columns *selection
+	rows    *columnar.Rows // reads the text columns, then the ID column if there is one
+	columns *selection     // the selected columns
 	idType  rowmill.IDType
 }
 
@@ -34,7 +34,7 @@ func openParquet(r io.ReaderAt, size int64, opts Options) (Reader, error) {
 	if f.NumRows() > opts.Limits.MaxRows {
 		return nil, invalid("The Parquet input has %d rows, more than %d. Split it into several jobs.", f.NumRows(), opts.Limits.MaxRows)
 	}
-	rows := &parquetRows{counter: counter{limits: opts.Limits, where: func() string { return "" }}, columns: columns}
+	rows := &parquetRows{counter: counter{limits: opts.Limits, rowPosition: func() string { return "" }}, columns: columns}
 	id := columns.id
 	if id < 0 {
 		rows.rows = f.Rows(columns.text...)
@@ -81,8 +81,9 @@ func (r *parquetRows) IDType() rowmill.IDType { return r.idType }
 
 func (r *parquetRows) Close() error { return r.rows.Close() }
 
-// parquetError turns an error about the file's content into a failure, and
-// returns a failure as it is.
+// parquetError converts an error of package columnar. An error about the file's content
+// becomes a *rowmill.Failure. A *rowmill.Failure is returned unchanged. Any other error
+// means that reading failed.
 func parquetError(err error) error {
 	var (
 		format  *columnar.FormatError

@@ -8,7 +8,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// plainRows reads plain text. Each line is a row, also an empty line, so that
+// plainRows is the Reader for plain text. Each line is a row, even an empty line, so
 // row n is line n+1.
 type plainRows struct {
 	counter
@@ -18,7 +18,7 @@ type plainRows struct {
 
 func openPlain(src *text, opts Options) *plainRows {
 	r := &plainRows{counter: counter{limits: opts.Limits}, src: src, lines: newLines(src, opts.Limits.MaxRecordBytes)}
-	r.where = r.lines.place
+	r.rowPosition = r.lines.position
 	return r
 }
 

@@ -7,19 +7,21 @@ import (
 	"io"
 )
 
-// packed says how to open a file before its text can be read.
-type packed int
+// container is the container of a file: gzip, Parquet, or none for plain text.
+type container int
 
 const (
-	packedNot packed = iota
-	packedGzip
-	packedParquet
+	containerNone container = iota
+	containerGzip
+	containerParquet
 )
 
-// sniffBytes is how many first bytes of a file are used to detect its form.
+// sniffBytes is the number of bytes at the beginning of a file that are used to detect
+// its format.
 const sniffBytes = 512
 
-// otherFormats lists files that clients mistake for CSV, by their first bytes.
+// otherFormats lists unsupported formats of files that clients mistake for CSV: the
+// first bytes, the name and a remedy.
 var otherFormats = []struct{ magic, name, remedy string }{
 	{"PK\x03\x04", "a ZIP archive or an Excel workbook", "Export it as CSV or Parquet."},
 	{"\xD0\xCF\x11\xE0", "an old Excel workbook", "Export it as CSV or Parquet."},
@@ -33,14 +35,14 @@ var otherFormats = []struct{ magic, name, remedy string }{
 	{"%PDF-", "a PDF document", "Give a file of CSV, Parquet or JSON Lines."},
 }
 
-// emptyFailure returns the failure of a file without bytes.
+// emptyFailure returns the *rowmill.Failure for a file without bytes.
 func emptyFailure() error {
 	return invalid("The input file is empty. Give a file of CSV, Parquet or JSON Lines with at least one row.")
 }
 
-// sniff reads the first bytes of a file. It returns an error if the file cannot
-// hold rows.
-func sniff(r io.ReaderAt, size int64) (packed, error) {
+// sniff detects gzip and Parquet from the first bytes of a file. It returns an error if
+// the file is empty or has an unsupported format.
+func sniff(r io.ReaderAt, size int64) (container, error) {
 	if size == 0 {
 		return 0, emptyFailure()
 	}
@@ -51,25 +53,28 @@ func sniff(r io.ReaderAt, size int64) (packed, error) {
 		}
 		return 0, fmt.Errorf("read the beginning of the input: %w", err)
 	}
-	return packedOf(head)
+	return detectContainer(head)
 }
 
-func packedOf(head []byte) (packed, error) {
+// detectContainer detects gzip and Parquet. head is the beginning of a file. It returns an
+// error for an unsupported format.
+func detectContainer(head []byte) (container, error) {
 	switch {
 	case isParquet(head):
-		return packedParquet, nil
+		return containerParquet, nil
 	case isGzip(head):
-		return packedGzip, nil
+		return containerGzip, nil
 	}
-	return packedNot, rejectOther(head)
+	return containerNone, rejectOther(head)
 }
 
+// isParquet reports whether head begins like a Parquet file, encrypted or not.
 func isParquet(head []byte) bool {
 	return bytes.HasPrefix(head, []byte("PAR1")) || bytes.HasPrefix(head, []byte("PARE"))
 }
 
-// isJSONLines reports whether a text begins like a JSON object. A CSV file
-// cannot begin so: a quote inside an unquoted field is an error.
+// isJSONLines reports whether a text begins like a JSON object with a member. A CSV
+// file cannot begin like this, because a quote inside an unquoted field is an error.
 func isJSONLines(head []byte) bool {
 	head = bytes.TrimLeft(bytes.TrimPrefix(head, byteOrderMark), " \t\r\n")
 	rest, isObject := bytes.CutPrefix(head, []byte("{"))
@@ -78,8 +83,7 @@ func isJSONLines(head []byte) bool {
 
 func isGzip(head []byte) bool { return bytes.HasPrefix(head, []byte{0x1F, 0x8B}) }
 
-// rejectOther returns an error if a file begins like a format that is not
-// supported.
+// rejectOther returns an error if a file begins like an unsupported format.
 func rejectOther(head []byte) error {
 	for _, other := range otherFormats {
 		if bytes.HasPrefix(head, []byte(other.magic)) && !plainHeader(head, other.magic) {
@@ -92,8 +96,9 @@ func rejectOther(head []byte) error {
 	return nil
 }
 
-// plainHeader reports whether a file could be CSV although it begins with a
-// magic: the magic and the rest of the line are printable text.
+// plainHeader reports whether a file could be CSV although it begins with the first
+// bytes (magic) of another format: the whole first line is printable ASCII. It returns
+// false for PDF.
 func plainHeader(head []byte, magic string) bool {
 	for _, c := range []byte(magic) {
 		if c < ' ' || c >= 0x7F {

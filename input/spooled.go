@@ -11,27 +11,28 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// maxSpoolLine is the longest line of a spooled submission, in bytes: the
-// longest row of a submission with every byte written as \u00XX.
+// maxSpoolLine is the longest line of a spooled submission, in bytes: a row of 64 MiB,
+// the longest in a submission, with every byte written as \u00XX.
 const maxSpoolLine = 6*(64<<20) + 3
 
-// Spooled reads rows that this program spooled: one JSON string per line. Rows
-// were checked before they were spooled, so a wrong line is not the client's
-// fault, and errors are not failures.
+// Spooled returns a Reader of rows that this program spooled, with one JSON string per
+// line. The program checks rows before it spools them. So a bad line is not the
+// client's fault, and its error is not a *rowmill.Failure.
 func Spooled(src io.Reader) Reader { return SpooledObjects(src, nil) }
 
-// SpooledObjects is like Spooled, but lines can also be JSON objects. object
-// returns the text and the fields of such a line; it must not keep the line. If
-// object returns a *rowmill.Failure, reading ends with it.
+// SpooledObjects is like Spooled, but a line can also be a JSON object. The function
+// object returns the text and the fields of such a line; it must not keep the line. If
+// it returns a *rowmill.Failure, reading ends with that Failure.
 func SpooledObjects(src io.Reader, object func(row int64, object []byte) (text, fields string, err error)) Reader {
 	return &spooledRows{src: bufio.NewReaderSize(src, 256<<10), object: object}
 }
 
+// spooledRows is the Reader for rows that this program spooled.
 type spooledRows struct {
 	src    *bufio.Reader
-	object func(row int64, object []byte) (text, fields string, err error) // nil if no line is an object
+	object func(row int64, object []byte) (text, fields string, err error) // converts a JSON object; nil if there are none
 	line   []byte                                                          // buffer for a line that is longer than src's buffer
-	next   int64
+	next   int64                                                           // index of the next row
 }
 
 func (r *spooledRows) Next(row *rowmill.Row) error {
@@ -59,7 +60,8 @@ func (r *spooledRows) Next(row *rowmill.Row) error {
 	return nil
 }
 
-// read returns the next line without its end.
+// read returns the next line without its line end. The line is valid until the next
+// call.
 func (r *spooledRows) read() ([]byte, error) {
 	line, err := r.src.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -82,7 +84,8 @@ func (r *spooledRows) read() ([]byte, error) {
 	return line[:len(line)-1], nil
 }
 
-// unquote decodes a JSON string. Most strings have no escapes.
+// unquote decodes a JSON string. It is fast for strings without escapes, which are the
+// most common.
 func unquote(line []byte) (string, error) {
 	n := len(line)
 	if n >= 2 && line[0] == '"' && line[n-1] == '"' && bytes.IndexByte(line, '\\') < 0 {
@@ -90,7 +93,8 @@ func unquote(line []byte) (string, error) {
 	}
 	var text string
 	if err := json.Unmarshal(line, &text); err != nil {
-		return "", errors.New("the line is not a JSON string") // the decoder's message would quote the row
+		// The decoder's message would contain data of the row, so it is not wrapped.
+		return "", errors.New("the line is not a JSON string")
 	}
 	return text, nil
 }

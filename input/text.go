@@ -9,21 +9,21 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// gzipBuffer is how many compressed bytes are read at a time.
+// gzipBuffer is the size of the buffer for compressed input, in bytes.
 const gzipBuffer = 128 << 10
 
-// text is a text file, compressed or not.
+// text reads a text file and decompresses it if needed.
 type text struct {
-	*bufio.Reader // the decompressed text
-	head          []byte
-	file          *sourceReader
-	gzip          bool         // the client compressed the file
-	inflater      *gzip.Reader // nil if the file is not compressed
+	*bufio.Reader               // the decompressed text
+	head          []byte        // first bytes of the decompressed text, for the detection of the format
+	file          *sourceReader // the file as stored
+	gzip          bool          // true if the client, and not this program, compressed the file
+	inflater      *gzip.Reader  // nil if the file is not compressed
 	limits        Limits
 }
 
-// sourceReader records the errors of the source, so that the caller can
-// distinguish them from errors of the data.
+// sourceReader records the read errors of the source, so that the caller can tell them
+// from faults in the data.
 type sourceReader struct {
 	io.Reader
 	err error
@@ -37,13 +37,14 @@ func (r *sourceReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// inflateLimiter fails when a file decompresses to too many bytes.
+// inflateLimiter is a reader of decompressed bytes. It fails if there are more bytes
+// than a limit.
 type inflateLimiter struct {
 	io.Reader
-	left int64
+	left int64 // decompressed bytes that may still be read
 }
 
-var errInflated = errors.New("the file unpacks to too much")
+var errInflated = errors.New("the decompressed file is too large")
 
 func (r *inflateLimiter) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
@@ -53,8 +54,10 @@ func (r *inflateLimiter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func openText(r *sourceReader, packed packed, limits Limits) (*text, error) {
-	t := &text{file: r, gzip: packed == packedGzip, limits: limits}
+// openText begins to read a text file. It returns an error if the first bytes show an
+// unsupported format.
+func openText(r *sourceReader, packed container, limits Limits) (*text, error) {
+	t := &text{file: r, gzip: packed == containerGzip, limits: limits}
 	var src io.Reader = t.file
 	if t.gzip {
 		var err error
@@ -70,7 +73,7 @@ func openText(r *sourceReader, packed packed, limits Limits) (*text, error) {
 		return nil, t.failure(err)
 	}
 	if t.inflater == nil {
-		return t, nil // sniff checked the first bytes before
+		return t, nil // sniff has already checked the first bytes of an uncompressed file
 	}
 	switch {
 	case isParquet(t.head):
@@ -81,8 +84,8 @@ func openText(r *sourceReader, packed packed, limits Limits) (*text, error) {
 	return t, rejectOther(t.head)
 }
 
-// failure returns an error that names the fault of the file, or says that
-// reading failed.
+// failure converts an error of reading the text. It returns a *rowmill.Failure if the
+// file is at fault, otherwise an error that says that reading failed.
 func (t *text) failure(err error) error {
 	switch {
 	case t.file.err != nil:

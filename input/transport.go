@@ -17,13 +17,13 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// maxHeader is the largest response header, in bytes: the default of the
-// standard library's server.
+// maxHeader is the largest response header, in bytes: the default limit of Go's HTTP
+// server.
 const maxHeader = 1 << 20
 
-// guardedTransport returns a transport that cannot reach forbidden networks.
-// The dialer checks every connection, also after a redirect, by the address
-// that the name was resolved to.
+// guardedTransport returns a transport that cannot reach forbidden networks. For every
+// connection, also after a redirect, the dialer checks the IP address to which the name
+// was resolved.
 func guardedTransport(cfg Config) http.RoundTripper {
 	dialer := &net.Dialer{Timeout: cfg.ConnectTimeout, ControlContext: newGuard(cfg).check}
 	return &http.Transport{
@@ -33,16 +33,16 @@ func guardedTransport(cfg Config) http.RoundTripper {
 		ResponseHeaderTimeout:  cfg.HeaderTimeout,
 		MaxResponseHeaderBytes: maxHeader,
 		DisableCompression:     true,
-		// A request on a reused connection can be sent twice, and so can an
-		// HTTP/2 request.
+		// The HTTP client may send a request twice on a reused connection or over
+		// HTTP/2. The next two settings prevent both.
 		DisableKeepAlives: true,
 		TLSNextProto:      map[string]func(string, *tls.Conn) http.RoundTripper{},
 		TLSClientConfig:   &tls.Config{MinVersion: tls.VersionTLS12},
 	}
 }
 
-// NewTransport returns a transport for requests to addresses that clients
-// chose, with the timeouts of cfg. It refuses the same addresses as downloads.
+// NewTransport returns a transport for requests to addresses that clients chose. It has
+// the timeouts of cfg and refuses the same addresses as a download.
 func NewTransport(cfg Config) http.RoundTripper { return guardedTransport(cfg.WithDefaults()) }
 
 func newClient(cfg Config) *http.Client {
@@ -60,27 +60,29 @@ func newClient(cfg Config) *http.Client {
 		if req.URL.User != nil {
 			return &redirectError{"it redirects to a URL with a password"}
 		}
-		// The URL of the first request may be a secret.
+		// The first URL may be a secret, so do not send it to the next server.
 		req.Header.Del("Referer")
 		req.Header.Del("Authorization")
 		return nil
 	}}
 }
 
-// redirectError means that a redirect is not followed.
+// redirectError means that the client does not follow a redirect. reason continues a
+// sentence, as in Reason.
 type redirectError struct{ reason string }
 
 func (e *redirectError) Error() string { return e.reason }
 
-// failure turns an error of the HTTP client into a failure. It does not use the
-// error's own text, which may quote a URL.
+// failure converts an error of the HTTP client into a *rowmill.Failure, or into another
+// error if ctx was canceled. It does not use the error's own text, which may contain
+// the URL.
 func (d *download) failure(err error) error {
 	cause := context.Cause(d.ctx)
 	switch {
 	case errors.Is(cause, errStalled):
-		return failed("The download from %s received no bytes for %v and was stopped. Submit the job again.", d.host, d.cfg.StallTimeout)
+		return downloadFailure("The download from %s received no bytes for %v and was stopped. Submit the job again.", d.host, d.cfg.StallTimeout)
 	case errors.Is(cause, errTooSlow):
-		return failed("The download from %s took more than %v and was stopped. Use a faster server or a smaller file.", d.host, d.cfg.TotalTimeout)
+		return downloadFailure("The download from %s took more than %v and was stopped. Use a faster server or a smaller file.", d.host, d.cfg.TotalTimeout)
 	case cause != nil:
 		return fmt.Errorf("download from %s: %w", d.host, cause)
 	}
@@ -89,8 +91,8 @@ func (d *download) failure(err error) error {
 	return failure
 }
 
-// Reason says why a request to an address that a client chose got no answer. It
-// does not quote the URL.
+// Reason returns the reason why a request to an address that a client chose got no
+// answer. The text continues a sentence and does not contain the URL.
 func Reason(err error) string {
 	var (
 		redirect *redirectError
@@ -108,7 +110,7 @@ func Reason(err error) string {
 		return redirect.reason
 	case errors.Is(err, errMetadata):
 		return "it leads to the metadata service of a cloud, and no setting permits that"
-	case errors.Is(err, errOwn):
+	case errors.Is(err, errOwnAddress):
 		return "it leads to this service itself or to one of its inference servers, and no setting permits that"
 	case errors.Is(err, errLoopback):
 		return "it leads to the machine that the service runs on; the setting inputs.allow_loopback permits that"
@@ -138,9 +140,9 @@ func Reason(err error) string {
 	return "it gave no valid HTTP answer"
 }
 
-// detail returns text that helps to find the cause: the address, and the
-// message of the network or of TLS. It uses only errors that cannot quote a
-// URL, and returns nothing about forbidden addresses.
+// detail returns technical text that helps to find the cause of an error: the address,
+// and the message of the network or of TLS. It uses only errors that cannot contain a
+// URL. For a private or reserved address it returns an empty string.
 func detail(err error) string {
 	var (
 		dns   *net.DNSError

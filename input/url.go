@@ -13,14 +13,16 @@ import (
 // about 2 KiB.
 const maxURL = 8 << 10
 
-// ValidateURL checks a URL when a job is submitted. It does not connect. Its
-// messages never contain the URL, which may be a secret.
+// ValidateURL checks the form of a URL when a job is submitted. It does not connect to
+// the server. Its error messages never contain the URL, because the URL may be a
+// secret.
 func ValidateURL(raw string) error {
 	_, err := parseURL(raw)
 	return err
 }
 
-// NameOf returns the file name in a URL, or an empty string.
+// NameOf returns the file name in a URL: the last part of its path. It returns an empty
+// string if the URL has no path or is not valid.
 func NameOf(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Path == "" {
@@ -37,7 +39,7 @@ func parseURL(raw string) (*url.URL, error) {
 		return nil, errors.New("the URL contains spaces or control characters; escape or remove them")
 	}
 	u, err := url.Parse(raw)
-	if err != nil { // the error of Parse would quote the URL
+	if err != nil { // the error of url.Parse contains the URL, so it is not wrapped
 		return nil, errors.New("the input is neither a list of rows nor a URL that can be parsed; give an http or https URL")
 	}
 	switch u.Scheme {

@@ -8,11 +8,11 @@ import (
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
-// ErrDamaged means that the content of a file is not the content that was written.
+// ErrDamaged means that a file no longer has the content that was written.
 var ErrDamaged = columnar.ErrDamaged
 
 // CheckFooter returns an error if the footer of a file cannot be read, for example
-// because storage has only the first half of the file.
+// because storage has lost the end of the file.
 func CheckFooter(src Source) error {
 	if _, err := open(src); err != nil {
 		return fmt.Errorf("read the footer: %w", err)
@@ -20,7 +20,7 @@ func CheckFooter(src Source) error {
 	return nil
 }
 
-// CheckPart reads all rows of a part, and returns an error if one cannot be read.
+// CheckPart reads all rows of a part. It returns an error if a row cannot be read.
 func CheckPart(ctx context.Context, part Source) error {
 	s, err := ReadSchema(part)
 	if err != nil {
@@ -29,7 +29,8 @@ func CheckPart(ctx context.Context, part Source) error {
 	return EachOfParts(ctx, s, []PartSource{{Source: part}}, func(*rowmill.Row, *rowmill.Output) error { return nil })
 }
 
-// CheckResult reads all rows of a result file, and returns an error if one cannot be read.
+// CheckResult reads all rows of a result file. It returns an error if a row cannot be
+// read.
 func CheckResult(ctx context.Context, file Source) error {
 	t, err := open(file)
 	if err != nil {

@@ -11,18 +11,18 @@ import (
 	"github.com/rowmill/rowmill/internal/panics"
 )
 
-// Variant says which optional columns a downloaded result file has. Every variant has
-// the ID column and the output.
+// Variant says which optional columns a result file for clients has. Every variant has
+// the output column, and the ID column if the job has one.
 type Variant struct {
-	Inputs   bool // the column inputs
-	Logprobs bool // the column cumulative_logprobs
+	Inputs   bool // the file has the column inputs, and the fields of a Function
+	Logprobs bool // the file has the column cumulative_logprobs
 }
 
-// Full is the variant with all optional columns. The other variants and the
-// exports are made from it.
+// Full is the variant with all optional columns. The other variants and the exports are
+// made from the file of this variant.
 var Full = Variant{Inputs: true, Logprobs: true}
 
-// Name returns the name of the variant in keys and file names, such as
+// Name returns the variant's name in object keys and file names, such as
 // "inputs=1~logprobs=0".
 func (v Variant) Name() string {
 	digit := func(b bool) byte {
@@ -40,16 +40,17 @@ func Filename(jobID string, v Variant, ext string) string {
 	return fmt.Sprintf("service-results~%s~%s.%s", jobID, v.Name(), ext)
 }
 
-// Concat writes variant v of a job's results by copying column chunks. parts are the
-// complete parts of all shards, in order, from row 0 on. A missing row or a row in
-// the wrong position is an error. Concat returns the number of rows.
+// Concat writes variant v of a job's results to w. It copies column chunks without
+// decoding. parts are the complete parts of all shards, in order, from row 0 on. A
+// missing row or a row in the wrong position is an error. Concat returns the number of
+// rows.
 func Concat(ctx context.Context, w io.Writer, s Schema, parts []Source, v Variant) (int64, error) {
 	return concat(ctx, w, s, parts, s.variantColumns(v), false)
 }
 
-// Join concatenates the complete parts of some shards into one part with the
-// same columns, by copying column chunks. The parts must follow each other from
-// row first on. The client's columns become one contiguous byte range and the
+// Join concatenates the complete parts of some shards into one part with the same
+// columns. It copies column chunks without decoding. The parts must follow each other
+// from row first on. The columns for clients become one contiguous byte range and the
 // reserved columns another, so the object store can build both result files by
 // server-side copy. Join returns the number of rows.
 func Join(ctx context.Context, w io.Writer, s Schema, first int64, parts []Source) (int64, error) {
@@ -76,7 +77,8 @@ func Join(ctx context.Context, w io.Writer, s Schema, first int64, parts []Sourc
 	return next - first, nil
 }
 
-// splice writes a file with the given columns. add adds the parts of the file.
+// splice writes a file with the given columns. The function add must append the parts
+// to the file.
 func splice(w io.Writer, s Schema, columns []columnar.TableColumn, add func(*columnar.Splicer) error) error {
 	if err := s.Validate(); err != nil {
 		return err
@@ -91,7 +93,8 @@ func splice(w io.Writer, s Schema, columns []columnar.TableColumn, add func(*col
 	return to.Close()
 }
 
-// eachTable opens parts, up to openAtOnce at a time, and visits them in order.
+// eachTable opens the parts in batches of openAtOnce, and calls visit for each part in
+// order.
 func eachTable(ctx context.Context, parts []Source, visit func(t *columnar.Table) error) error {
 	for at := 0; at < len(parts); at += openAtOnce {
 		tables, err := openAll(ctx, parts[at:min(at+openAtOnce, len(parts))], at)
@@ -99,7 +102,7 @@ func eachTable(ctx context.Context, parts []Source, visit func(t *columnar.Table
 			return err
 		}
 		for i, t := range tables {
-			tables[i] = nil // free it: the footer may be large
+			tables[i] = nil // release the table now: its footer may be large
 			if err := visit(t); err != nil {
 				return fmt.Errorf("part %d: %w", at+i, err)
 			}
@@ -108,26 +111,28 @@ func eachTable(ctx context.Context, parts []Source, visit func(t *columnar.Table
 	return nil
 }
 
-// appendPart appends a complete part that begins at row next, and advances
-// next.
+// appendPart appends a complete part. It returns an error if the part does not begin at
+// row next. It sets next to the row after the part.
 func appendPart(ctx context.Context, splice *columnar.Splicer, t *columnar.Table, next *int64) error {
 	if t.Rows() == 0 {
 		return nil
 	}
 	low, high, ok := denseRange(t)
 	if !ok || low != *next {
-		return fmt.Errorf("its rows must follow one another from row %d on, but it has %d rows from %d to %d", *next, t.Rows(), low, high)
+		return fmt.Errorf("the part must have all rows from row %d on in order, but it has %d rows from %d to %d", *next, t.Rows(), low, high)
 	}
 	*next = high + 1
 	return splice.Append(ctx, t)
 }
 
-// ConcatRows is like Concat for the reserved columns and the attempts at rows.
-// Failures and ReadRow read this file.
+// ConcatRows is like Concat, but writes the "rows" file: the reserved columns and the
+// attempts at rows. Failures and ReadRow read this file.
 func ConcatRows(ctx context.Context, w io.Writer, s Schema, parts []Source) (int64, error) {
 	return concat(ctx, w, s, parts, s.rowsColumns(), true)
 }
 
+// concat implements Concat and ConcatRows. If tries is true, it also copies the
+// attempts at rows.
 func concat(ctx context.Context, w io.Writer, s Schema, parts []Source, columns []columnar.TableColumn, tries bool) (int64, error) {
 	rows := int64(0)
 	err := splice(w, s, columns, func(to *columnar.Splicer) error {
@@ -144,9 +149,9 @@ func concat(ctx context.Context, w io.Writer, s Schema, parts []Source, columns 
 	return rows, nil
 }
 
-// openAll opens parts. number is the number of the first part. Parts are opened in
-// parallel, because a job of a thousand million rows has sixty thousand parts, and
-// opening a part costs one or two requests.
+// openAll opens parts in parallel. A job of a thousand million rows has sixty thousand
+// parts, and opening a part costs one or two requests. number is the number of the
+// first part, for error messages.
 func openAll(ctx context.Context, parts []Source, number int) ([]*columnar.Table, error) {
 	tables := make([]*columnar.Table, len(parts))
 	var g errgroup.Group
@@ -159,7 +164,8 @@ func openAll(ctx context.Context, parts []Source, number int) ([]*columnar.Table
 	return tables, g.Wait()
 }
 
-// openOne opens a part in a goroutine of g. A panic becomes an error.
+// openOne calls open in a goroutine of g. A panic becomes an error. number is the
+// number of the part, for error messages.
 func openOne(ctx context.Context, g *errgroup.Group, number int, open func() error) {
 	g.Go(func() error {
 		if err := ctx.Err(); err != nil {
@@ -172,8 +178,8 @@ func openOne(ctx context.Context, g *errgroup.Group, number int, open func() err
 	})
 }
 
-// denseRange returns the first and the last row of a part. ok is true if the part has
-// every row between these two, in the order of the part's row groups.
+// denseRange returns the first and the last row index of a part. ok is true if the part
+// has every row between them, and its row groups are in the order of the rows.
 func denseRange(t *columnar.Table) (low, high int64, ok bool) {
 	c := t.Column(columnRow)
 	if c < 0 {
@@ -194,8 +200,8 @@ func denseRange(t *columnar.Table) (low, high int64, ok bool) {
 	return low, high, ok
 }
 
-// Subset writes variant v of src by copying column chunks. src is the full file
-// or another file that has the variant's columns.
+// Subset writes variant v of src to w. It copies column chunks without decoding. src is
+// the full file or another file that has the variant's columns.
 func Subset(ctx context.Context, w io.Writer, src Source, s Schema, v Variant) error {
 	t, err := open(src)
 	if err == nil {

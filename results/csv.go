@@ -12,13 +12,14 @@ import (
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
-// WriteCSVZip streams variant v of the full file as a ZIP archive with one CSV
-// file, <job_id>.csv (RFC 4180, lines end in CRLF). A null, as in a failed row,
-// is an empty unquoted cell. An empty text is "". An embedding is a JSON array.
+// WriteCSVZip streams variant v of the full file as a ZIP archive with one CSV file,
+// <job_id>.csv (RFC 4180, lines end in CRLF). A null, such as the output of a failed
+// row, is an empty cell without quotes. An empty text is "". An embedding is a JSON
+// array.
 func WriteCSVZip(ctx context.Context, w io.Writer, full Source, s Schema, v Variant) error {
 	archive := zip.NewWriter(w)
 	archive.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
-		return flate.NewWriter(w, flate.BestSpeed) // the default level takes twice as long
+		return flate.NewWriter(w, flate.BestSpeed) // the default level takes twice the time
 	})
 	file, err := archive.Create(s.JobID + ".csv")
 	if err != nil {
@@ -33,6 +34,7 @@ func WriteCSVZip(ctx context.Context, w io.Writer, full Source, s Schema, v Vari
 	return nil
 }
 
+// writeCSV writes variant v of the full file as CSV.
 func writeCSV(ctx context.Context, w io.Writer, full Source, s Schema, v Variant) error {
 	e, err := newExporter(ctx, w, full, s, v)
 	if err != nil {
@@ -45,7 +47,7 @@ func writeCSV(ctx context.Context, w io.Writer, full Source, s Schema, v Variant
 		e.buf = appendCell(e.buf, []byte(column.Name))
 	}
 	e.buf = append(e.buf, "\r\n"...)
-	err = e.each(e.at, func(b *columnar.Block, i int) {
+	err = e.each(e.tablePositions, func(b *columnar.Block, i int) {
 		for c := range e.columns {
 			if c > 0 {
 				e.buf = append(e.buf, ',')
@@ -62,8 +64,8 @@ func writeCSV(ctx context.Context, w io.Writer, full Source, s Schema, v Variant
 	return e.flush()
 }
 
-// appendCell appends a text cell. It quotes the cell if RFC 4180 requires it,
-// and if it is empty, because an unquoted empty cell is a null.
+// appendCell appends a text cell to b. It quotes the cell if RFC 4180 requires quotes.
+// It also quotes an empty text, because an empty cell without quotes is a null.
 func appendCell(b, s []byte) []byte {
 	if len(s) > 0 && bytes.IndexByte(s, ',') < 0 && bytes.IndexByte(s, '"') < 0 &&
 		bytes.IndexByte(s, '\n') < 0 && bytes.IndexByte(s, '\r') < 0 {

@@ -1,18 +1,17 @@
-// Package results turns finished rows into the files that clients download. A
-// worker writes the rows of a shard as parts. The parts of a shard are merged
-// by row index into one complete part. The complete parts are concatenated by
-// copying column chunks, in one pass per file. JSON and CSV are streamed from
-// the full file.
+// Package results turns finished rows into the files that clients download. A worker
+// writes the rows of a shard as parts. The parts of a shard are merged by row index
+// into one complete part. The complete parts are concatenated by copying column chunks,
+// in one pass per file. JSON and CSV are streamed from the full file.
 //
 //	rows ──► PartWriter ──► parts of a shard ──► Merge ──► complete part
 //	                                                           │ of every shard
 //	            Subset ◄── full file ◄── Concat ◄──────────────┤
 //	WriteJSON, WriteCSVZip ◄─┘    "rows" file ◄── ConcatRows ◄─┘
 //
-// The log of a row's attempts, if it needed more than one, is stored beside the
-// columns of parts and of the "rows" file. Files for clients do not have it.
+// If a row needed more than one attempt, the log of its attempts is stored beside the
+// columns of parts and of the "rows" file. Files for clients do not have this log.
 //
-// The package owns the columns of these files and reads the files row by row.
-// It does not know where files are stored or which parts count (package
-// archive does), and it does not know Parquet (package columnar does).
+// The package defines the columns of these files and reads the files row by row. It
+// does not know where files are stored or which parts count (package archive does), and
+// it does not know the Parquet format (package columnar does).
 package results

@@ -10,12 +10,12 @@ import (
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
-// Visit gets a row and its outcome. It must not keep either.
+// Visit is called with a row and its outcome. It must not keep row or out after it
+// returns.
 type Visit func(row *rowmill.Row, out *rowmill.Output) error
 
-// EachOfParts visits the accepted rows of a shard's parts, each row once, in order.
-// The parts need not have all rows of the shard. EachOfParts needs no more memory than
-// Merge.
+// EachOfParts calls visit for the accepted rows of a shard's parts, each row once, in
+// order. Rows of the shard may be missing. EachOfParts needs no more memory than Merge.
 func EachOfParts(ctx context.Context, s Schema, parts []PartSource, visit Visit) error {
 	var waiting []*mergePart
 	for i, p := range parts {
@@ -28,10 +28,10 @@ func EachOfParts(ctx context.Context, s Schema, parts []PartSource, visit Visit)
 	if err != nil {
 		return fmt.Errorf("read %d parts: %w", len(parts), err)
 	}
-	all := &rowScan{columns: s.columns()} // the merge reads the blocks
+	all := &rowScan{columns: s.columns()} // for column positions only; the merge reads the blocks
 	read := newRowReader(s, all, all)
-	err = walk(ctx, open, func(c *cursor) (err error) {
-		read.readClientColumns(c.block, c.at)
+	err = visitAcceptedRows(ctx, open, func(c *cursor) (err error) {
+		read.readInputAndAnswer(c.block, c.at)
 		read.readReservedColumns(c.block, c.at)
 		if read.out.Tries, err = c.tries.attempts(c.row); err != nil {
 			return fmt.Errorf("part %d: %w", c.number, err)
@@ -44,19 +44,19 @@ func EachOfParts(ctx context.Context, s Schema, parts []PartSource, visit Visit)
 	return nil
 }
 
-// Result is the stored result of a job that succeeded, open for reading.
+// Result reads the stored result of a job that succeeded.
 type Result struct {
 	schema        Schema
-	content, rows *columnar.Table
+	content, rows *columnar.Table // the full file and the "rows" file
 }
 
-// OpenResult reads the footers of a job's full file and of its "rows" file. The
-// caller closes both.
+// OpenResult reads the footers of a job's full file and "rows" file. The caller closes
+// both files.
 func OpenResult(s Schema, full, rows Source) (*Result, error) {
 	r := &Result{schema: s}
 	var err error
 	if r.content, r.rows, err = openBoth(full, rows); err == nil {
-		_, err = r.reader() // only to get an error if a column is missing
+		_, err = r.reader() // only to find out if a column is missing
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read results: %w", err)
@@ -79,6 +79,7 @@ func (r *Result) reader() (*rowReader, error) {
 	return read, err
 }
 
+// namesOf returns the names of columns.
 func namesOf(columns []columnar.TableColumn) (names []string) {
 	for _, c := range columns {
 		names = append(names, c.Name)
@@ -86,7 +87,7 @@ func namesOf(columns []columnar.TableColumn) (names []string) {
 	return names
 }
 
-// Each visits the rows from from (included) to to (excluded).
+// Each calls visit for the rows from from (included) to to (excluded).
 func (r *Result) Each(ctx context.Context, from, to int64, visit Visit) error {
 	read, err := r.reader()
 	if err != nil {
@@ -109,24 +110,24 @@ func (r *Result) Each(ctx context.Context, from, to int64, visit Visit) error {
 	return nil
 }
 
-// rowReader reads rows and their outcomes from the columns of files. Columns that are
-// not scanned stay zero.
+// rowReader reads rows and their outcomes from the columns of one or two files. Values
+// of columns that are not scanned are zero.
 type rowReader struct {
 	Schema
-	client, reserved *rowScan     // the columns of clients' files and the reserved columns, of one file or two
-	tries            *triesReader // nil if there are no attempts
+	client, reserved *rowScan     // scans of the columns for clients and of the reserved columns
+	tries            *triesReader // nil if the files have no attempts
 
-	id, input, answer, score int // positions in client, or -1
-	fields                   []int
-	index, finish, engine    int // positions in reserved, or -1
-	inTokens, outTokens      int
-	attempts, code, message  int
-	raw                      int
+	id, input, answer, score int   // column positions in client, or -1 if not scanned
+	fields                   []int // positions in client of the columns of a Function's fields
+	index, finish, engine    int   // column positions in reserved, or -1 if not scanned
+	inTokens, outTokens      int   // column positions in reserved, or -1 if not scanned
+	attempts, code, message  int   // column positions in reserved, or -1 if not scanned
+	raw                      int   // column position in reserved, or -1 if not scanned
 
-	row      rowmill.Row
-	out      rowmill.Output
-	answered bool // the output is not null
-	values   []string
+	row       rowmill.Row    // row that was read last
+	out       rowmill.Output // outcome of row
+	hasOutput bool           // true if the output is not null
+	values    []string       // buffer for the fields of a row
 }
 
 func newRowReader(s Schema, client, reserved *rowScan) *rowReader {
@@ -149,14 +150,14 @@ func newRowReader(s Schema, client, reserved *rowScan) *rowReader {
 	return r
 }
 
-// read reads the row at a position.
+// read reads the row at a position into r.row and r.out.
 func (r *rowReader) read(position int64) error {
-	b, i, err := r.client.at(position)
+	b, i, err := r.client.blockAt(position)
 	if err != nil {
 		return err
 	}
-	r.readClientColumns(b, i)
-	if b, i, err = r.reserved.at(position); err != nil {
+	r.readInputAndAnswer(b, i)
+	if b, i, err = r.reserved.blockAt(position); err != nil {
 		return err
 	}
 	r.readReservedColumns(b, i)
@@ -164,10 +165,10 @@ func (r *rowReader) read(position int64) error {
 	return err
 }
 
-// output returns the output as a string or as []float32, or nil.
+// output returns the output of the last row: a string, a []float32, or nil for a null.
 func (r *rowReader) output() any {
 	switch {
-	case !r.answered:
+	case !r.hasOutput:
 		return nil
 	case r.Embedding:
 		return r.out.Embedding
@@ -176,17 +177,17 @@ func (r *rowReader) output() any {
 	}
 }
 
-// readClientColumns reads the columns of clients' files, and clears the row
-// read before.
-func (r *rowReader) readClientColumns(b *columnar.Block, i int) {
-	// The input is null for a row that did not run and whose input was removed.
+// readInputAndAnswer clears the previous row, and reads row i of b from the columns for
+// clients.
+func (r *rowReader) readInputAndAnswer(b *columnar.Block, i int) {
+	// The input is null if the row did not run and its input was removed.
 	r.row, r.out = rowmill.Row{Text: text(b, r.input, i), Fields: r.readFields(b, i)}, rowmill.Output{}
 	if r.id >= 0 && !b.Null(r.id, i) {
 		r.row.ID = readID(r.IDKind, b, r.id, i)
 	}
-	r.answered = !b.Null(r.answer, i)
+	r.hasOutput = !b.Null(r.answer, i)
 	switch {
-	case !r.answered:
+	case !r.hasOutput:
 	case r.Embedding:
 		r.out.Embedding = b.Floats(r.answer, i, nil)
 	default:
@@ -197,7 +198,8 @@ func (r *rowReader) readClientColumns(b *columnar.Block, i int) {
 	}
 }
 
-// readFields is the inverse of PartWriter.addFields.
+// readFields returns the row's fields as rowmill.Row.Fields has them. It is the inverse
+// of PartWriter.addFields.
 func (r *rowReader) readFields(b *columnar.Block, i int) string {
 	if len(r.fields) == 0 || b.Null(r.fields[0], i) {
 		return ""
@@ -209,12 +211,13 @@ func (r *rowReader) readFields(b *columnar.Block, i int) string {
 	return FieldsOf(r.values)
 }
 
-// FieldsOf encodes the values of fields as rowmill.Row.Fields holds them.
+// FieldsOf encodes the values of a Function's fields as JSON, for rowmill.Row.Fields.
 func FieldsOf(values []string) string {
-	text, _ := json.Marshal(values) // strings can always be encoded
+	text, _ := json.Marshal(values) // never fails for strings
 	return string(text)
 }
 
+// readID returns the ID of row i in column c of a block.
 func readID(kind rowmill.IDKind, b *columnar.Block, c, i int) rowmill.ID {
 	id := rowmill.ID{Kind: kind}
 	switch kind {
@@ -236,7 +239,7 @@ func readID(kind rowmill.IDKind, b *columnar.Block, c, i int) rowmill.ID {
 	return id
 }
 
-// readReservedColumns reads the reserved columns.
+// readReservedColumns reads row i of b from the reserved columns.
 func (r *rowReader) readReservedColumns(b *columnar.Block, i int) {
 	number := func(c int) int64 {
 		if c < 0 {

@@ -13,24 +13,24 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// exportBytes is how many bytes of an export are buffered before they are
+// exportBytes is the number of bytes of an export that are buffered before they are
 // written.
 const exportBytes = 64 << 10
 
-// exporter reads the columns of a Variant from the full result file and buffers the
-// text that it makes from them.
+// exporter reads the columns of a Variant from the full file, and writes them as JSON
+// or CSV text.
 type exporter struct {
-	ctx     context.Context
-	t       *columnar.Table
-	schema  Schema
-	columns []columnar.TableColumn
-	at      []int // positions of columns in t
-	w       io.Writer
-	buf     []byte
-	leaf    *columnar.Leaf // the type of the IDs if their kind is IDLeafValue
-	floats  []float32
-	row     []byte
-	err     error // of appendValue
+	ctx            context.Context
+	t              *columnar.Table
+	schema         Schema
+	columns        []columnar.TableColumn // columns of the variant
+	tablePositions []int                  // at[c] is the position of columns[c] in t
+	w              io.Writer
+	buf            []byte
+	leaf           *columnar.Leaf // type of the IDs; set only if their kind is IDLeafValue
+	floats         []float32      // buffer for an embedding
+	row            []byte         // buffer for a cell
+	err            error          // error of the last appendValue
 }
 
 func newExporter(ctx context.Context, w io.Writer, full Source, s Schema, v Variant) (*exporter, error) {
@@ -47,7 +47,7 @@ func newExporter(ctx context.Context, w io.Writer, full Source, s Schema, v Vari
 		if at < 0 || t.Columns()[at] != c {
 			return nil, fmt.Errorf("the file has no column %q of the schema's type", c.Name)
 		}
-		e.at = append(e.at, at)
+		e.tablePositions = append(e.tablePositions, at)
 	}
 	if s.IDKind == rowmill.IDLeafValue {
 		if e.leaf, err = columnar.ParseLeaf(s.IDLeaf); err != nil {
@@ -57,7 +57,8 @@ func newExporter(ctx context.Context, w io.Writer, full Source, s Schema, v Vari
 	return e, nil
 }
 
-// each reads the given columns of the table and calls row for every row.
+// each reads the given columns of the table and calls row for every row. It writes the
+// buffer when it is full.
 func (e *exporter) each(columns []int, row func(b *columnar.Block, i int)) error {
 	scan := e.t.Scan(columns...)
 	for {
@@ -84,15 +85,16 @@ func (e *exporter) each(columns []int, row func(b *columnar.Block, i int)) error
 	}
 }
 
+// flush writes the buffered text.
 func (e *exporter) flush() error {
 	_, err := e.w.Write(e.buf)
 	e.buf = e.buf[:0]
 	return err
 }
 
-// appendValue appends a value that is not null, as JSON or as a CSV cell. c is the
-// column's position in the variant. at is the column's position in the block, and i is
-// the row's.
+// appendValue appends a value that is not null to the buffer, as JSON or as a CSV cell.
+// c is the column's position in the variant, at is its position in the block, and i is
+// the position of the row in the block.
 func (e *exporter) appendValue(b *columnar.Block, c, at, i int, json bool) {
 	switch e.columns[c].Kind {
 	case columnar.TableText:
@@ -127,7 +129,7 @@ func (e *exporter) appendValue(b *columnar.Block, c, at, i int, json bool) {
 	}
 }
 
-// appendList appends a list of floats as a JSON array.
+// appendList appends the floats of an embedding as a JSON array.
 func (e *exporter) appendList(b *columnar.Block, c, i int) {
 	e.floats = b.Floats(c, i, e.floats[:0])
 	e.buf = append(e.buf, '[')
@@ -140,8 +142,8 @@ func (e *exporter) appendList(b *columnar.Block, c, i int) {
 	e.buf = append(e.buf, ']')
 }
 
-// appendReal appends a number. Infinity becomes text in JSON, so that an ID is
-// not lost. NaN becomes null.
+// appendReal appends a number as JSON or CSV. In JSON, infinity becomes a string, so
+// that an ID is not lost, and NaN becomes null.
 func appendReal(b []byte, v float64, json bool) []byte {
 	if !math.IsInf(v, 0) {
 		return appendFloat(b, v, 64, json)
@@ -156,7 +158,7 @@ func appendReal(b []byte, v float64, json bool) []byte {
 	return append(b, text...)
 }
 
-// appendFloat appends a decimal. In JSON, infinity and NaN become null.
+// appendFloat appends a number in decimal form. In JSON, infinity and NaN become null.
 func appendFloat(b []byte, v float64, bits int, json bool) []byte {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		if json {

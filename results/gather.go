@@ -12,7 +12,7 @@ import (
 )
 
 // reduceParts opens the parts. If there are too many parts to read together, it merges
-// batches of parts into temporary files, and repeats this until the remaining parts can
+// batches of parts into temporary files. It repeats this until the remaining parts can
 // be read together. The caller must call closeParts on the result, even after an error.
 func reduceParts(ctx context.Context, s Schema, waiting []*mergePart) (open []*mergePart, err error) {
 	for level := 0; ; level++ {
@@ -28,7 +28,7 @@ func reduceParts(ctx context.Context, s Schema, waiting []*mergePart) (open []*m
 				return batch, nil
 			}
 			if len(batch) == 1 && level > 0 {
-				merged = append(merged, batch...) // a single temporary file that needs no merge
+				merged = append(merged, batch...) // the batch is one temporary file, which needs no merge
 				continue
 			}
 			p, err := mergeTemporary(ctx, s, batch)
@@ -44,7 +44,8 @@ func reduceParts(ctx context.Context, s Schema, waiting []*mergePart) (open []*m
 }
 
 // openBatch opens the first parts of waiting: at least two, and as many as can be read
-// together. It closes parts without rows and leaves them out.
+// together. It closes and leaves out parts without rows. rest has the parts that do not
+// fit into the batch.
 func openBatch(ctx context.Context, s Schema, waiting []*mergePart) (batch, rest []*mergePart, err error) {
 	var held blockMemory
 	for at, opened := 0, 0; at < len(waiting); at++ {
@@ -70,15 +71,15 @@ func openBatch(ctx context.Context, s Schema, waiting []*mergePart) (batch, rest
 	return batch, nil, nil
 }
 
-// blockMemory counts the bytes of the blocks that a merge holds at a time. A merge holds
-// one block of a part from the part's first row to its last row.
+// blockMemory counts the bytes of the blocks that a merge has in memory at a time. A
+// merge has one block of a part in memory from the part's first row to its last row.
 type blockMemory struct {
 	parts []*mergePart // parts that are still being read when the last part begins
 	bytes int64
 }
 
-// add adds a part and returns the bytes held when the part begins. Parts must
-// be added in order of their first row.
+// add adds a part and returns the bytes in memory when the merge begins to read the
+// part. Parts must be added in order of their first row.
 func (h *blockMemory) add(p *mergePart) int64 {
 	h.parts = slices.DeleteFunc(h.parts, func(earlier *mergePart) bool {
 		if earlier.high < p.from {
@@ -92,7 +93,7 @@ func (h *blockMemory) add(p *mergePart) int64 {
 	return h.bytes
 }
 
-// openParts opens the parts that are not open yet.
+// openParts opens all parts that are not open yet, in parallel.
 func openParts(ctx context.Context, s Schema, parts []*mergePart) error {
 	var g errgroup.Group
 	for _, p := range parts {
@@ -103,30 +104,31 @@ func openParts(ctx context.Context, s Schema, parts []*mergePart) error {
 	return g.Wait()
 }
 
-// mergeTemporary merges parts into a temporary file without a name.
+// mergeTemporary merges parts into a temporary file and returns the file as a part. The
+// file has no name, so it disappears when it is closed.
 func mergeTemporary(ctx context.Context, s Schema, parts []*mergePart) (_ *mergePart, err error) {
 	f, err := os.CreateTemp("", "rowmill-merge-*")
 	if err != nil {
-		return nil, fmt.Errorf("temporary file: %w", err)
+		return nil, fmt.Errorf("create a temporary file: %w", err)
 	}
 	defer func() {
 		if err != nil {
-			_ = f.Close() // the first error is more useful
+			_ = f.Close() // the first error is more useful than the error of Close
 		}
 	}()
 	if err := os.Remove(f.Name()); err != nil {
-		return nil, fmt.Errorf("temporary file: %w", err)
+		return nil, fmt.Errorf("unlink a temporary file: %w", err)
 	}
 	if _, err := interleave(ctx, f, s, parts, -1); err != nil {
 		return nil, err
 	}
 	size, err := f.Seek(0, io.SeekCurrent)
 	if err != nil {
-		return nil, fmt.Errorf("temporary file: %w", err)
+		return nil, fmt.Errorf("find the size of a temporary file: %w", err)
 	}
 	p := newPart(-1, PartSource{Source: io.NewSectionReader(f, 0, size), First: parts[0].First})
 	if err := p.open(s); err != nil {
-		return nil, fmt.Errorf("temporary file: %w", err)
+		return nil, fmt.Errorf("open a temporary file: %w", err)
 	}
 	p.temporary, p.from = f, p.low
 	return p, nil

@@ -9,17 +9,18 @@ import (
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
-// interleave merges parts row by row. If next is 0 or more, the parts must have all rows
-// from next on. If next is negative, rows may be missing.
+// interleave merges parts row by row and returns the number of rows. If next is 0 or
+// more, the parts must have all rows from next on. If next is negative, rows may be
+// missing.
 func interleave(ctx context.Context, w io.Writer, s Schema, parts []*mergePart, next int64) (int64, error) {
 	table, err := columnar.NewTableWriter(w, s.columns(), s.meta(), columnar.TableConfig{})
 	if err != nil {
 		return 0, err
 	}
 	gapless, tries := next >= 0, triesWriter{to: table}
-	err = walk(ctx, parts, func(c *cursor) error {
+	err = visitAcceptedRows(ctx, parts, func(c *cursor) error {
 		if gapless && c.row != next {
-			return fmt.Errorf("row %d is missing: the next is %d, in part %d", next, c.row, c.number)
+			return fmt.Errorf("row %d is missing: the next row is %d, in part %d", next, c.row, c.number)
 		}
 		next = c.row + 1
 		if err := table.CopyRow(c.block, c.at); err != nil || c.tries == nil {
@@ -37,12 +38,12 @@ func interleave(ctx context.Context, w io.Writer, s Schema, parts []*mergePart, 
 	return table.Rows(), errors.Join(tries.flush(), table.Close())
 }
 
-// walk visits the accepted rows of parts, each row once, in order.
-func walk(ctx context.Context, parts []*mergePart, visit func(c *cursor) error) error {
+// visitAcceptedRows calls visit for the accepted rows of parts, each row once, in order.
+func visitAcceptedRows(ctx context.Context, parts []*mergePart, visit func(c *cursor) error) error {
 	queue := newQueue(parts)
 	for last := int64(-1); len(queue) > 0; {
 		top := queue[0]
-		if top.block == nil { // not loaded yet: the first accepted row is low or a later row
+		if top.block == nil { // no block is loaded yet: the first accepted row is low or a later row
 			if err := top.load(); err != nil {
 				return err
 			}
@@ -66,16 +67,16 @@ func walk(ctx context.Context, parts []*mergePart, visit func(c *cursor) error) 
 	return nil
 }
 
-// cursor is a position in a part.
+// cursor is a reading position in a part.
 type cursor struct {
 	*mergePart
 	scan  *columnar.TableScan
-	rowAt int // position of the row index column
+	rowAt int // position of the row index column in the table
 	block *columnar.Block
-	at    int    // position in block
-	row   int64  // index of the row at that position, or low if block is nil
-	found uint64 // accepted rows so far
-	done  bool
+	at    int    // position of the current row in block
+	row   int64  // index of the current row, or low if block is nil
+	found uint64 // number of accepted rows read so far
+	done  bool   // true after the end of the part
 }
 
 // load reads the first block and moves to the first accepted row.
@@ -84,7 +85,7 @@ func (c *cursor) load() error {
 	return c.advance()
 }
 
-// advance moves to the next accepted row.
+// advance moves to the next accepted row. After the last row it calls finish.
 func (c *cursor) advance() (err error) {
 	c.at++
 	for {
@@ -109,18 +110,21 @@ func (c *cursor) advance() (err error) {
 	}
 }
 
+// finish ends the reading of the part. It returns an error if the part lacks accepted
+// rows.
 func (c *cursor) finish() error {
 	c.done = true
-	c.block, c.scan, c.tries = nil, nil, nil // free the buffers, which are large
+	c.block, c.scan, c.tries = nil, nil, nil // the buffers are large, so free them now
 	if c.Accept != nil && c.found != c.Accept.GetCardinality() {
 		return c.errMissingRows(c.found)
 	}
 	return nil
 }
 
-// queue is a binary heap of cursors, ordered by row.
+// queue is a binary heap of cursors. The cursor with the lowest row is first.
 type queue []*cursor
 
+// newQueue returns a queue with a cursor for each part.
 func newQueue(parts []*mergePart) queue {
 	var q queue
 	for _, p := range parts {
@@ -140,8 +144,8 @@ func newQueue(parts []*mergePart) queue {
 	return q
 }
 
-// fixFirst restores the order after the first cursor moved, and removes the
-// cursor if it is done.
+// fixFirst restores the order of the heap after the first cursor has moved. It removes
+// the first cursor if that cursor is done.
 func (q *queue) fixFirst() {
 	if (*q)[0].done {
 		last := len(*q) - 1
@@ -151,6 +155,7 @@ func (q *queue) fixFirst() {
 	q.down(0)
 }
 
+// down moves cursor i down in the heap until its children have higher rows.
 func (q queue) down(i int) {
 	for {
 		least := i

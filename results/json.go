@@ -10,12 +10,12 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// WriteJSON streams variant v of the full file as a JSON object of arrays:
-// outputs, inputs and cumulative_logprobs if v has them, the ID column, and
-// with the inputs the fields of a Function under their own names. It reads each
-// column in a separate pass. Embeddings are arrays of numbers. Failed rows, null IDs
-// and NaN are null. An infinite ID is the string "Infinity" or "-Infinity". Other IDs
-// are numbers, booleans or strings as in the file.
+// WriteJSON streams variant v of the full file as a JSON object of arrays: outputs,
+// inputs and cumulative_logprobs if v has them, the ID column, and, if v has inputs,
+// the fields of a Function under their own names. It reads each column in a separate
+// pass. Embeddings are arrays of numbers. Failed rows, null IDs and NaN become null. An
+// infinite ID becomes the string "Infinity" or "-Infinity". Other IDs are numbers,
+// booleans or strings, as in the file.
 func WriteJSON(ctx context.Context, w io.Writer, full Source, s Schema, v Variant) error {
 	e, err := newExporter(ctx, w, full, s, v)
 	if err != nil {
@@ -48,10 +48,10 @@ func WriteJSON(ctx context.Context, w io.Writer, full Source, s Schema, v Varian
 	return nil
 }
 
-// jsonColumn appends a column as an array.
+// jsonColumn writes column c of the variant as a JSON array.
 func (e *exporter) jsonColumn(c int) error {
 	separator := byte('[')
-	err := e.each(e.at[c:c+1], func(b *columnar.Block, i int) {
+	err := e.each(e.tablePositions[c:c+1], func(b *columnar.Block, i int) {
 		e.buf = append(e.buf, separator)
 		separator = ','
 		if b.Null(0, i) {

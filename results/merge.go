@@ -15,48 +15,50 @@ import (
 )
 
 const (
-	// mergeBytes limits the decoded blocks that a merge holds. 32 MiB is enough
-	// to read 100 parts of any size in one pass, or more parts if they are
-	// small or follow each other. If there are more parts, batches that fit are
+	// mergeBytes is the largest size of the decoded blocks that a merge has in memory.
+	// 32 MiB is enough to read 100 parts of any size in one pass, or more parts if they
+	// are small or follow each other. If there are too many parts, batches of them are
 	// first merged into temporary files.
 	mergeBytes = 32 << 20
 
-	// mergeParts limits the number of open parts. Each needs memory for its
-	// footer, 16 KiB, and for the bucket's open object.
+	// mergeParts is the largest number of open parts. Each open part needs memory for
+	// its footer, 16 KiB, and for the bucket's open object.
 	mergeParts = 256
 
-	// openAtOnce is how many parts are opened in parallel: a bucket may take
-	// tens of milliseconds for each.
+	// openAtOnce is the number of parts that are opened in parallel. Opening a part
+	// from a bucket may take tens of milliseconds.
 	openAtOnce = 16
 
-	// blockBytes is the usual size of a part's block, see columnar.TableConfig.
+	// blockBytes is the usual size of a block in a part, in bytes. See
+	// columnar.TableConfig.
 	blockBytes = 256 << 10
 
-	// spliceBytes is the smallest average size of row groups, before
-	// compression, at which parts are joined without decoding. With many tiny
-	// row groups the result would be slow to read.
+	// spliceBytes is the smallest average size of row groups, in bytes before
+	// compression, at which parts are joined without decoding. With many tiny row
+	// groups the result would be slow to read.
 	spliceBytes = 4 << 20
 
-	// checkEvery is the number of rows between checks of the context.
+	// checkEvery is the number of rows between two checks whether the context is
+	// canceled.
 	checkEvery = 4096
 )
 
-// PartSource is a part and its accepted rows.
+// PartSource is a part and the set of its accepted rows.
 type PartSource struct {
 	Source Source
-	Accept *roaring.Bitmap // accepted rows, relative to First; nil for all
-	First  int64           // the first row of the shard
-	// Release frees the resources that reading Source holds. It is called once
-	// or twice, after the last read. It may be nil.
+	Accept *roaring.Bitmap // accepted rows, relative to First; nil: all rows of the part
+	First  int64           // index of the first row of the shard
+	// Release frees the resources that reading Source needs. It is called after the
+	// last read, once or twice. It may be nil.
 	Release func()
 }
 
-// Merge writes the accepted rows of a shard's parts, in order, as one complete
-// part. Together the parts must have every row from First on, each once, and
-// all rows in Accept. Merge returns the number of rows, and the caller compares
-// it with the size of the shard. Merge opens at most mergeParts sources at a
-// time. It holds at most mergeBytes and one row group, for any number of parts:
-// with too many parts it uses temporary files without names.
+// Merge writes the accepted rows of a shard's parts to w, in order, as one complete
+// part. Together the parts must have every row from First on, each once, and all rows
+// in Accept. Merge returns the number of rows, and the caller compares it with the size
+// of the shard. For any number of parts, Merge has at most mergeParts sources open, and
+// at most mergeBytes and one row group in memory. For too many parts, it uses temporary
+// files without names.
 func Merge(ctx context.Context, w io.Writer, s Schema, parts []PartSource) (int64, error) {
 	rows, err := merge(ctx, w, s, parts)
 	if err != nil {
@@ -95,19 +97,21 @@ func merge(ctx context.Context, w io.Writer, s Schema, parts []PartSource) (int6
 	return interleave(ctx, w, s, open, first)
 }
 
-// mergePart is a part that Merge or EachOfParts reads. It is opened when it is needed.
+// mergePart is a part that Merge or EachOfParts reads. It is opened only when it is
+// needed.
 type mergePart struct {
 	PartSource
-	number    int             // position in the caller's list; -1 for a temporary file
+	number    int             // position in the caller's list of parts; -1 for a temporary file
 	table     *columnar.Table // nil until the part is open
-	tries     *triesReader
-	from      int64 // the first accepted row or an earlier row; known before the part is open
-	low, high int64 // the first and the last accepted row; set when the part is open
-	dense     bool  // the part has all rows from low to high, and all are accepted
-	temporary *os.File
+	tries     *triesReader    // the attempts at rows; nil if the part has none
+	from      int64           // the first accepted row or an earlier row; known before the part is open
+	low, high int64           // the first and the last accepted row; set when the part is open
+	dense     bool            // the part has all rows from low to high, and all are accepted
+	temporary *os.File        // file of a temporary part, or nil
 }
 
-// newPart returns a part that is not open yet.
+// newPart returns a part that is not open yet. number is its position in the caller's
+// list.
 func newPart(number int, p PartSource) *mergePart {
 	part := &mergePart{PartSource: p, number: number, from: p.First}
 	if p.Accept != nil {
@@ -116,14 +120,15 @@ func newPart(number int, p PartSource) *mergePart {
 	return part
 }
 
-// open reads the part's footer.
+// open reads the part's footer and sets the fields that depend on it. It returns an
+// error if the part does not fit the schema or the shard.
 func (p *mergePart) open(s Schema) error {
 	t, err := open(p.Source)
 	if err != nil {
 		return err
 	}
 	if !slices.Equal(t.Columns(), s.columns()) {
-		return fmt.Errorf("its columns differ from the columns of job %s", s.JobID)
+		return fmt.Errorf("the part's columns differ from the columns of job %s", s.JobID)
 	}
 	if p.tries, err = newTriesReader(t); err != nil {
 		return err
@@ -134,7 +139,7 @@ func (p *mergePart) open(s Schema) error {
 	case t.Rows() == 0 && p.Accept != nil:
 		return p.errMissingRows(0)
 	case t.Rows() > 0 && (p.low < p.First || p.high-p.First > math.MaxUint32):
-		return fmt.Errorf("its rows %d to %d are outside the shard that starts at row %d", p.low, p.high, p.First)
+		return fmt.Errorf("the part's rows %d to %d are outside the shard that starts at row %d", p.low, p.high, p.First)
 	case t.Rows() > 0 && p.Accept != nil:
 		low, high := p.from, p.First+int64(p.Accept.Maximum())
 		all := p.Accept.GetCardinality() == uint64(high-low+1)
@@ -144,10 +149,10 @@ func (p *mergePart) open(s Schema) error {
 	return nil
 }
 
-// close frees the part's resources.
+// close frees the part's resources. It can be called again.
 func (p *mergePart) close() {
 	if p.temporary != nil {
-		_ = p.temporary.Close() // only read, so an error loses nothing
+		_ = p.temporary.Close() // the file was only read, so an error loses no data
 	}
 	if p.Release != nil {
 		p.Release()
@@ -161,22 +166,23 @@ func closeParts(parts []*mergePart) {
 	}
 }
 
-// errMissingRows returns the error for a part in which only some of the accepted rows
-// were found.
+// errMissingRows returns the error for a part that lacks some of its accepted rows.
+// found is the number of accepted rows that the part has.
 func (p *mergePart) errMissingRows(found uint64) error {
 	return fmt.Errorf("part %d has only %d of its %d accepted rows", p.number, found, p.Accept.GetCardinality())
 }
 
-// blockSize estimates the size of the part's larger blocks in bytes. They are
-// larger than the average, because a block ends with the row that fills it.
+// blockSize estimates the size of the part's larger blocks, in bytes. A block ends with
+// the row that fills it, so larger blocks exceed the average.
 func (p *mergePart) blockSize() int64 {
 	raw := p.table.RawBytes()
 	return min(raw, max(blockBytes, raw/max(1, p.table.Blocks()))*5/4)
 }
 
-// joinable returns the parts in order if they can be joined without decoding:
-// each part is dense, the parts follow each other from row first on, and their
-// row groups are large enough. A single part may have small row groups.
+// joinable returns the parts in order of rows if they can be joined without decoding,
+// and nil otherwise. Each part must be dense, the parts must follow each other from row
+// first on, and their row groups must be large enough. A single part may have small row
+// groups.
 func joinable(parts []*mergePart, first int64) []*mergePart {
 	parts = slices.Clone(parts)
 	slices.SortFunc(parts, func(a, b *mergePart) int { return cmp.Compare(a.low, b.low) })
@@ -195,7 +201,8 @@ func joinable(parts []*mergePart, first int64) []*mergePart {
 	return parts
 }
 
-// join concatenates the parts by copying their column chunks.
+// join concatenates the parts by copying their column chunks, and returns the number of
+// rows.
 func join(ctx context.Context, w io.Writer, s Schema, parts []*mergePart) (int64, error) {
 	var rows int64
 	err := splice(w, s, s.columns(), func(to *columnar.Splicer) error {
@@ -214,7 +221,7 @@ func join(ctx context.Context, w io.Writer, s Schema, parts []*mergePart) (int64
 	return rows, err
 }
 
-// copyAll copies a whole file.
+// copyAll copies the whole file src to w.
 func copyAll(ctx context.Context, w io.Writer, src Source) error {
 	if err := ctx.Err(); err != nil {
 		return err

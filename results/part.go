@@ -12,21 +12,21 @@ import (
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
-// PartWriter writes rows of a shard as a part. It holds at most one row
-// group, 16 MiB before compression, and the attempts at some rows. It is for
-// one goroutine.
+// PartWriter writes rows of a shard as a part. It has at most one row group (16 MiB
+// before compression) and the attempts at some rows in memory. Only one goroutine may
+// use it.
 type PartWriter struct {
 	table        *columnar.TableWriter
 	schema       Schema
-	id           int            // index of the ID column, or -1
-	leaf         *columnar.Leaf // the type of the IDs if their kind is IDLeafValue
-	values       []string       // buffer for a row's fields
-	last         int64          // index of the row that was added last, or -1
-	inputRemoved bool           // the input of the next row was removed
+	id           int            // position of the ID column, or -1 if there is none
+	leaf         *columnar.Leaf // type of the IDs; set only if their kind is IDLeafValue
+	values       []string       // buffer for the values of a row's fields
+	last         int64          // index of the last added row, or -1
+	inputRemoved bool           // true if the next row has no input because it was removed
 	tries        triesWriter
 }
 
-// NewPartWriter begins a part on w.
+// NewPartWriter returns a PartWriter that writes to w.
 func NewPartWriter(w io.Writer, s Schema) (*PartWriter, error) {
 	if err := s.Validate(); err != nil {
 		return nil, fmt.Errorf("new part: %w", err)
@@ -47,10 +47,10 @@ func NewPartWriter(w io.Writer, s Schema) (*PartWriter, error) {
 	return p, nil
 }
 
-// Add writes a row and its outcome, and keeps neither. The index of each row must be
-// greater than the index of the row before. The row's text and ID must be UTF-8, as the
-// input reader makes them. Invalid bytes in an answer or an error text become U+FFFD, as
-// in Go's JSON. After an error the part cannot be used.
+// Add writes a row and its outcome. It does not keep row and out. The index of each row
+// must be greater than the index of the previous row. The row's text and ID must be
+// UTF-8, as the input reader makes them. Invalid bytes in an answer or an error text
+// become U+FFFD, as in Go's JSON. After an error the part cannot be used.
 func (p *PartWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	if row.Index <= p.last {
 		return fmt.Errorf("add row %d to part: rows must ascend, and row %d was added before", row.Index, p.last)
@@ -109,28 +109,29 @@ func (p *PartWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	return p.tries.add(row.Index, out.Tries)
 }
 
-// check returns an error if a row does not fit the schema. Nothing is written
-// then.
+// check returns an error if a row or its outcome does not fit the schema. Then the
+// caller must not write the row.
 func (p *PartWriter) check(row *rowmill.Row, out *rowmill.Output) error {
 	switch {
 	case row.ID.Kind != rowmill.IDNull && row.ID.Kind != p.schema.IDKind:
-		return fmt.Errorf("its ID has kind %d, but the job's IDs have kind %d", row.ID.Kind, p.schema.IDKind)
+		return fmt.Errorf("the row's ID has kind %d, but the job's IDs have kind %d", row.ID.Kind, p.schema.IDKind)
 	case row.ID.Kind == rowmill.IDLeafValue && !p.leaf.Fits(row.ID.Text):
-		return fmt.Errorf("its ID of %d bytes does not have the type of the job's IDs", len(row.ID.Text))
+		return fmt.Errorf("the row's ID of %d bytes does not have the type of the job's IDs", len(row.ID.Text))
 	case !utf8.ValidString(row.Text):
-		return fmt.Errorf("its text is not UTF-8")
+		return fmt.Errorf("the row's text is not UTF-8")
 	case row.ID.Kind == rowmill.IDString && !utf8.ValidString(row.ID.Text):
-		return fmt.Errorf("its ID is not UTF-8")
+		return fmt.Errorf("the row's ID is not UTF-8")
 	case out.Failed():
 		return nil
 	case p.schema.Embedding && (out.Text != "" || len(out.Embedding) == 0):
-		return fmt.Errorf("the job's outputs are embeddings, and this one has %d floats and %d bytes of text", len(out.Embedding), len(out.Text))
+		return fmt.Errorf("the job's outputs are embeddings, and this output has %d floats and %d bytes of text", len(out.Embedding), len(out.Text))
 	case !p.schema.Embedding && len(out.Embedding) != 0:
-		return fmt.Errorf("the job's outputs are texts, and this one is an embedding of %d floats", len(out.Embedding))
+		return fmt.Errorf("the job's outputs are texts, and this output is an embedding of %d floats", len(out.Embedding))
 	}
 	return nil
 }
 
+// addID writes the ID of the current row.
 func (p *PartWriter) addID(id rowmill.ID) {
 	switch id.Kind {
 	case rowmill.IDString:
@@ -150,7 +151,8 @@ func (p *PartWriter) addID(id rowmill.ID) {
 	}
 }
 
-// addFields writes the values of a Function's fields, from column c on.
+// addFields writes the values of a Function's fields into the columns from c on. fields
+// is rowmill.Row.Fields; if it is empty, the values are null.
 func (p *PartWriter) addFields(c int, fields string) error {
 	if fields == "" {
 		for i := range p.schema.Fields {
@@ -160,7 +162,7 @@ func (p *PartWriter) addFields(c int, fields string) error {
 	}
 	p.values = p.values[:0]
 	if err := json.Unmarshal([]byte(fields), &p.values); err != nil || len(p.values) != len(p.schema.Fields) {
-		return errors.Join(fmt.Errorf("it has values for %d fields, and the job has %d fields", len(p.values), len(p.schema.Fields)), err)
+		return errors.Join(fmt.Errorf("the row has values for %d fields, but the job has %d fields", len(p.values), len(p.schema.Fields)), err)
 	}
 	for i, value := range p.values {
 		p.table.Text(c+i, validText(value))
@@ -168,6 +170,7 @@ func (p *PartWriter) addFields(c int, fields string) error {
 	return nil
 }
 
+// textOrNull writes s into column c, or a null if s is empty.
 func (p *PartWriter) textOrNull(c int, s string) {
 	if s == "" {
 		p.table.Null(c)
@@ -176,14 +179,16 @@ func (p *PartWriter) textOrNull(c int, s string) {
 	p.table.Text(c, validText(s))
 }
 
+// validText returns s with invalid UTF-8 bytes replaced by U+FFFD.
 func validText(s string) string {
-	if utf8.ValidString(s) { // much faster than ToValidUTF8
+	if utf8.ValidString(s) { // this check is much faster than ToValidUTF8
 		return s
 	}
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// Close writes the rest of the part. It does not close the underlying writer.
+// Close writes all buffered rows and the footer of the part. It does not close the
+// underlying writer.
 func (p *PartWriter) Close() error {
 	if err := errors.Join(p.tries.flush(), p.table.Close()); err != nil {
 		return fmt.Errorf("close part: %w", err)

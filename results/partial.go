@@ -8,25 +8,25 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// ErrInputRemoved means that the input of a row was removed.
+// ErrInputRemoved means that the input of a row no longer exists.
 var ErrInputRemoved = errors.New("the input of the row was removed")
 
-// ReadInput returns the input row with an index. It is called in ascending
-// order. If the error is ErrInputRemoved, the row has no input and no ID.
+// ReadInput returns the input row with an index. It is called with ascending indexes.
+// If the error is ErrInputRemoved, the result row has no input and no ID.
 type ReadInput func(index int64) (rowmill.Row, error)
 
-// PartialWriter writes all rows of a job as one part, so that every variant and export
-// can be made from this part. The caller adds the rows that ran. For each other row,
-// PartialWriter writes a failure that says why the row has no outcome.
+// PartialWriter writes all rows of a job without a full result as one part, from which every
+// variant and export can be made. The caller adds the rows that ran. For each other
+// row, PartialWriter writes a failure with the reason why the row has no outcome.
 type PartialWriter struct {
 	part   *PartWriter
 	input  ReadInput
-	reason func(row int64) *rowmill.RowError // why a row has no outcome
-	next   int64
+	reason func(row int64) *rowmill.RowError // returns the reason why a row has no outcome
+	next   int64                             // index of the first row that is not written yet
 }
 
-// NewPartialWriter begins the file on w. reason says why a row that is not added
-// has no outcome.
+// NewPartialWriter returns a PartialWriter on w. The function reason must return the
+// reason why a row that is not added has no outcome.
 func NewPartialWriter(w io.Writer, s Schema, input ReadInput, reason func(row int64) *rowmill.RowError) (*PartialWriter, error) {
 	s.Partial = true
 	part, err := NewPartWriter(w, s)
@@ -36,8 +36,8 @@ func NewPartialWriter(w io.Writer, s Schema, input ReadInput, reason func(row in
 	return &PartialWriter{part: part, input: input, reason: reason}, nil
 }
 
-// Add writes a row that ran, and before it a failure for each row that was
-// skipped.
+// Add writes a row that ran. Before it, Add writes a failure for each row between the
+// last added row and this row.
 func (p *PartialWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	if err := p.fill(row.Index); err != nil {
 		return err
@@ -46,11 +46,11 @@ func (p *PartialWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	return p.part.Add(row, out)
 }
 
-// Close writes failures for the rows after the last added row, up to this number of
-// rows, and ends the file. It does not close the underlying writer.
+// Close writes failures for all rows after the last added row, and ends the file. rows
+// is the number of rows of the job. Close does not close the underlying writer.
 func (p *PartialWriter) Close(rows int64) error {
 	if p.next > rows {
-		return fmt.Errorf("close partial results: it has row %d, but the job has %d rows", p.next-1, rows)
+		return fmt.Errorf("close partial results: row %d was added, but the job has only %d rows", p.next-1, rows)
 	}
 	if err := p.fill(rows); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (p *PartialWriter) Close(rows int64) error {
 	return p.part.Close()
 }
 
-// fill writes failures for the rows from p.next (included) to to (excluded).
+// fill writes failures for the rows in [p.next, to).
 func (p *PartialWriter) fill(to int64) error {
 	for ; p.next < to; p.next++ {
 		out := rowmill.Output{Err: p.reason(p.next)}

@@ -11,20 +11,21 @@ import (
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
-// PreviewText limits each text of a preview, in bytes: a page of a thousand
-// rows then has at most 32 MiB.
+// PreviewText is the longest text in a preview, in bytes. So a page of a thousand rows
+// has at most 32 MiB.
 const PreviewText = 16 << 10
 
-// PreviewRow is a committed row in the form of GET /v1/jobs/{id}/preview.
+// PreviewRow is a committed row in a preview, as in GET /v1/jobs/{id}/preview.
 type PreviewRow struct {
 	Row    int64
 	Input  string
 	Output any    // string or []float32; nil for a failed row
-	Cut    bool   // the input or output is longer than PreviewText and was cut
-	Code   string // the reason of a failure, or empty
+	Cut    bool   // true if the input or output was longer than PreviewText and was cut
+	Code   string // error code of a failed row, or empty
 }
 
-// FirstRow returns the smallest row index of a part.
+// FirstRow returns the index of the first row of a part. It returns an error if the
+// part has no rows.
 func FirstRow(part Source) (int64, error) {
 	t, err := open(part)
 	if err != nil {
@@ -35,11 +36,11 @@ func FirstRow(part Source) (int64, error) {
 			return low, nil
 		}
 	}
-	return 0, errors.New("find the first row of a part: it has no rows")
+	return 0, errors.New("find the first row of a part: the part has no rows")
 }
 
-// PreviewPart reads the wanted rows from a part and skips rows that the part
-// does not have. wanted must ascend.
+// PreviewPart reads rows with the indexes in wanted from a part. It skips rows that the
+// part does not have. The indexes in wanted must ascend.
 func PreviewPart(ctx context.Context, part Source, wanted []int64) (found []PreviewRow, err error) {
 	t, err := open(part)
 	if err == nil {
@@ -77,8 +78,8 @@ func previewPart(ctx context.Context, t *columnar.Table, wanted []int64) (found 
 	return found, nil
 }
 
-// PreviewResults reads rows from (included) to to (excluded) of a job that
-// succeeded, from its full file and its "rows" file.
+// PreviewResults reads the rows from from (included) to to (excluded) of a job that
+// succeeded. full is the job's full file, and rows is its "rows" file.
 func PreviewResults(ctx context.Context, full, rows Source, from, to int64) (found []PreviewRow, err error) {
 	content, reserved, err := openBoth(full, rows)
 	if err == nil {
@@ -104,8 +105,7 @@ func previewResults(ctx context.Context, content, reserved *columnar.Table, from
 	return found, nil
 }
 
-// newPreviewReader returns a reader of inputs, outputs and some reserved
-// columns.
+// newPreviewReader returns a reader of inputs, outputs and the named reserved columns.
 func newPreviewReader(content, reserved *columnar.Table, names ...string) (*rowReader, error) {
 	s, err := schemaOf(content)
 	if err != nil {
@@ -122,7 +122,8 @@ func newPreviewReader(content, reserved *columnar.Table, names ...string) (*rowR
 	return newRowReader(s, first, second), nil
 }
 
-// preview returns the row that was read last. row is its index.
+// preview returns the row that was read last as a PreviewRow. row is the index of this
+// row in the job.
 func (r *rowReader) preview(row int64) PreviewRow {
 	p := PreviewRow{Row: row, Output: r.output()}
 	p.Input = p.cut(r.row.Text)
@@ -135,7 +136,8 @@ func (r *rowReader) preview(row int64) PreviewRow {
 	return p
 }
 
-// cut returns text, cut to at most PreviewText bytes of whole characters.
+// cut returns text, shortened to at most PreviewText bytes of whole characters. It sets
+// r.Cut if it shortened the text.
 func (r *PreviewRow) cut(text string) string {
 	if len(text) <= PreviewText {
 		return text
@@ -145,5 +147,5 @@ func (r *PreviewRow) cut(text string) string {
 	for end > 0 && !utf8.RuneStart(text[end]) {
 		end--
 	}
-	return strings.Clone(text[:end]) // a clone, so that the memory of the whole text becomes free
+	return strings.Clone(text[:end]) // a copy, so that the memory of the whole text can be freed
 }

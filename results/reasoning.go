@@ -7,8 +7,8 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// Reasoning splits an output into the reasoning and the content. ok is false if the
-// output has no reasoning or its content is not JSON.
+// Reasoning splits a row's output into the model's reasoning and the content after it.
+// ok is false if the output has no reasoning, or if the content is not JSON.
 func Reasoning(output []byte) (reasoning string, content json.RawMessage, ok bool) {
 	var row struct {
 		Reasoning *string `json:"reasoning_content"`
@@ -21,7 +21,8 @@ func Reasoning(output []byte) (reasoning string, content json.RawMessage, ok boo
 	return *row.Reasoning, content, json.Valid(content)
 }
 
-// exportedText returns the text of a cell as exports show it, see Schema.ContentAsJSON.
+// exportedText returns the text of a cell in column c as exports show it. See
+// Schema.ContentAsJSON.
 func (e *exporter) exportedText(c int, text []byte) []byte {
 	if !e.schema.ContentAsJSON || e.columns[c].Name != e.schema.JobID {
 		return text

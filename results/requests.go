@@ -10,24 +10,25 @@ import (
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
-// These columns exist only in the file of a batch.
+// Names of columns that exist only in the result file of a batch.
 const (
-	columnStatus       = "status_code" // of the server's reply; null if there was none
+	columnStatus       = "status_code" // HTTP status of the server's reply; null if there was no reply
 	columnTokensIn     = "input_tokens"
 	columnTokensOut    = "output_tokens"
 	columnErrorCode    = "error_code" // null if the request was answered
 	columnErrorMessage = "error_message"
 )
 
-// RequestWriter writes the Parquet file of a batch (rowmill.Raw). For each request it
-// writes the custom_id, the request if inputs is true, and the server's reply (also a
-// refusal) with status code and tokens, or the reason why there is no reply.
+// RequestWriter writes the Parquet file of a batch (rowmill.Raw). For each request, the
+// file has the custom_id, the request if inputs is true, and the server's reply (also
+// an error reply) with status code and tokens, or the reason why there is no reply.
 type RequestWriter struct {
 	table  *columnar.TableWriter
 	inputs bool
 }
 
-// NewRequestWriter begins the file on w.
+// NewRequestWriter returns a RequestWriter on w. If inputs is true, the file has the
+// requests.
 func NewRequestWriter(w io.Writer, jobID, model, idColumn string, inputs bool) (*RequestWriter, error) {
 	columns := []columnar.TableColumn{{Name: idColumn, Kind: columnar.TableText}}
 	if inputs {
@@ -45,7 +46,7 @@ func NewRequestWriter(w io.Writer, jobID, model, idColumn string, inputs bool) (
 	return &RequestWriter{table: table, inputs: inputs}, nil
 }
 
-// Add writes a request. It is a Visit.
+// Add writes a request and its reply. It can be used as a Visit.
 func (r *RequestWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	t, c := r.table, 0
 	text := func(s string, exists bool) {
@@ -58,7 +59,7 @@ func (r *RequestWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	}
 	text(row.ID.Text, row.ID.Kind != rowmill.IDNull)
 	if r.inputs {
-		text(row.Text, row.Text != "") // empty if the input was removed
+		text(row.Text, row.Text != "") // the text is empty if the input was removed
 	}
 	status, replied := Status(out)
 	if out.Failed() {
@@ -86,7 +87,8 @@ func (r *RequestWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	return nil
 }
 
-// Close writes the rest of the file. It does not close the underlying writer.
+// Close writes all buffered rows and the footer of the file. It does not close the
+// underlying writer.
 func (r *RequestWriter) Close() error {
 	if err := r.table.Close(); err != nil {
 		return fmt.Errorf("close the file of a batch: %w", err)
@@ -94,8 +96,8 @@ func (r *RequestWriter) Close() error {
 	return nil
 }
 
-// Status returns the status code of the server's reply to a request. replied is
-// false if there was no reply.
+// Status returns the HTTP status of the server's reply to a request. replied is false
+// if there was no reply.
 func Status(out *rowmill.Output) (status int, replied bool) {
 	if !out.Failed() {
 		return 200, true

@@ -9,7 +9,7 @@ import (
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
-// Failure is a failed row in the form of GET /v1/jobs/{id}/errors.
+// Failure is a failed row in the JSON form of GET /v1/jobs/{id}/errors.
 type Failure struct {
 	Row     int64  `json:"row"`
 	Code    string `json:"code"`
@@ -17,7 +17,7 @@ type Failure struct {
 	Raw     string `json:"raw_output"` // empty if the engine returned nothing
 }
 
-// RowView is a row in the form of GET /v1/jobs/{id}/rows/{n}.
+// RowView is a row in the JSON form of GET /v1/jobs/{id}/rows/{n}.
 type RowView struct {
 	Row          int64                 `json:"row"`
 	Input        string                `json:"input"`
@@ -28,11 +28,11 @@ type RowView struct {
 	Engine       string                `json:"engine"`
 	Attempts     int64                 `json:"attempts"`
 	AttemptLog   []AttemptView         `json:"attempt_log"`      // the first and the last attempts
-	Omitted      int                   `json:"attempts_omitted"` // number of attempts left out between them
+	Omitted      int                   `json:"attempts_omitted"` // number of attempts left out of attempt_log
 }
 
-// AttemptView is one attempt at a row. The log also has attempts that Attempts
-// does not count.
+// AttemptView is one attempt at a row. A row's log can have more attempts than
+// RowView.Attempts counts.
 type AttemptView struct {
 	At      time.Time `json:"at"`
 	Seconds float64   `json:"duration_seconds"`
@@ -43,9 +43,9 @@ type AttemptView struct {
 	Message *string   `json:"message"` // nil for the accepted attempt
 }
 
-// Failures lists at most limit failed rows of the "rows" file or a part, in order. It
-// starts after the row with the index after; -1 starts at the beginning. To continue,
-// pass next as after. next is -1 at the end.
+// Failures lists at most limit failed rows of the "rows" file or of a part, in order.
+// It starts after the row with the index after; -1 means the beginning. To continue the
+// list, pass next as after. next is -1 if there are no more failures.
 func Failures(ctx context.Context, rows Source, after int64, limit int) (failures []Failure, next int64, err error) {
 	if limit < 1 {
 		return nil, -1, fmt.Errorf("list failures: the limit is %d, and must be at least 1", limit)
@@ -63,8 +63,8 @@ func Failures(ctx context.Context, rows Source, after int64, limit int) (failure
 	return failures, -1, nil
 }
 
-// findFailures returns at most limit failures. It reads the error codes first,
-// and other columns only for blocks with failures.
+// findFailures returns at most limit failed rows after the row with the index after. It
+// reads the error codes first, and other columns only for blocks with failures.
 func findFailures(ctx context.Context, t *columnar.Table, after int64, limit int) (found []Failure, err error) {
 	codes, err := newRowScan(t, columnRow, columnCode)
 	if err != nil {
@@ -84,7 +84,7 @@ func findFailures(ctx context.Context, t *columnar.Table, after int64, limit int
 			if b.Null(1, i) || b.Int(0, i) <= after {
 				return true, nil
 			}
-			d, j, err := details.at(b.First + int64(i))
+			d, j, err := details.blockAt(b.First + int64(i))
 			if err != nil {
 				return false, err
 			}
@@ -98,8 +98,8 @@ func findFailures(ctx context.Context, t *columnar.Table, after int64, limit int
 	return found, nil
 }
 
-// ReadRow reads row n of a job that succeeded from its full file and its "rows" file. If
-// the job has fewer rows, the error is rowmill.ErrNotFound.
+// ReadRow reads row n of a job that succeeded. full is the job's full file, and rows is
+// its "rows" file. If the job has no row n, the error is rowmill.ErrNotFound.
 func ReadRow(full, rows Source, n int64) (view RowView, err error) {
 	content, reserved, err := openBoth(full, rows)
 	switch {
@@ -125,8 +125,8 @@ func openBoth(full, rows Source) (content, reserved *columnar.Table, err error) 
 	return content, reserved, err
 }
 
-// FindRow reads row n of a job from a part or from merged parts. If the part
-// does not have the row, the error is rowmill.ErrNotFound.
+// FindRow reads row n of a job from one part, merged or not. If the part does not have
+// the row, the error is rowmill.ErrNotFound.
 func FindRow(part Source, n int64) (view RowView, err error) {
 	t, err := open(part)
 	if err == nil {
@@ -141,7 +141,8 @@ func FindRow(part Source, n int64) (view RowView, err error) {
 	return view, nil
 }
 
-// findRow returns the position in t of the row with index n.
+// findRow returns the position in t of the row with index n. If t does not have the
+// row, the error is rowmill.ErrNotFound.
 func findRow(t *columnar.Table, n int64) (position int64, err error) {
 	scan, err := newRowScan(t, columnRow)
 	if err != nil {
@@ -167,7 +168,9 @@ func findRow(t *columnar.Table, n int64) (position int64, err error) {
 	return 0, rowmill.ErrNotFound
 }
 
-// readView reads the row at a position of the files. This row must be row n.
+// readView reads the row at a position in both tables. If the row's index is not n, it
+// returns an error. content has the columns for clients, and reserved has the reserved
+// columns.
 func readView(content, reserved *columnar.Table, position, n int64) (RowView, error) {
 	s, err := schemaOf(content)
 	if err != nil {
@@ -204,6 +207,7 @@ func readView(content, reserved *columnar.Table, position, n int64) (RowView, er
 	return view, nil
 }
 
+// addAttempts adds the log of attempts to the view.
 func (r *RowView) addAttempts(tries *rowmill.Tries) {
 	r.Omitted = tries.Omitted
 	for _, a := range tries.Attempts {

@@ -9,15 +9,16 @@ import (
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
-// rowScan reads some columns of a table at any position. It holds one block,
-// so rows in ascending order are fast.
+// rowScan reads some columns of a table at any row. It keeps one block in memory, so
+// reading rows in ascending order is fast.
 type rowScan struct {
-	columns []columnar.TableColumn
+	columns []columnar.TableColumn // the scanned columns
 	scan    *columnar.TableScan
-	block   *columnar.Block // nil until the first read
+	block   *columnar.Block // the block that was read last; nil until the first read
 }
 
-// newRowScan scans the named columns, or all columns if no name is given.
+// newRowScan returns a scan of the named columns, or of all columns if no name is
+// given.
 func newRowScan(t *columnar.Table, names ...string) (*rowScan, error) {
 	if len(names) == 0 {
 		for _, c := range t.Columns() {
@@ -38,9 +39,9 @@ func newRowScan(t *columnar.Table, names ...string) (*rowScan, error) {
 	return s, nil
 }
 
-// at returns the block that holds the row at a position of the table, and the
-// row's position in the block.
-func (s *rowScan) at(position int64) (*columnar.Block, int, error) {
+// blockAt returns the block with the row at a position of the table, and the row's position
+// in this block.
+func (s *rowScan) blockAt(position int64) (*columnar.Block, int, error) {
 	if s.block == nil || position < s.block.First || position >= s.block.First+int64(s.block.Rows) {
 		err := s.scan.SeekRow(position)
 		if err == nil {
@@ -57,14 +58,14 @@ func (s *rowScan) at(position int64) (*columnar.Block, int, error) {
 	return s.block, int(position - s.block.First), nil
 }
 
-// each visits the rows at positions from (included) to to (excluded) until
-// visit returns false.
+// each calls visit for the rows at positions from (included) to to (excluded). It stops
+// when visit returns false or an error.
 func (s *rowScan) each(ctx context.Context, from, to int64, visit func(b *columnar.Block, i int) (more bool, err error)) error {
 	for at := from; at < to; at++ {
 		if (at-from)%checkEvery == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		b, i, err := s.at(at)
+		b, i, err := s.blockAt(at)
 		if err != nil {
 			return err
 		}
@@ -75,8 +76,8 @@ func (s *rowScan) each(ctx context.Context, from, to int64, visit func(b *column
 	return nil
 }
 
-// text returns a text, or an empty string for a null and for a column that is
-// not scanned (-1).
+// text returns the text of row i in column c. It returns an empty string for a null,
+// and for a column that is not scanned (-1).
 func text(b *columnar.Block, c, i int) string {
 	if c < 0 || b.Null(c, i) {
 		return ""

@@ -10,9 +10,9 @@ import (
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
-// These columns have the same name in every job's files. A part has all of
-// them, in this order, after the ID column if there is one. The output column
-// is named after the job and is between inputs and cumulative_logprobs.
+// Names of columns that are the same in every job's files. A part has all of them, in
+// this order, after the ID column if there is one. The output column has the job's ID
+// as its name and is between inputs and cumulative_logprobs.
 const (
 	columnInputs = "inputs"
 	columnScore  = "cumulative_logprobs"
@@ -20,10 +20,10 @@ const (
 	// memberOutputs is the name of the output in JSON results.
 	memberOutputs = "outputs"
 
-	// reservedPrefix begins the names of columns that clients never see.
+	// reservedPrefix is the beginning of the names of columns that clients never see.
 	reservedPrefix = "RESERVED_"
 
-	columnRow          = reservedPrefix + "row" // the row's index in the job, from 0
+	columnRow          = reservedPrefix + "row" // index of the row in the job, from 0
 	columnFinish       = reservedPrefix + "finish_reason"
 	columnInputTokens  = reservedPrefix + "input_tokens"
 	columnOutputTokens = reservedPrefix + "output_tokens"
@@ -34,35 +34,35 @@ const (
 	columnRaw          = reservedPrefix + "raw_output"
 )
 
-// These are keys of the files' key-value metadata.
+// Keys in the key-value metadata of the files.
 const (
 	metaJob   = "job_id"
 	metaModel = "model"
 )
 
-// Source is a file to read. Its methods are safe for concurrent use.
-// blob.Object is a Source.
+// Source is a file that can be read at any position. Its methods are safe for
+// concurrent use. blob.Object is a Source.
 type Source interface {
 	io.ReaderAt
-	Size() int64 // bytes
+	Size() int64 // length of the file in bytes
 }
 
-// Schema holds everything that decides the columns of a job's files.
+// Schema holds all settings that determine the columns of a job's files.
 type Schema struct {
-	JobID          string // also the name of the output column
+	JobID          string // ID of the job, and name of the output column
 	Model          string
-	IDColumn       string   // the ID column's name; empty for none
-	rowmill.IDType          // the ID type; IDNull if there is no ID column
-	Fields         []string // columns for the fields of a Function's rows; no other column has such a name
-	Embedding      bool     // the output is a list of floats, not a text
-	Partial        bool     // some rows never ran, and their input may be removed
+	IDColumn       string   // name of the ID column; empty: no ID column
+	rowmill.IDType          // type of the IDs; IDNull if there is no ID column
+	Fields         []string // names of the columns for a Function's fields; no other column has such a name
+	Embedding      bool     // true: an output is a list of floats; false: it is a text
+	Partial        bool     // true: some rows did not run, and their input may be removed
 
-	// ContentAsJSON makes JSON and CSV exports show the content of a row with
-	// reasoning as JSON and not as text, if the content is JSON.
+	// ContentAsJSON changes JSON and CSV exports of rows with reasoning: if the content
+	// is valid JSON, the exports show it as JSON and not as text.
 	ContentAsJSON bool
 }
 
-// Validate returns an error if no file can have the schema.
+// Validate returns an error if a file cannot have this schema.
 func (s Schema) Validate() error {
 	switch {
 	case s.JobID == "" || s.JobID == columnInputs || s.JobID == columnScore || strings.HasPrefix(s.JobID, reservedPrefix):
@@ -81,8 +81,8 @@ func (s Schema) Validate() error {
 	return nil
 }
 
-// FieldHidden reports whether a Function's field has no column in results,
-// because another column or a member of JSON results has its name.
+// FieldHidden reports whether a Function's field has no column in results, because
+// another column or a member of JSON results has the same name.
 func FieldHidden(name string) bool {
 	return name == "" || name == columnInputs || name == columnScore || name == memberOutputs || strings.HasPrefix(name, reservedPrefix)
 }
@@ -116,7 +116,7 @@ func (s Schema) columns() []columnar.TableColumn {
 	)
 }
 
-// rowsColumns returns the columns of the "rows" file.
+// rowsColumns returns the columns of the "rows" file: the reserved columns.
 func (s Schema) rowsColumns() []columnar.TableColumn {
 	var reserved []columnar.TableColumn
 	for _, c := range s.columns() {
@@ -127,7 +127,7 @@ func (s Schema) rowsColumns() []columnar.TableColumn {
 	return reserved
 }
 
-// variantColumns returns the columns of a client's file.
+// variantColumns returns the columns of the file for clients with variant v.
 func (s Schema) variantColumns(v Variant) []columnar.TableColumn {
 	var chosen []columnar.TableColumn
 	for _, c := range s.columns() {
@@ -158,10 +158,10 @@ func ReadSchema(src Source) (Schema, error) {
 	return schemaOf(t)
 }
 
-// schemaOf is like ReadSchema, for an open file.
+// schemaOf reads the schema from an open file, like ReadSchema.
 func schemaOf(t *columnar.Table) (Schema, error) {
 	s := Schema{JobID: t.Meta(metaJob), Model: t.Meta(metaModel)}
-	inputs := false // the columns between inputs and the output are fields
+	inputs := false // true between the columns inputs and output, where the fields are
 	for _, c := range t.Columns() {
 		switch {
 		case c.Name == s.JobID:
@@ -180,9 +180,10 @@ func schemaOf(t *columnar.Table) (Schema, error) {
 	return s, nil
 }
 
+// open opens a file as a table.
 func open(src Source) (*columnar.Table, error) { return columnar.OpenTable(src, src.Size()) }
 
-// idKinds maps the kinds of IDs to the kinds of columns.
+// idKinds returns the column kind for each kind of ID.
 func idKinds() map[rowmill.IDKind]columnar.TableKind {
 	return map[rowmill.IDKind]columnar.TableKind{
 		rowmill.IDString:    columnar.TableText,
@@ -194,11 +195,11 @@ func idKinds() map[rowmill.IDKind]columnar.TableKind {
 	}
 }
 
-// idColumnKind returns the kind of column for IDs of kind k, or 0 if there is
-// none.
+// idColumnKind returns the column kind for IDs of kind k, or 0 if IDs cannot have kind
+// k.
 func idColumnKind(k rowmill.IDKind) columnar.TableKind { return idKinds()[k] }
 
-// idKind is the inverse of idColumnKind.
+// idKind returns the ID kind for columns of kind k. It is the inverse of idColumnKind.
 func idKind(k columnar.TableKind) rowmill.IDKind {
 	for id, column := range idKinds() {
 		if column == k {

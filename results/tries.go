@@ -16,54 +16,56 @@ import (
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
-// The attempts at rows are stored as attachments beside the columns, because few rows
+// The attempts at rows are stored in attachments, outside the columns, because few rows
 // have a log of attempts. Readers of the columns do not see attachments. An attachment
 // covers a range of rows; its key has the first and the last row. Its content is a
-// checksum (CRC-32C, four bytes, little endian) followed by Snappy-compressed JSON Lines,
-// one line per row, in ascending order. The rows of an attachment come before the rows of
-// the next attachment.
+// checksum (CRC-32C, four bytes, little endian) followed by Snappy-compressed JSON
+// Lines, one line per row, in ascending order. The rows of an attachment come before
+// the rows of the next attachment.
 const (
 	triesKey = reservedPrefix + "tries:%d-%d"
 
-	// triesBytes is the size before compression at which an attachment is written.
-	// To read the attempts at one row, a reader decodes this many bytes. A writer holds
-	// this many bytes besides a row group.
+	// triesBytes is the size before compression, in bytes, at which an attachment is
+	// written. A reader decodes this many bytes to find the attempts at one row. A
+	// writer has this many bytes in memory in addition to a row group.
 	triesBytes = 256 << 10
 
-	// maxTriesRaw limits the size of an attachment after decompression. It leaves room
-	// for the last row, which has a few KiB.
+	// maxTriesRaw is the largest size of an attachment after decompression, in bytes.
+	// It leaves room for the last row, which has a few KiB.
 	maxTriesRaw = 2 * triesBytes
 )
 
-// triesPrefix begins all keys of attempts.
+// triesPrefix is the beginning of the keys of all attachments with attempts.
 const triesPrefix = reservedPrefix + "tries:"
 
 var errTries = errors.New("the attempts at rows are damaged")
 
-// triedRow is a line of an attachment.
-type triedRow struct {
+// rowAttempts is one line of an attachment: the attempts at one row.
+type rowAttempts struct {
 	Row int64 `json:"row"`
 	rowmill.Tries
 }
 
-// attacher is a columnar.TableWriter or a columnar.Splicer.
+// attacher is a writer to which attachments can be added: a columnar.TableWriter or a
+// columnar.Splicer.
 type attacher interface {
 	Attach(key string, b []byte) error
 }
 
-// triesWriter writes the attempts at rows into a file. Rows must ascend.
+// triesWriter writes the attempts at rows as attachments of a file. The rows must be
+// added in ascending order.
 type triesWriter struct {
 	to        attacher
-	low, high int64
-	raw       []byte
+	low, high int64  // first and last row in raw
+	raw       []byte // buffered lines
 }
 
-// add adds the attempts at a row. t is nil if there are none.
+// add adds the attempts at a row. t is nil if the row has no log of attempts.
 func (w *triesWriter) add(row int64, t *rowmill.Tries) error {
 	if t == nil {
 		return nil
 	}
-	line, err := json.Marshal(triedRow{row, *t})
+	line, err := json.Marshal(rowAttempts{row, *t})
 	if err != nil {
 		return fmt.Errorf("write the attempts at row %d: %w", row, err)
 	}
@@ -78,7 +80,7 @@ func (w *triesWriter) add(row int64, t *rowmill.Tries) error {
 	return nil
 }
 
-// flush writes the buffered attempts.
+// flush writes the buffered attempts as an attachment.
 func (w *triesWriter) flush() error {
 	if len(w.raw) == 0 {
 		return nil
@@ -89,7 +91,7 @@ func (w *triesWriter) flush() error {
 	return w.to.Attach(fmt.Sprintf(triesKey, w.low, w.high), append(sum, b...))
 }
 
-// copyTries copies the attachments of t to another file.
+// copyTries copies the attempts at rows from t to another file.
 func copyTries(to attacher, t *columnar.Table) error {
 	for _, key := range t.Keys(triesPrefix) {
 		b, err := t.Attached(key)
@@ -103,28 +105,29 @@ func copyTries(to attacher, t *columnar.Table) error {
 	return nil
 }
 
-// triesReader reads the attempts at the rows of a file. It keeps the last
-// attachment decoded, so consecutive rows are fast. A nil triesReader has no
-// attempts.
+// triesReader reads the attempts at the rows of a file. It keeps the last attachment
+// decoded, so that consecutive rows are fast. A nil triesReader has no attempts.
 type triesReader struct {
-	t    *columnar.Table
-	all  []triesRange
-	read int // rows is decoded from the attachment all[read]; -1 for none
-	rows []triedRow
+	t      *columnar.Table
+	all    []triesRange // all attachments with attempts, in order of rows
+	loaded int          // index in all of the attachment that is decoded in rows; -1 for none
+	rows   []rowAttempts
 }
 
+// triesRange is an attachment: its key, and its first and last row.
 type triesRange struct {
 	key       string
 	low, high int64
 }
 
-// newTriesReader lists the attachments of t.
+// newTriesReader lists the attachments with attempts of t. It returns nil if there are
+// none.
 func newTriesReader(t *columnar.Table) (*triesReader, error) {
 	keys := t.Keys(triesPrefix)
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	r := &triesReader{t: t, read: -1}
+	r := &triesReader{t: t, loaded: -1}
 	after := int64(-1)
 	for _, key := range keys {
 		g := triesRange{key: key}
@@ -137,7 +140,7 @@ func newTriesReader(t *columnar.Table) (*triesReader, error) {
 	return r, nil
 }
 
-// attempts returns the attempts at a row, or nil if there are none.
+// attempts returns the log of attempts at a row, or nil if the row has none.
 func (r *triesReader) attempts(row int64) (*rowmill.Tries, error) {
 	if r == nil {
 		return nil, nil
@@ -151,18 +154,19 @@ func (r *triesReader) attempts(row int64) (*rowmill.Tries, error) {
 	if !within {
 		return nil, nil
 	}
-	if r.read != at {
+	if r.loaded != at {
 		if err := r.load(at); err != nil {
 			return nil, fmt.Errorf("read the attempts at row %d: %w", row, err)
 		}
 	}
-	i, found := slices.BinarySearchFunc(r.rows, row, func(t triedRow, row int64) int { return cmp.Compare(t.Row, row) })
+	i, found := slices.BinarySearchFunc(r.rows, row, func(t rowAttempts, row int64) int { return cmp.Compare(t.Row, row) })
 	if !found {
 		return nil, nil
 	}
 	return &r.rows[i].Tries, nil
 }
 
+// load reads and decodes the attachment all[at].
 func (r *triesReader) load(at int) error {
 	b, err := r.t.Attached(r.all[at].key)
 	if err != nil {
@@ -172,15 +176,15 @@ func (r *triesReader) load(at int) error {
 		return fmt.Errorf("%w: the checksum is wrong", errTries)
 	}
 	if n, err := s2.DecodedLen(b[4:]); err != nil || n > maxTriesRaw {
-		return fmt.Errorf("%w: %d bytes", errTries, n)
+		return fmt.Errorf("%w: an attachment has %d bytes", errTries, n)
 	}
 	raw, err := s2.Decode(nil, b[4:])
 	if err != nil {
 		return fmt.Errorf("%w: %w", errTries, err)
 	}
-	r.read, r.rows = at, nil
+	r.loaded, r.rows = at, nil
 	for lines := json.NewDecoder(bytes.NewReader(raw)); lines.More(); {
-		var row triedRow
+		var row rowAttempts
 		if err := lines.Decode(&row); err != nil {
 			return fmt.Errorf("%w: %w", errTries, err)
 		}

@@ -15,11 +15,11 @@ type AuditEntry struct {
 	At      time.Time `json:"at"`
 	Account string    `json:"account"` // the account that the action concerns
 	Action  string    `json:"action"`  // such as key.create
-	Target  string    `json:"target"`  // the changed thing, such as the id of a key; empty for the account itself
+	Target  string    `json:"target"`  // id of the changed object, such as an API key; empty if the account itself changed
 
-	ByAccount string `json:"by_account"` // account of the key that was used; empty for the service itself
-	ByKey     string `json:"by_key"`     // id of the key; empty for the key of the configuration
-	ByName    string `json:"by_name"`    // name of the key at that time
+	ByAccount string `json:"by_account"` // account of the API key that made the request; empty for the service itself
+	ByKey     string `json:"by_key"`     // id of the API key that made the request; empty for the key in the configuration
+	ByName    string `json:"by_name"`    // name of this API key at that time
 	Request   string `json:"request_id"` // the X-Request-Id in logs and answers
 
 	// Details holds the requested change, a JSON object.

@@ -8,8 +8,9 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// A Claim says which process claimed a job, while the job has made no progress since. If
-// the processes of several claims crash one after the other, the job may be the cause.
+// A Claim names a process that claimed a job. The job's record keeps the claims until the
+// job makes progress. If the processes of several claims crash one after the other, the
+// job may be the cause.
 type Claim struct {
 	Node    string `json:"node"`            // node name, for people
 	Process string `json:"process"`         // process id, unique across restarts of the node
@@ -24,7 +25,8 @@ func (c Claim) At() time.Time { return time.UnixMilli(c.Epoch).UTC() }
 // starts a new list.
 const MaxClaims = 16
 
-// AddClaim makes the process of a claim the owner of rec.
+// AddClaim makes session the owner of rec from epoch on. It adds by to the claims, notes
+// the event and clears Job.ParkedUntil.
 func (rec *Record) AddClaim(session string, epoch int64, by Claim) {
 	n := len(rec.Claims)
 	if n >= MaxClaims {
@@ -35,17 +37,18 @@ func (rec *Record) AddClaim(session string, epoch int64, by Claim) {
 	by.Epoch = epoch
 	rec.Claims = append(rec.Claims[:n:n], by)
 	rec.Session, rec.Epoch = session, epoch
-	rec.Note(Event{At: epoch, What: EventClaimed, Node: by.Node, Process: by.Process, Lost: lost})
+	rec.AddEvent(Event{At: epoch, What: EventClaimed, Node: by.Node, Process: by.Process, Lost: lost})
 }
 
-// Park applies Jobs.Park to rec. The record keeps the last two claims other than the
-// claim of the present owner, so that the next owner also runs the job alone. These two no longer
-// count as evidence that the job crashes nodes: their Alone becomes false.
+// Park applies Jobs.Park to rec. It removes the claim of the present owner and keeps only
+// the last two of the earlier claims, so that the next owner also runs the job alone.
+// Park sets Alone to false in these two claims: they no longer count as evidence that the
+// job crashes nodes.
 func (rec *Record) Park(rest time.Duration, now time.Time, message string) {
 	until := now.Add(rest).UTC()
 	rec.Job.ParkedUntil, rec.Session = &until, ""
-	rec.Say(message, true, now)
-	rec.Acquit()
+	rec.SetMessage(message, true, now)
+	rec.RemoveOwnersClaim()
 	rec.Claims = slices.Clone(rec.Claims[max(0, len(rec.Claims)-2):])
 	for i := range rec.Claims {
 		rec.Claims[i].Alone = false
@@ -56,7 +59,7 @@ func (rec *Record) Park(rest time.Duration, now time.Time, message string) {
 func (rec *Record) Unpark(now time.Time) (changed bool, err error) {
 	switch until := rec.Job.ParkedUntil; {
 	case until == nil:
-		return false, fmt.Errorf("release job %s, which is not parked: %w", rec.Job.ID, rowmill.ErrConflict)
+		return false, fmt.Errorf("unpark job %s, which is not parked: %w", rec.Job.ID, rowmill.ErrConflict)
 	case !until.After(now):
 		return false, nil
 	}
@@ -65,31 +68,32 @@ func (rec *Record) Unpark(now time.Time) (changed bool, err error) {
 	return true, nil
 }
 
-// Watched reports whether the claim of the present owner is in the list: the job has made no
-// progress since the owner's claim, and may still crash the owner.
-func (rec *Record) Watched() bool {
+// HasOwnersClaim reports whether rec.Claims contains the claim of the present owner: the job has
+// made no progress since that claim, and may still crash the owner.
+func (rec *Record) HasOwnersClaim() bool {
 	n := len(rec.Claims)
 	return n > 0 && rec.Claims[n-1].Epoch == rec.Epoch
 }
 
-// Acquit removes the claim of the present owner, because the job has not crashed this
-// owner. Earlier claims stay in the list.
-func (rec *Record) Acquit() {
-	if rec.Watched() {
+// RemoveOwnersClaim removes the claim of the present owner from rec.Claims, because the job has not
+// crashed this owner. Earlier claims stay in the list.
+func (rec *Record) RemoveOwnersClaim() {
+	if rec.HasOwnersClaim() {
 		rec.Claims = slices.Clip(rec.Claims[:len(rec.Claims)-1])
 	}
 }
 
-// dropEarlierClaims drops the claims of earlier owners after a step of the
-// input that is never repeated: the earlier owners ended before this step, so the step did
-// not crash them. It keeps the present owner, because the step may still crash this owner.
+// dropEarlierClaims drops the claims of earlier owners if the download of the input has
+// started or finished since before, or the input was cut into shards. These steps never
+// repeat, and the earlier owners ended before the step, so the step did not crash them.
+// The claim of the present owner stays, because the step may still crash this owner.
 func (rec *Record) dropEarlierClaims(before fixedFields) {
 	started, finished := rec.DownloadStarted != nil, rec.DownloadFinished != nil
 	if started == before.started && finished == before.finished && rec.Shards == before.shards {
 		return
 	}
 	earlier := len(rec.Claims)
-	if rec.Watched() {
+	if rec.HasOwnersClaim() {
 		earlier--
 	}
 	rec.Claims = rec.Claims[earlier:]

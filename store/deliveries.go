@@ -17,7 +17,7 @@ const (
 // A Delivery is an event that is sent to an endpoint (a webhook) of an account, with the
 // state and the attempts of the delivery.
 type Delivery struct {
-	ID       string    `json:"id"` // the ids of an endpoint sort by the time of their events
+	ID       string    `json:"id"` // the delivery ids of an endpoint sort by the time of the events
 	Account  string    `json:"account"`
 	Endpoint string    `json:"endpoint"`
 	Event    string    `json:"event"` // event type
@@ -33,7 +33,7 @@ type Delivery struct {
 	Due     *time.Time `json:"due,omitempty"`
 	Expires *time.Time `json:"expires,omitempty"`
 
-	Tries    int               `json:"tries"`    // since the delivery was created or last requested again
+	Tries    int               `json:"tries"`    // number of attempts since the delivery was created, or since a client last requested it again
 	Attempts []DeliveryAttempt `json:"attempts"` // the last attempts, oldest first
 
 	// Version grows with every write. Only the store sets it.
@@ -70,23 +70,23 @@ func (d *Delivery) Check() error {
 	return nil
 }
 
-// Deliveries are the events that are sent to endpoints.
+// Deliveries holds the deliveries of events to endpoints.
 type Deliveries interface {
 	// CreateDelivery stores a delivery. If the id exists already, nothing changes.
 	CreateDelivery(ctx context.Context, d Delivery) error
 	// GetDelivery returns a delivery, or rowmill.ErrNotFound.
 	GetDelivery(ctx context.Context, id string) (Delivery, error)
-	// PutDelivery replaces the delivery with d's id if the stored version equals
-	// d.Version, and returns the stored delivery; rowmill.ErrConflict otherwise, or
-	// rowmill.ErrNotFound. One of two calls with the same version succeeds. Id, account
-	// and endpoint never change.
+	// PutDelivery replaces the delivery with the id d.ID if the stored version equals
+	// d.Version, and returns the delivery with its new version. If the versions differ,
+	// the error is rowmill.ErrConflict; if the id is unknown, rowmill.ErrNotFound. Of two
+	// calls with the same version, one succeeds. Id, account and endpoint never change.
 	PutDelivery(ctx context.Context, d Delivery) (Delivery, error)
 	// ListDeliveries returns a page of an endpoint's deliveries. more reports whether
 	// further deliveries follow.
 	ListDeliveries(ctx context.Context, endpoint string, page Page) (deliveries []Delivery, more bool, err error)
-	// DueDeliveries returns up to limit (> 0) deliveries that are due at now: one for
-	// each endpoint, its longest due, and the endpoints that have waited longest first.
-	// An endpoint with many due deliveries takes only one place.
+	// DueDeliveries returns up to limit (> 0) deliveries that are due at now: for each
+	// endpoint only the delivery that has been due for the longest time. The endpoints
+	// that have waited longest come first.
 	DueDeliveries(ctx context.Context, now time.Time, limit int) ([]Delivery, error)
 	// DropDeliveries removes up to limit (> 0) deliveries that have expired at now and
 	// returns their number.

@@ -11,11 +11,11 @@ import (
 // Events cost no extra write: the writes of claims, of releases and of the job's message
 // add them.
 type Event struct {
-	At      int64  `json:"at"` // ms since 1970; for a claim, its epoch
-	What    string `json:"what"`
+	At      int64  `json:"at"`                // ms since 1970; for EventClaimed, the epoch of the claim
+	What    string `json:"what"`              // EventClaimed, EventReleased or EventWaits
 	Node    string `json:"node,omitempty"`    // name of the node that claimed the job, for people
 	Process string `json:"process,omitempty"` // process that claimed the job, see Claim
-	For     string `json:"for,omitempty"`     // why the job waits, for people
+	Reason  string `json:"for,omitempty"`     // reason why the job waits, as text for people
 	Until   int64  `json:"until,omitempty"`   // ms since 1970: when the wait ended; 0 while it lasts
 	Lost    bool   `json:"lost,omitempty"`    // the previous owner had not released the job
 }
@@ -24,24 +24,24 @@ type Event struct {
 const (
 	EventClaimed  = "claimed"
 	EventReleased = "released" // the owner released the job
-	EventWaits    = "waits"    // the job waits for something, see Event.For
+	EventWaits    = "waits"    // the job waits for something, see Event.Reason
 )
 
 const (
-	// MaxEvents limits the events of a record. When the list is full, Note drops the
+	// MaxEvents limits the events of a record. When the list is full, AddEvent drops the
 	// oldest EventWaits, or the oldest event if there is no EventWaits. So a job that
 	// waits often does not lose the events about its owners. The limit is low because
 	// every write of the embedded store rewrites the list.
 	MaxEvents = 40
-	// MaxFor limits Event.For in bytes, because the text may quote an inference server.
-	MaxFor = 300
+	// MaxReasonBytes limits Event.Reason in bytes, because the text may quote an inference server.
+	MaxReasonBytes = 300
 )
 
 // Time returns when the event happened.
 func (e Event) Time() time.Time { return time.UnixMilli(e.At).UTC() }
 
-// Note adds an event to the record.
-func (rec *Record) Note(e Event) {
+// AddEvent adds an event to the record.
+func (rec *Record) AddEvent(e Event) {
 	events := slices.Clone(rec.Events)
 	if len(events) >= MaxEvents {
 		gone := max(0, slices.IndexFunc(events, func(e Event) bool { return e.What == EventWaits }))
@@ -50,28 +50,28 @@ func (rec *Record) Note(e Event) {
 	rec.Events = append(events, e)
 }
 
-// Say sets the message that clients see: the job's present step, or, if waits is true, the
+// SetMessage sets the message that clients see: the job's present step, or, if waits is true, the
 // reason why the job waits. A wait is recorded as an event. Repeated calls with the same
 // reason record one event.
-func (rec *Record) Say(message string, waits bool, now time.Time) {
+func (rec *Record) SetMessage(message string, waits bool, now time.Time) {
 	rec.Job.Message = message
 	reason := ""
 	if waits {
-		reason = textfmt.Shorten(message, MaxFor)
+		reason = textfmt.Shorten(message, MaxReasonBytes)
 	}
 	i := len(rec.Events) - 1
 	for i >= 0 && rec.Events[i].What != EventWaits {
 		i--
 	}
 	if i >= 0 && rec.Events[i].Until == 0 {
-		if rec.Events[i].For == reason {
+		if rec.Events[i].Reason == reason {
 			return
 		}
 		rec.Events = slices.Clone(rec.Events)
 		rec.Events[i].Until = max(now.UnixMilli(), rec.Events[i].At)
 	}
 	if reason != "" {
-		rec.Note(Event{At: now.UnixMilli(), What: EventWaits, For: reason})
+		rec.AddEvent(Event{At: now.UnixMilli(), What: EventWaits, Reason: reason})
 	}
 }
 

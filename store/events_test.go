@@ -15,22 +15,22 @@ func TestRecord_Say(t *testing.T) {
 	t.Parallel()
 	var rec store.Record
 	at := time.UnixMilli
-	rec.Say("Processing rows.", false, at(1))
-	rec.Say("a server", true, at(2))
+	rec.SetMessage("Processing rows.", false, at(1))
+	rec.SetMessage("a server", true, at(2))
 	before := rec.Events
-	rec.Say("a server", true, at(3))
-	rec.Note(store.Event{At: 4, What: store.EventReleased})
-	rec.Say("a server", true, at(5))
-	rec.Say("storage", true, at(6))
-	rec.Say("Processing rows.", false, at(7))
-	rec.Say("Processing rows.", false, at(8))
-	rec.Say("storage", true, at(9))
-	rec.Say("Processing rows.", false, at(3)) // by another clock
+	rec.SetMessage("a server", true, at(3))
+	rec.AddEvent(store.Event{At: 4, What: store.EventReleased})
+	rec.SetMessage("a server", true, at(5))
+	rec.SetMessage("storage", true, at(6))
+	rec.SetMessage("Processing rows.", false, at(7))
+	rec.SetMessage("Processing rows.", false, at(8))
+	rec.SetMessage("storage", true, at(9))
+	rec.SetMessage("Processing rows.", false, at(3)) // by another clock
 	want := []store.Event{
-		{At: 2, What: store.EventWaits, For: "a server", Until: 6},
+		{At: 2, What: store.EventWaits, Reason: "a server", Until: 6},
 		{At: 4, What: store.EventReleased},
-		{At: 6, What: store.EventWaits, For: "storage", Until: 7},
-		{At: 9, What: store.EventWaits, For: "storage", Until: 9},
+		{At: 6, What: store.EventWaits, Reason: "storage", Until: 7},
+		{At: 9, What: store.EventWaits, Reason: "storage", Until: 9},
 	}
 	if diff := cmp.Diff(want, rec.Events); diff != "" {
 		t.Error(diff)
@@ -41,8 +41,8 @@ func TestRecord_Say(t *testing.T) {
 	if before[0].Until != 0 {
 		t.Error("a change affects a record that was read before")
 	}
-	rec.Say(strings.Repeat("x", 1000), true, at(10))
-	if n := len(rec.Events[4].For); n > store.MaxFor+len("…") {
+	rec.SetMessage(strings.Repeat("x", 1000), true, at(10))
+	if n := len(rec.Events[4].Reason); n > store.MaxReasonBytes+len("…") {
 		t.Errorf("it waits for %d bytes", n)
 	}
 }

@@ -11,7 +11,7 @@ import (
 type Page struct {
 	Limit     int    // most entries, above 0
 	After     string // start after this id, in the order of the list; the id need not exist; empty: from the beginning
-	Ascending bool   // by id; else descending, the newest first
+	Ascending bool   // true: ascending by id, the oldest first; false: the newest first
 }
 
 // Check refuses a page whose limit is below 1.
@@ -31,8 +31,8 @@ type File struct {
 	Name    string     `json:"name"`    // from the client; any text
 	Size    int64      `json:"size"`    // bytes
 	Created time.Time  `json:"created"`
-	Expires *time.Time `json:"expires,omitempty"` // the file does not exist for clients from then on
-	Key     string     `json:"key"`               // blob key
+	Expires *time.Time `json:"expires,omitempty"` // from this time on, the file does not exist for clients
+	Key     string     `json:"key"`               // blob key of the file's object
 	Job     string     `json:"job,omitempty"`     // the object is an artifact of this job and is removed with it; empty: the object belongs to the file
 }
 
@@ -63,7 +63,7 @@ type Files interface {
 	// only files with this purpose. more reports whether further files follow. If files
 	// are created or deleted between two calls, no other file is skipped or repeated.
 	ListFiles(ctx context.Context, account, purpose string, page Page) (files []File, more bool, err error)
-	// DeleteFile removes the record of a file; an unknown id is
+	// DeleteFile removes the record of a file. For an unknown id the error is
 	// rowmill.ErrNotFound.
 	DeleteFile(ctx context.Context, id string) error
 	// ExpiredFiles returns up to limit files that have expired at now, in the order of

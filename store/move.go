@@ -12,10 +12,10 @@ type Movable interface {
 	Values
 
 	// Export calls visit with each stored entry, in no particular order. When visit
-	// returns an error, Export stops and returns this error. State that ends with the nodes
-	// is left out: sessions, owners of jobs, and the turns of the accounts. The error is
-	// rowmill.ErrConflict if a node has a live session, and ErrNewer if a newer version of
-	// the program wrote a record.
+	// returns an error, Export stops and returns this error. State that exists only while
+	// nodes run is left out: sessions, owners of jobs, and the order in which the
+	// accounts take turns. The error is rowmill.ErrConflict if a node has a live session,
+	// and ErrNewer if a newer version of the program wrote a record.
 	Export(ctx context.Context, visit func(Entry) error) error
 
 	// Import stores entries and replaces existing records with the same names. A
@@ -23,12 +23,12 @@ type Movable interface {
 	// from their parts.
 	Import(ctx context.Context, entries []Entry) error
 
-	// Clear removes everything.
+	// Clear removes all records.
 	Clear(ctx context.Context) error
 }
 
-// An Entry is one stored thing in a format that all stores share. Exactly one member is
-// set.
+// An Entry is one stored record of any kind, in a format that all stores share. Exactly
+// one field is set.
 type Entry struct {
 	Job         *MovedJob         `json:"job,omitempty"`
 	Idempotency *MovedIdempotency `json:"idempotency,omitempty"`
@@ -77,7 +77,7 @@ type MovedDelivery struct {
 	Delivery Delivery `json:"delivery"`
 }
 
-// Kind returns the JSON name of the member that is set.
+// Kind returns the JSON name of the field that is set.
 func (e Entry) Kind() string {
 	switch {
 	case e.Job != nil:

@@ -30,10 +30,11 @@ type Retention interface {
 	// is rowmill.ErrConflict before RemoveData.
 	DataGone(ctx context.Context, jobID string) error
 
-	// DueJobs returns up to limit (> 0) ids of jobs with something to remove at the time by or
-	// before, the longest due first. A job is due from its end or, after KeepInput, from
-	// the time until which the input is kept. It is not due after InputGone. From RemoveData
-	// to DataGone it is due too: whoever began the removal may have stopped.
+	// DueJobs returns up to limit (> 0) ids of jobs whose next removal of data is due at
+	// the time by or earlier, the earliest first. A removal is due at the end of the job
+	// or, after KeepInput, at the time until which the input is kept. After InputGone no
+	// removal is due. From RemoveData to DataGone a removal is due too, because the node
+	// that began the removal may have stopped.
 	DueJobs(ctx context.Context, by time.Time, limit int) ([]string, error)
 	// KeepInput records that objects hold the whole input of a job until a time, and
 	// that nothing else of the job needs removal. It removes input rows from the
@@ -46,9 +47,9 @@ type Retention interface {
 	InputGone(ctx context.Context, jobID string, now time.Time) error
 }
 
-// EndTolerance is the allowed distance between the end time in a record and the store's
-// clock. Beyond it, retention counts from the store's clock. One minute does not matter
-// to retention in days, and healthy clocks differ by less.
+// EndTolerance is the largest allowed difference between the end time in a record and the
+// store's clock. If the difference is larger, retention counts from the store's clock.
+// One minute does not matter to retention in days, and healthy clocks differ by less.
 const EndTolerance = time.Minute
 
 // EndedAt returns the time from which retention counts for an ended job.
@@ -62,11 +63,12 @@ func (rec *Record) EndedAt() time.Time {
 	return *rec.Job.Completed
 }
 
-// End is for a job that has just ended; was is the status before the change. If the end
-// time in the record differs from the store's clock by more than EndTolerance, End records
-// the time of the store's clock. The clock of the node that ended the job may be wrong by
-// days; retention by that clock would delete the data at once, or never.
-func (rec *Record) End(was rowmill.Status, now time.Time) {
+// RecordEnd completes the record of a job that this change has ended; was is the status before
+// the change, and now is the time of the store's clock. End clears rec.Claims. If the end
+// time in the record differs from now by more than EndTolerance, RecordEnd sets rec.Ended to
+// now. The clock of the node that ended the job may be wrong by days; retention by that
+// clock would delete the data at once, or never.
+func (rec *Record) RecordEnd(was rowmill.Status, now time.Time) {
 	if was.Terminal() || !rec.Job.Status.Terminal() {
 		return
 	}
@@ -77,9 +79,9 @@ func (rec *Record) End(was rowmill.Status, now time.Time) {
 	}
 }
 
-// Due returns when something of a job must be removed next. due is false if nothing must be
-// removed; see Retention.DueJobs.
-func (rec *Record) Due() (at time.Time, due bool) {
+// NextRemoval returns the time of the next removal of data of the job. due is false if no removal
+// is necessary; see Retention.DueJobs.
+func (rec *Record) NextRemoval() (at time.Time, due bool) {
 	switch {
 	case rec.DataRemoved != nil:
 		return *rec.DataRemoved, !rec.DataGone
@@ -91,9 +93,9 @@ func (rec *Record) Due() (at time.Time, due bool) {
 	return rec.EndedAt(), true
 }
 
-// Tidied reports whether the cleanup after the end of a job is done. A kept input may
-// remain.
-func (rec *Record) Tidied() bool { return rec.InputUntil != nil || rec.InputRemoved != nil }
+// IsCleanedUp reports whether the cleanup after the end of a job is done. The input may remain
+// until InputUntil.
+func (rec *Record) IsCleanedUp() bool { return rec.InputUntil != nil || rec.InputRemoved != nil }
 
 // KeepInput applies Retention.KeepInput to rec and reports whether rec changed.
 func (rec *Record) KeepInput(until time.Time) (changed bool, err error) {

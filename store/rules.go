@@ -11,14 +11,14 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// All stores share the rules in this file. A store may add its own.
+// All stores share the rules in this file. A store may add rules of its own.
 
 // MaxName is the greatest length in bytes of an account, job id, part key, API key id,
 // idempotency key or value name. Several such names fit into a key of every store.
 const MaxName = 1024
 
-// CheckName refuses a name that cannot be part of a store's key. what names the thing
-// in the error.
+// CheckName returns an error for a name that cannot be part of a key in a store. The
+// error text begins with what, for example "the job id".
 func CheckName(what, name string) error {
 	switch {
 	case name == "":
@@ -35,7 +35,7 @@ func CheckName(what, name string) error {
 // which is exact up to this number.
 const MaxRows = 1<<53 - 1
 
-// CheckNew refuses a record that Create cannot store. idem may be nil.
+// CheckNew returns an error for a record that Create cannot store. idem may be nil.
 func CheckNew(rec Record, idem *Idempotency) error {
 	if err := CheckName("the job id", rec.Job.ID); err != nil {
 		return err
@@ -44,7 +44,7 @@ func CheckNew(rec Record, idem *Idempotency) error {
 		return err
 	}
 	if rec.Job.Status != rowmill.StatusPending {
-		return fmt.Errorf("its status is %q, a new job is %q", rec.Job.Status, rowmill.StatusPending)
+		return fmt.Errorf("its status is %q, but a new job is %q", rec.Job.Status, rowmill.StatusPending)
 	}
 	if rec.Job.KeyID != nil {
 		if err := CheckName("the API key", *rec.Job.KeyID); err != nil {
@@ -95,9 +95,10 @@ func (rec *Record) CheckVersion() error {
 	return nil
 }
 
-// Change applies the change of an Update to rec, or of a Finish when end is true. It
-// refuses forbidden changes. It does not check the specification, which the store compares
-// in its stored form. An error of change is returned as it is.
+// Change calls change with rec, for an Update or, if end is true, for a Finish. It
+// returns an error for a forbidden change, and returns an error of change unmodified. It
+// does not check rec.Spec, because the store compares the stored form of the
+// specification.
 func (rec *Record) Change(change func(*Record) error, end bool) error {
 	before := fixedFieldsOf(*rec)
 	if err := change(rec); err != nil {
@@ -136,14 +137,15 @@ func (rec *Record) Cancel(now time.Time, change func(*Record)) error {
 	return nil
 }
 
-// fixedFields is a copy of the members that a change must not modify.
+// fixedFields holds fields of a record before a change, to compare them with the record
+// after the change. The change must not modify most of them.
 type fixedFields struct {
 	id       string
 	created  time.Time
 	run      rowmill.RunType
 	key      string
 	status   rowmill.Status
-	counted  bool // NumRows is set
+	counted  bool // Job.NumRows is set
 	rows     int64
 	session  string
 	epoch    int64
@@ -151,7 +153,7 @@ type fixedFields struct {
 	schema   int
 	reserved rowmill.Money
 
-	started, finished bool // the download
+	started, finished bool // the download of the input has started or finished
 	shards            int
 }
 
@@ -167,8 +169,8 @@ func fixedFieldsOf(rec Record) fixedFields {
 	return k
 }
 
-// check returns an error if rec has other values in these members, or a status that the
-// state machine does not allow.
+// check returns an error if rec has another value in a field that must not change, or a
+// status that the state machine does not allow after the status in k.
 func (k fixedFields) check(rec *Record) error {
 	switch {
 	case rec.Job.ID != k.id:
@@ -193,8 +195,8 @@ func (k fixedFields) check(rec *Record) error {
 	return nil
 }
 
-// reachable reports whether to can follow from in any number of steps. The state
-// machine has no cycles, so the search ends.
+// reachable reports whether a job with status from can get the status to, in one or more
+// steps. The state machine has no cycles, so the search ends.
 func reachable(from, to rowmill.Status) bool {
 	if from.CanBecome(to) {
 		return true
@@ -207,7 +209,8 @@ func reachable(from, to rowmill.Status) bool {
 	return false
 }
 
-// NextEpoch returns the epoch of a claim at the time now of the store's clock. before is the
-// epoch of the claim before. The epoch is the time in ms, so that two owners never get the
-// same epoch, even if the store has lost the record of the first claim.
+// NextEpoch returns the epoch of a claim at the time now of the store's clock. before is
+// the epoch of the previous claim. The new epoch is the time in ms since 1970, or
+// before+1 if that is greater. So two owners never get the same epoch, even if the store
+// has lost the first claim.
 func NextEpoch(before int64, now time.Time) int64 { return max(before+1, now.UnixMilli()) }

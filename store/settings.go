@@ -9,8 +9,8 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// defaultRetentionDays is how long inputs and results are kept for an account without
-// its own setting.
+// defaultRetentionDays is the number of days for which inputs and results are kept if the
+// account has no setting of its own.
 const defaultRetentionDays = 90
 
 // RetentionPresets returns the numbers of days that an account can choose from; "never"
@@ -19,8 +19,8 @@ func RetentionPresets() []int { return []int{1, 7, 30, defaultRetentionDays} }
 
 // Settings are the settings that an account can change.
 type Settings struct {
-	// RetentionDays is how many days after a job's end its input, parts and results are
-	// kept; nil: they never expire.
+	// RetentionDays is the number of days after the end of a job for which its input,
+	// parts and results are kept. nil means that they never expire.
 	RetentionDays *int `json:"retention_days"`
 }
 

@@ -43,10 +43,11 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// SchemaVersion is the version of the record format. Raise it only when an older
-// program would do harm: when a member changes its meaning, or when a program must not
-// ignore a new member. Other new members need no new version, because a program that
-// rewrites a record keeps the members that it does not know.
+// SchemaVersion is the version of the record format that this program writes. Raise it
+// only when an older program would damage new records: when a JSON field changes its
+// meaning, or when a program must not ignore a new field. Other new fields need no new
+// version, because a program that rewrites a record keeps the fields that it does not
+// know.
 const SchemaVersion = 1
 
 // ErrNewer means that a newer version of the program wrote the record, or the whole
@@ -84,10 +85,9 @@ type Store interface {
 	Time(ctx context.Context) (time.Time, error)
 	// Ping reports whether the store accepts writes now.
 	Ping(ctx context.Context) error
-	// Confirm returns nil if the store that answers here is the one that all nodes
-	// write to, and rowmill.ErrUnavailable if it may be a server that a failover has
-	// replaced. A node confirms before it removes anything that another owner of a
-	// job may need.
+	// Confirm checks that this store is the server that all nodes write to. It returns
+	// rowmill.ErrUnavailable if a failover may have replaced this server by another. A
+	// node calls Confirm before it removes data that another owner of a job may need.
 	Confirm(ctx context.Context) error
 	// Close releases the store. A second call is harmless.
 	Close() error
@@ -102,85 +102,87 @@ type Sessions interface {
 	// rowmill.ErrLeaseLost when the session has expired or was closed. An expired
 	// session cannot be renewed.
 	RenewSession(ctx context.Context, session string) error
-	// CloseSession ends a session at once and makes its jobs orphans. Closing an
-	// unknown or expired session is harmless.
+	// CloseSession ends a session at once. The jobs that the session owns become orphans:
+	// other sessions can claim them. Closing an unknown or expired session is harmless.
 	CloseSession(ctx context.Context, session string) error
 	// LiveSessions returns the number of sessions that have not expired. It may scan
 	// the whole store.
 	LiveSessions(ctx context.Context) (int, error)
 }
 
-// Fence proves ownership of a job.
+// A Fence proves that a session owns a job. The store refuses the write if the session or
+// the epoch is out of date.
 type Fence struct {
 	JobID   string
 	Session string
 	Epoch   int64
 }
 
-// Counted reports whether the input is cut into shards, so that its rows are numbered.
-// Rows are committed only after that.
-func (r *Record) Counted() bool { return r.Shards > 0 }
+// IsCutIntoShards reports whether the input has been cut into shards. From then on the rows have
+// numbers, and finished rows can be committed.
+func (r *Record) IsCutIntoShards() bool { return r.Shards > 0 }
 
-// A Revision identifies the revision of a record. The zero Revision means that there is
-// no record.
+// A Revision identifies one state of a job's record. The zero Revision means that the
+// record does not exist.
 type Revision struct {
 	Version int64
 	Session string
 	Epoch   int64
 	Status  rowmill.Status
-	Writes  int64 // number of recorded writes of the writer that the call named
+	Writes  int64 // number of writes in the record by the writer that Revisions was called with
 }
 
-// Record is everything stored about a job, except its parts.
+// Record holds everything that is stored about a job, except its parts.
 type Record struct {
 	SchemaVersion int          `json:"schema_version"`
 	Job           rowmill.Job  `json:"job"`
 	Spec          rowmill.Spec `json:"spec"`
 	Version       int64        `json:"version"`           // grows with every write
-	Session       string       `json:"session,omitempty"` // the owner; empty when the job has never had one
+	Session       string       `json:"session,omitempty"` // session of the owner, live or expired; empty when the job has no owner
 	Epoch         int64        `json:"epoch"`             // grows with every change of owner
 
-	// Claims are the claims since the job last made progress, oldest first. The list is
-	// emptied when a row is done or a shard is merged. The claim of the present owner is
-	// not in the list while the job only waits for something.
+	// Claims lists the claims of the job since the job last made progress, oldest first.
+	// A finished row or a merged shard empties the list. While the job only waits for
+	// something, the list does not contain the claim of the present owner.
 	Claims []Claim `json:"claims,omitempty"`
 
-	// Events are the steps of the job's history that no other member shows, oldest first,
-	// at most MaxEvents.
+	// Events lists the steps of the job's history that no other field shows, oldest
+	// first, at most MaxEvents.
 	Events []Event `json:"events,omitempty"`
 
-	DownloadStarted  *time.Time `json:"download_started,omitempty"`  // stored before the first byte is requested
+	DownloadStarted  *time.Time `json:"download_started,omitempty"`  // when the download of the input began; stored before the first request
 	Downloader       string     `json:"downloader,omitempty"`        // address of the node that began the download, HOST:PORT; empty without a cluster
-	DownloadFinished *time.Time `json:"download_finished,omitempty"` // when all of the input was stored, raw or as shards
-	Shards           int        `json:"shards"`                      // number of shards, set when the input is cut
+	DownloadFinished *time.Time `json:"download_finished,omitempty"` // when the whole input was stored, as downloaded or cut into shards
+	Shards           int        `json:"shards"`                      // number of shards; 0 until the input is cut into shards
 	Cut              string     `json:"cut,omitempty"`               // says which rows are in which shard, see shard.Manifest; empty for an estimate
 
-	// ShardRows and ShardBytes are the limits of a shard. They are set when rows of the
-	// input ran before the whole input was cut: an owner that cuts the input again uses the
-	// same limits.
+	// ShardRows and ShardBytes are the limits of a shard in rows and bytes. They are set
+	// when rows of the input ran before the whole input was cut into shards. An owner
+	// that cuts the input again must use the same limits.
 	ShardRows  int   `json:"shard_rows,omitempty"`
 	ShardBytes int64 `json:"shard_bytes,omitempty"`
 
-	// Lost is the sum of the totals of the lost parts. The account has paid for them.
+	// Lost is the sum of the totals of the lost parts (see Parts.LoseParts). The account
+	// has paid for their rows.
 	Lost Totals `json:"lost,omitzero"`
 
 	// Reserved is the amount that Reserve set aside for the job; zero once the job has
 	// ended.
 	Reserved rowmill.Money `json:"reserved,omitempty"`
 
-	// Ended is the end of the job by the store's clock. Only the store sets it, when
-	// Job.Completed is too far from that clock (see EndTolerance).
+	// Ended is the time when the job ended, by the store's clock. Only the store sets
+	// Ended, and only if Job.Completed differs from this clock by more than EndTolerance.
 	Ended *time.Time `json:"ended,omitempty"`
 
 	DataRemoved *time.Time `json:"data_removed,omitempty"` // when retention or a client removed input, parts and results
-	DataGone    bool       `json:"data_gone,omitempty"`    // after DataRemoved: the objects and part records are deleted
+	DataGone    bool       `json:"data_gone,omitempty"`    // the objects and part records are deleted; set some time after DataRemoved
 
-	InputUntil   *time.Time `json:"input_until,omitempty"`   // the input of a job that has ended is kept in objects until then
+	InputUntil   *time.Time `json:"input_until,omitempty"`   // time until which objects keep the input of a job that has ended
 	InputRemoved *time.Time `json:"input_removed,omitempty"` // when the input of a job that has ended was removed
 
 	// ShownRunning means that a client has asked for the status of the job. Some clients
-	// wait until a job runs: to them, a job that ended before a client has asked is shown
-	// as running once.
+	// wait until they see the job run. If the job succeeds before the first such request,
+	// the answer to that request may show the job as running.
 	ShownRunning bool `json:"shown_running,omitempty"`
 
 	// SpecDamaged means that the store found the specification damaged and ended the
@@ -201,7 +203,7 @@ type Record struct {
 type Head struct {
 	Job          rowmill.Job `json:"job"`
 	Account      string      `json:"account"`
-	ShownRunning bool        `json:"shown_running,omitempty"` // as in Record
+	ShownRunning bool        `json:"shown_running,omitempty"` // see Record.ShownRunning
 }
 
 // Head returns the part of the record that clients see.
@@ -215,7 +217,8 @@ type Artifact struct {
 	Size int64  `json:"size"` // bytes
 }
 
-// Idempotency ties a submission to a client's Idempotency-Key.
+// Idempotency holds the Idempotency-Key of a submission. A repeated submission with this
+// key returns the first job.
 type Idempotency struct {
 	Key      string        // as the client sent it; unique within the account
 	BodyHash string        // hash of the request body
@@ -223,16 +226,17 @@ type Idempotency struct {
 }
 
 // Jobs holds the job records. Every change of a record, by this interface and by Parts,
-// Ledger and Retention, counts as a write of a Writer.
+// Ledger and Retention, counts as a write of the Writer in the context.
 type Jobs interface {
-	// Create stores a pending job. With idem, when the key was used within its TTL,
-	// Create returns the first record and existed true if the BodyHash is the same, and
-	// rowmill.ErrConflict if it differs. An existing job id is rowmill.ErrConflict.
+	// Create stores a pending job. idem may be nil. If idem.Key was used before, within
+	// its TTL, Create stores no job: with the same BodyHash it returns the first record
+	// and existed true, with another BodyHash it returns rowmill.ErrConflict. If the job
+	// id exists, the error is rowmill.ErrConflict.
 	//
-	// For a job that continues an ended job, Create also records this in the ended
-	// job, as Continued does. If a job already continues the ended job, Create
-	// returns that job and existed true, unless Spec.Continue.Again is set: of
-	// concurrent calls only one creates a job.
+	// If the new job continues an ended job (Spec.Continue), Create also records this in
+	// the ended job, as Continued does. If another job already continues the ended job,
+	// Create returns that other job and existed true, unless Spec.Continue.AllowDuplicate is set.
+	// Of several concurrent calls, only one creates a job.
 	Create(ctx context.Context, rec Record, idem *Idempotency) (stored Record, existed bool, err error)
 
 	// Lookup returns the record that was created with an idempotency key of the
@@ -278,16 +282,17 @@ type Jobs interface {
 	// job of an account comes first.
 	Orphans(ctx context.Context, limit int) ([]Orphan, error)
 
-	// Claim makes session the owner of an open job without a live owner. The epoch
-	// grows (see NextEpoch), and a pending job becomes submitted. Claim returns
+	// Claim makes session the owner of an open job without a live owner. The epoch grows
+	// (see NextEpoch), and a pending job becomes submitted. Claim returns
 	// rowmill.ErrConflict when the job is parked, or has a live owner, even if that is
-	// session itself; rowmill.ErrTerminal when the job has ended; and rowmill.ErrLeaseLost when
-	// session has expired. Record.AddClaim adds by to the record and notes the event. If the
-	// specification is damaged, Claim ends the job as failed and returns ErrDamaged.
+	// session itself; rowmill.ErrTerminal when the job has ended; and
+	// rowmill.ErrLeaseLost when session has expired. Claim adds by to the record with
+	// Record.AddClaim, which also notes the event. If the specification is damaged, Claim
+	// ends the job as failed and returns ErrDamaged.
 	Claim(ctx context.Context, jobID, session string, by Claim) (Record, error)
 
-	// Release makes a job an orphan, removes its owner from the Claims, and notes the
-	// event.
+	// Release ends the ownership of a job, so that another session can claim the job.
+	// Release also removes the owner's claim from Record.Claims and notes the event.
 	Release(ctx context.Context, f Fence) error
 
 	// Update changes a record under a fence. change may run several times, so it must
@@ -299,39 +304,40 @@ type Jobs interface {
 	// rowmill.ErrTerminal.
 	Update(ctx context.Context, f Fence, change func(*Record) error) (Record, error)
 
-	// Finish ends a job under a fence: change sets the terminal state and the final
-	// figures. For a success the store counts the accepted rows of the parts in the
-	// same transaction and returns rowmill.ErrConflict unless the count equals NumRows.
-	// An estimate needs neither parts nor NumRows. The part records stay until
-	// DropParts.
+	// Finish ends a job under a fence: change sets the terminal status and the final
+	// values of fields such as the cost. If the job succeeds, the store counts the
+	// accepted rows of the parts in the same transaction and returns rowmill.ErrConflict
+	// unless the count equals NumRows. An estimate needs neither parts nor NumRows. The
+	// part records stay until DropParts.
 	Finish(ctx context.Context, f Fence, change func(*Record) error) (Record, error)
 
-	// Cancel ends a job for its client, whoever owns the job, even when the
-	// specification is damaged. change sets cost and message; Cancel sets state and
-	// time. One of several concurrent calls succeeds; the others get
-	// rowmill.ErrTerminal and the record.
+	// Cancel ends a job for its client, whoever owns the job, even when the specification
+	// is damaged. change sets cost and message; Cancel sets state and time. Of several
+	// concurrent calls, one succeeds; all other calls return rowmill.ErrTerminal and the
+	// record.
 	Cancel(ctx context.Context, jobID string, now time.Time, change func(*Record)) (Record, error)
 
-	// AddArtifact adds an artifact to a job that has ended. If the variant already has
-	// one, nothing changes. The returned record holds the stored artifact.
+	// AddArtifact adds an artifact to a job that has ended. If the variant already has an
+	// artifact, nothing changes. The returned record holds the stored artifact.
 	AddArtifact(ctx context.Context, jobID, variant string, a Artifact) (Record, error)
 
-	// ReplaceArtifact replaces the artifact old of a variant with remade: the file of old
-	// cannot be read and was made again. If the variant has another artifact than old,
-	// nothing changes. The returned record holds the stored artifact.
+	// ReplaceArtifact replaces the artifact old of a variant with remade, because the
+	// file of old could not be read and was made again. If the variant has another
+	// artifact than old, nothing changes. The returned record holds the stored artifact.
 	ReplaceArtifact(ctx context.Context, jobID, variant string, old, remade Artifact) (Record, error)
 
-	// Continued records in an ended job the id of the job that takes over its rows. If
-	// several jobs take them over, the record keeps the greatest id, which is the newest
-	// job. The error is rowmill.ErrConflict while the job is open.
+	// Continued records in the ended job jobID that the job by takes over its rows. If
+	// several jobs take over the rows, the record keeps the greatest id, which is the
+	// newest job. The error is rowmill.ErrConflict while the job jobID is open.
 	Continued(ctx context.Context, jobID, by string) error
 
-	// Park releases a job and sets its message and Job.ParkedUntil, which is rest
-	// later than now by the store's clock. Until then Orphans does not list the job.
-	Park(ctx context.Context, f Fence, rest time.Duration, message string) error
+	// Park releases a job, sets its message, and sets Job.ParkedUntil to the time of the
+	// store's clock plus rest. Until this time, Orphans does not list the job.
+	Park(ctx context.Context, f Fence, pause time.Duration, message string) error
 
-	// Unpark ends the time for which a job is parked. A repeated call is harmless. The
-	// error is rowmill.ErrConflict if the job is not parked.
+	// Unpark ends the parking of a job at once, so that a node can claim the job. A
+	// repeated call is harmless. The error is rowmill.ErrConflict if the job is not
+	// parked.
 	Unpark(ctx context.Context, jobID string) error
 
 	// ShowRunning sets Record.ShownRunning: a client has asked for the status of the job.
@@ -345,19 +351,19 @@ type Orphan struct {
 	Account  string
 	Priority rowmill.Priority
 	Status   rowmill.Status
-	Tried    []Claim // Record.Claims
+	Claims   []Claim // Record.Claims of the job
 }
 
 // Part is the record of a part object, which holds finished rows of a shard.
 type Part struct {
 	Key   string `json:"key"`   // blob key, unique per part
-	Shard int    `json:"shard"` // which shard its rows belong to
+	Shard int    `json:"shard"` // number of the shard that the rows belong to
 	Rows  int64  `json:"rows"`  // number of accepted rows
 	// Accepted is the set of rows that count from this part, because no earlier part
 	// holds them. Rows are numbered from the shard's first row; RoaringBitmap encodes
 	// the set. Empty in a complete part, which holds the whole shard.
 	Accepted []byte `json:"accepted,omitempty"`
-	Complete bool   `json:"complete"` // holds every row of its shard once, in order
+	Complete bool   `json:"complete"` // the part holds every row of its shard once, in order
 	Totals   Totals `json:"totals"`   // over the accepted rows
 	// Carried means that another job ran these rows, so that the ledger already has
 	// them.
@@ -369,8 +375,8 @@ type Part struct {
 type Totals struct {
 	Rows             int64 `json:"rows"`
 	Failed           int64 `json:"failed"`
-	TruncatedRows    int64 `json:"truncated_rows"`    // rows whose input was cut
-	TruncatedOutputs int64 `json:"truncated_outputs"` // rows whose answer was cut
+	TruncatedRows    int64 `json:"truncated_rows"`    // rows whose input was too long and was cut off
+	TruncatedOutputs int64 `json:"truncated_outputs"` // rows whose answer was cut off
 	InputTokens      int64 `json:"input_tokens"`
 	OutputTokens     int64 `json:"output_tokens"`
 	Deduplicated     int64 `json:"deduplicated,omitempty"` // rows that got the answer of an equal row without running
@@ -402,14 +408,15 @@ func (t Totals) Minus(u Totals) Totals {
 type Parts interface {
 	// CommitParts stores parts, and adds the totals of new parts to the progress fields
 	// of the job and, except for carried parts, to the ledger, all in one transaction.
-	// The rows are done from then on. A part with a known key is skipped.
-	// New rows that no other job has run empty the list of Claims.
-	// rowmill.ErrTerminal when the job has ended.
+	// From then on the rows of the parts are done. A part whose key is already stored is
+	// skipped, unless it is a carried part that was lost: such a part is restored. New
+	// rows that this job ran itself empty Record.Claims. If the job has ended, the error
+	// is rowmill.ErrTerminal.
 	CommitParts(ctx context.Context, f Fence, parts []Part) error
 
-	// ReplaceParts replaces all part records of complete.Shard with complete, which
-	// must hold the same rows (rowmill.ErrConflict otherwise), and empties the list of
-	// Claims. A repeated call is harmless.
+	// ReplaceParts replaces all part records of complete.Shard with complete, which must
+	// hold the same rows (rowmill.ErrConflict otherwise), and empties Record.Claims. A
+	// repeated call is harmless.
 	ReplaceParts(ctx context.Context, f Fence, complete Part) error
 
 	// ListParts returns a job's parts by shard, and within a shard in the order of
@@ -456,7 +463,7 @@ type Ledger interface {
 // Usage is the usage of a model by an account on a day.
 type Usage struct {
 	Day    time.Time // midnight, UTC
-	Model  string    // id of the catalog
+	Model  string    // model id in the catalog
 	Totals Totals    // over the rows committed on that day
 	Cost   rowmill.Money
 }
@@ -475,9 +482,10 @@ func KeyOf(j rowmill.Job) string {
 	return *j.KeyID
 }
 
-// ByKey splits the usage of an account by day, model and API key. all is the whole usage,
-// and keyed is the usage that is known by key. The rest of all gets the empty key.
-func ByKey(all []Usage, keyed []KeyUsage) []KeyUsage {
+// SplitByKey splits the usage of an account by day, model and API key. all is the whole usage,
+// and keyed is the usage whose API key is known. The difference between all and keyed is
+// listed under the empty key.
+func SplitByKey(all []Usage, keyed []KeyUsage) []KeyUsage {
 	type line struct {
 		day   int64
 		model string
@@ -505,9 +513,9 @@ func ByKey(all []Usage, keyed []KeyUsage) []KeyUsage {
 // LimitError means that a job would exceed the monthly cost limit of its account.
 type LimitError struct {
 	Asked    rowmill.Money // reservation for this job, minus the cost of its committed rows
-	Spent    rowmill.Money // by all jobs of the account this month
-	Reserved rowmill.Money // for other open jobs, minus the cost of their committed rows
-	Limit    rowmill.Money // of the account, per month
+	Spent    rowmill.Money // cost of all jobs of the account this month
+	Reserved rowmill.Money // reservations of the account's other open jobs, minus the cost of their committed rows
+	Limit    rowmill.Money // monthly limit of the account
 }
 
 func (e *LimitError) Error() string {

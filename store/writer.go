@@ -11,10 +11,10 @@ import (
 // writer. A single version number would not be enough: if other writers have written
 // since, it does not show which writer's writes were lost.
 //
-// A write with a writer in its context (see As) fails with ErrLostWrites if the record has
-// fewer writes of this writer than were acknowledged. Otherwise the write acknowledges the
-// number that the record then has. A nil Writer checks nothing. Writers are safe for
-// concurrent use.
+// A write with a writer in its context (see WithWriter) fails with ErrLostWrites if the record
+// has fewer writes of this writer than were acknowledged. If the write succeeds, the
+// Writer notes the new number as acknowledged. A nil Writer checks nothing. Writers are
+// safe for concurrent use.
 type Writer struct {
 	name  string
 	acked atomic.Int64
@@ -26,8 +26,8 @@ func NewWriter(name string) *Writer { return &Writer{name: name} }
 
 type writerKey struct{}
 
-// As returns a context whose writes belong to w.
-func As(ctx context.Context, w *Writer) context.Context {
+// WithWriter returns a context whose writes belong to w.
+func WithWriter(ctx context.Context, w *Writer) context.Context {
 	return context.WithValue(ctx, writerKey{}, w)
 }
 
@@ -62,8 +62,8 @@ func (w *Writer) Ack(n int64) {
 	}
 }
 
-// Reset sets the number of acknowledged writes. Call it when lost writes have been repeated
-// or will not be repeated.
+// Reset sets the number of acknowledged writes to n. Call Reset when the lost writes have
+// been repeated, or when no node will repeat them.
 func (w *Writer) Reset(n int64) { w.acked.Store(n) }
 
 // Check returns ErrLostWrites when n, the number of w's writes in the record, is below

@@ -7,25 +7,26 @@ import (
 	"unicode/utf8"
 )
 
-// addedToken is a token that is searched in the text before anything else.
+// addedToken is a token that is searched in the text before the text is split into
+// pieces.
 type addedToken struct {
 	text        string
 	id          int
 	special     bool
-	left, right bool // the token includes the white space before or after it
+	left, right bool // the token includes the white space before it (left) or after it (right)
 	singleWord  bool // the token must not be part of a word
 }
 
-// finder finds added tokens: the first one in the text, and at the same
-// position the longest, as the tokenizers library does.
+// finder finds the added tokens in a text: always the first token in the text and, at
+// the same position, the longest token, as the tokenizers library does.
 type finder struct {
 	byText  map[string]*addedToken
-	lengths [256][]int           // lengths of the tokens that begin with a byte, longest first
+	lengths [256][]int           // lengths of the tokens that begin with this byte, longest first
 	begins  [1 << 16 / 64]uint64 // set of the pairs of bytes that tokens begin with
 	first   string               // the bytes that tokens begin with
 }
 
-// newFinder returns nil if there are no tokens.
+// newFinder returns a finder for tokens, or nil if there are no tokens.
 func newFinder(tokens []addedToken) *finder {
 	if len(tokens) == 0 {
 		return nil
@@ -54,8 +55,8 @@ func newFinder(tokens []addedToken) *finder {
 	return f
 }
 
-// find returns the first added token in s that begins at from or later, and its
-// position.
+// find returns the first added token in s that begins at from or later, with its begin
+// and end. t is nil if there is none.
 func (f *finder) find(s string, from int) (t *addedToken, begin, end int) {
 	for at := from; at < len(s); at++ {
 		if len(f.first) == 1 {
@@ -104,7 +105,7 @@ func beginsWithWord(s string) bool {
 	return s != "" && isWord(r)
 }
 
-// isWord reports whether r matches \w.
+// isWord reports whether r is a word character, as \w in regular expressions.
 func isWord(r rune) bool {
 	c := classes().of(r)
 	return c&(letter|mark) != 0 || c&number != 0 && !unicode.Is(unicode.No, r) ||

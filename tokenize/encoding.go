@@ -9,12 +9,12 @@ import (
 )
 
 var (
-	// ErrUnknown means that no encoding has the name.
+	// ErrUnknown means that there is no encoding with this name.
 	ErrUnknown = errors.New("unknown encoding")
 	// ErrFormat means that a file is damaged or is not a vocabulary.
 	ErrFormat = errors.New("not a vocabulary")
-	// ErrUnsupported means that a vocabulary needs something else than the
-	// byte-level byte-pair encoding described in doc.go.
+	// ErrUnsupported means that a vocabulary needs another method than the byte-level
+	// byte-pair encoding described in doc.go.
 	ErrUnsupported = errors.New("vocabulary not supported")
 )
 
@@ -23,14 +23,14 @@ var (
 type Encoding struct {
 	name       string
 	vocabulary *vocabulary
-	scan       *scanner // if a single known pattern makes the pieces
-	stages     []stage  // otherwise
+	scan       *scanner // set if a single known pattern makes the pieces; otherwise nil
+	stages     []stage  // the steps that make the pieces if scan is nil
 	nfc        bool     // text is normalized to Unicode's form C
 	spaceFirst bool     // a space is put before a text that does not begin with one
 	added      *finder  // tokens that are searched in every text, or nil
 	tokens     []addedToken
 	special    map[string]int
-	pool       *sync.Pool // of *scratch
+	pool       *sync.Pool // elements are *scratch
 }
 
 func newEncoding(name string, v *vocabulary, stages []stage, tokens []addedToken) *Encoding {
@@ -79,12 +79,12 @@ func (e *Encoding) Count(text string) int {
 	return n
 }
 
-// CountBytes is like Count. text must not change during the call.
+// CountBytes is like Count, for a byte slice that must not change during the call.
 func (e *Encoding) CountBytes(text []byte) int {
 	return e.Count(unsafe.String(unsafe.SliceData(text), len(text)))
 }
 
-// Encode appends the IDs of a text's tokens to dst.
+// Encode appends the IDs of the tokens of a text to dst.
 func (e *Encoding) Encode(dst []int, text string) []int {
 	s := e.take()
 	defer e.give(s)
@@ -98,10 +98,10 @@ func (e *Encoding) Encode(dst []int, text string) []int {
 	return dst
 }
 
-// count returns the number of tokens in a text. The text has no added tokens.
+// count returns the number of tokens in a text without added tokens.
 func (e *Encoding) count(s *scratch, text string) int {
 	v, n := e.vocabulary, 0
-	if e.scan != nil { // like the loop below without its two calls; needs a tenth of the time
+	if e.scan != nil { // the loop below does the same with two more calls and takes ten times as long
 		for i := 0; i < len(text); {
 			end := e.scan.next(text, i)
 			n += v.countPiece(s, text, i, end)
@@ -134,8 +134,8 @@ type part struct {
 	begin, end int // position in the caller's text
 }
 
-// parts goes through a valid text. Text between added tokens is normalized and
-// gets its leading space.
+// parts iterates over the added tokens of a valid text and the texts between them. It
+// normalizes the texts and adds the leading space.
 func (e *Encoding) parts(s *scratch, text string) func(yield func(part) bool) {
 	return func(yield func(part) bool) {
 		for at := 0; at < len(text); {
@@ -155,8 +155,8 @@ func (e *Encoding) parts(s *scratch, text string) func(yield func(part) bool) {
 	}
 }
 
-// prepare normalizes a text between added tokens and adds the leading space.
-// The result may share the scratch's memory.
+// prepare normalizes a text between added tokens and adds the leading space, if the
+// encoding requires this. The result may share the memory of s.
 func (e *Encoding) prepare(s *scratch, text string) string {
 	if e.nfc {
 		text = nfc(text)
@@ -168,7 +168,7 @@ func (e *Encoding) prepare(s *scratch, text string) string {
 	return text
 }
 
-// valid returns a text with U+FFFD for every byte that is not part of valid
+// valid returns a text in which U+FFFD replaces every byte that is not part of valid
 // UTF-8, as JSON encodes it.
 func valid(text string) string {
 	if utf8.ValidString(text) {
@@ -180,7 +180,7 @@ func valid(text string) string {
 func (e *Encoding) take() *scratch { return e.pool.Get().(*scratch) }
 
 func (e *Encoding) give(s *scratch) {
-	// Do not keep the large memory that a single long piece needed.
+	// Do not keep the large memory of a scratch that encoded one long piece.
 	if cap(s.tokens)+cap(s.whole)+cap(s.long.tokens)+cap(s.ends)+cap(s.other)+cap(s.text) < maxKeptScratch {
 		s.long.piece = ""
 		e.pool.Put(s)

@@ -18,11 +18,10 @@ import (
 // today has 33 MB.
 const maxFile = 256 << 20
 
-// Open returns the encoding of a tokenizer.json of Hugging Face's tokenizers
-// library. path is the file or its model directory. For a damaged file or
-// another kind of file, such as a rank file of tiktoken, the error is an
-// ErrFormat. For another kind of tokenizer, such as SentencePiece, it is an
-// ErrUnsupported that gives the reason.
+// Open returns the encoding in a tokenizer.json of Hugging Face's tokenizers library.
+// path is the file or its model directory. For a damaged file or another kind of file,
+// such as a rank file of tiktoken, the error is an ErrFormat. For another kind of
+// tokenizer, such as SentencePiece, it is an ErrUnsupported that gives the reason.
 func Open(path string) (*Encoding, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, "tokenizer.json")
@@ -49,14 +48,14 @@ func readFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read vocabulary: %w", err)
 	}
 	if len(data) > maxFile {
-		return nil, fmt.Errorf("%s: %w: it has more than %d MB", path, ErrFormat, maxFile>>20)
+		return nil, fmt.Errorf("%s: %w: the file has more than %d MB", path, ErrFormat, maxFile>>20)
 	}
 	return data, nil
 }
 
-// file is a tokenizer.json. The format follows the serde implementations in
-// github.com/huggingface/tokenizers. The decoder and the post-processor, which
-// adds tokens around a whole prompt, are ignored.
+// file is the content of a tokenizer.json. The format follows the serde implementations
+// in github.com/huggingface/tokenizers. The decoder and the post-processor, which adds
+// tokens around a whole prompt, are ignored.
 type file struct {
 	AddedTokens []struct {
 		ID         int    `json:"id"`
@@ -99,7 +98,8 @@ type model struct {
 	IgnoreMerges bool            `json:"ignore_merges"`
 }
 
-// mergePair is written "a b", or ["a", "b"] since tokenizers 0.20.
+// mergePair is a merge in tokenizer.json: written "a b", or ["a", "b"] since tokenizers
+// 0.20.
 type mergePair struct{ left, right string }
 
 func (m *mergePair) UnmarshalJSON(data []byte) error {
@@ -157,7 +157,7 @@ func parseJSON(name string, data []byte) (*Encoding, error) {
 	return e, nil
 }
 
-// isNFC reports whether the normalizer is NFC.
+// isNFC reports whether the normalizer is NFC or a sequence with NFC.
 func (c *component) isNFC() (nfc bool, err error) {
 	switch {
 	case c == nil:
@@ -177,7 +177,8 @@ func (c *component) isNFC() (nfc bool, err error) {
 	return nfc, nil
 }
 
-// stages returns the steps of the pre-tokenizer, in order.
+// stages returns the steps of the pre-tokenizer, in order. spaceFirst is true if texts
+// get a leading space.
 func (c *component) stages() (stages []stage, spaceFirst bool, err error) {
 	if c == nil {
 		return nil, false, fmt.Errorf("%w: the file has no pre-tokenizer, like a SentencePiece vocabulary: only byte-level BPE is known", ErrUnsupported)
@@ -235,7 +236,8 @@ func (c *component) split() (stage, error) {
 	default:
 		return nil, fmt.Errorf("%w: a Split has neither a Regex nor a String", ErrFormat)
 	}
-	// The scanners' patterns match all text, so there is nothing between matches.
+	// Patterns with a scanner match the whole text, so there is no text between two
+	// matches.
 	if c.Behavior == "Removed" && c.Invert && scannerFor(pattern) != nil {
 		return stageFor(pattern)
 	}
@@ -280,8 +282,8 @@ func (m *model) vocabulary() (*vocabulary, error) {
 }
 
 // byteCharacters has the character that represents each byte in a byte-level
-// vocabulary: printable characters of Latin-1 represent themselves, other bytes
-// are U+0100 and up (bytes_to_unicode in GPT-2's encoder.py).
+// vocabulary: printable characters of Latin-1 represent themselves, and the characters
+// from U+0100 on represent the other bytes (bytes_to_unicode in GPT-2's encoder.py).
 var byteCharacters = func() (characters [256]rune) {
 	next := rune(0x100)
 	for b := range characters {
@@ -295,7 +297,8 @@ var byteCharacters = func() (characters [256]rune) {
 	return characters
 }()
 
-// characterBytes is the inverse of byteCharacters: the byte plus one, or 0.
+// characterBytes is the inverse of byteCharacters: for each character the byte plus
+// one, or 0 if the character represents no byte.
 var characterBytes = func() (bytes [0x180]uint16) {
 	for b, r := range byteCharacters {
 		bytes[r] = uint16(b) + 1
@@ -303,8 +306,8 @@ var characterBytes = func() (bytes [0x180]uint16) {
 	return bytes
 }()
 
-// keyBytes returns the bytes that a vocabulary key represents, or the key
-// itself if it has other characters.
+// keyBytes returns the bytes that a vocabulary key represents. If the key has other
+// characters, ok is false and text is the key itself.
 func keyBytes(key string) (text string, ok bool) {
 	bytes := make([]byte, 0, len(key))
 	for _, r := range key {

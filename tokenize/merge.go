@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// scratch is the memory of one call. An Encoding keeps a pool of scratches.
+// scratch is the working memory of one call. An Encoding has a pool of scratches.
 type scratch struct {
-	tokens     []token  // of the current piece
+	tokens     []token  // tokens of the current piece
 	products   []token  // product of each position's token with the next token, or none
 	next, prev []int32  // linked list of the remaining positions
 	heap       []uint64 // pending merges: product<<32 | position
@@ -21,25 +21,26 @@ type scratch struct {
 }
 
 const (
-	// fewUnits is the largest number of units that are merged by a linear
-	// search for the next merge. With more units a heap is faster.
+	// fewUnits is the largest number of units for which a linear search finds the next
+	// merge. With more units a heap is faster.
 	fewUnits = 96
-	// window is how many bytes are merged at once. It limits the memory for a
-	// long piece: 24 bytes for each byte.
+	// window is how many bytes are merged at once. It limits the memory for a long
+	// piece, which is 24 bytes for each byte of the window.
 	window = 1024
 	// overlapTokens is the number of tokens at the end of a window that are
 	// assumed to depend on the text after the window. If more tokens depend on
 	// this text, the windows do not match and the window grows.
 	overlapTokens = 16
-	// maxKeptScratch is the longest piece, in bytes, whose memory is kept.
+	// maxKeptScratch is the largest size of a scratch that goes back to the pool, in
+	// elements of its slices.
 	maxKeptScratch = 1 << 16
 )
 
-// merge returns the tokens of a piece. They are valid until the next call.
+// merge returns the tokens of a piece. The tokens are valid until the next call.
 //
-// It follows the rule of byte-pair encoding (Sennrich et al. 2016,
-// arXiv:1508.07909): as long as neighbours have a product, the pair with the
-// smallest product is replaced by it, and among equal products the first pair.
+// merge follows the rule of byte-pair encoding (Sennrich et al. 2016,
+// arXiv:1508.07909): as long as neighbours have a product, the product replaces the
+// pair with the smallest product, and among equal products the first pair.
 func (v *vocabulary) merge(s *scratch, piece string) []token {
 	if len(piece) > window {
 		return v.mergeLong(s, piece, window)
@@ -98,7 +99,7 @@ func (v *vocabulary) units(tokens []token, piece string) int {
 	return n
 }
 
-// byteSet is a set of pairs of bytes.
+// byteSet is a set of pairs of bytes, as one bit per pair.
 type byteSet [1 << 16 / 64]uint64
 
 func (b *byteSet) has(first, second byte) bool {
@@ -107,7 +108,8 @@ func (b *byteSet) has(first, second byte) bool {
 
 func (b *byteSet) add(first, second byte) { b[uint(first)<<2|uint(second)>>6] |= 1 << (second & 63) }
 
-// mergeLinear takes time quadratic in the number of units.
+// mergeLinear merges the first n units of s.tokens, and returns the tokens. Its time is
+// quadratic in n.
 func (v *vocabulary) mergeLinear(s *scratch, n int) []token {
 	tokens, products := s.tokens[:n], s.products[:n]
 	products[n-1] = none
@@ -139,7 +141,8 @@ func (v *vocabulary) mergeLinear(s *scratch, n int) []token {
 	}
 }
 
-// mergeHeap takes time proportional to n log n.
+// mergeHeap merges the first n units of s.tokens, and returns the tokens. Its time is
+// proportional to n log n.
 func (v *vocabulary) mergeHeap(s *scratch, n int) []token {
 	s.next, s.prev = grow(s.next, n), grow(s.prev, n)
 	tokens, products, next, prev := s.tokens[:n], s.products[:n], s.next[:n], s.prev[:n]
@@ -173,7 +176,7 @@ func (v *vocabulary) mergeHeap(s *scratch, n int) []token {
 		heap = heap[:last]
 		sink(heap, 0)
 		if products[at] != product {
-			continue // one token of the pair has changed
+			continue // an outdated entry: one token of the pair has changed
 		}
 		right := next[at]
 		tokens[at], products[right] = product, none
@@ -232,7 +235,8 @@ func (v *vocabulary) mergeLong(s *scratch, piece string, size int) []token {
 	}
 }
 
-// grow returns s with room for n elements. It may drop the old contents.
+// grow returns a slice with at least n elements, in the memory of s if possible. It may
+// drop the old contents.
 func grow[T any](s []T, n int) []T {
 	if cap(s) >= n {
 		return s[:cap(s)]
@@ -240,7 +244,7 @@ func grow[T any](s []T, n int) []T {
 	return slices.Grow(s[:0], n)[:n]
 }
 
-// sink moves the element at i of a heap down to its position.
+// sink moves the element at index i of a heap down to its position.
 func sink(heap []uint64, i int) {
 	if i >= len(heap) {
 		return

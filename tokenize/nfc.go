@@ -34,7 +34,7 @@ func nfc(text string) string {
 func composeSlowly(text string) string {
 	type character struct {
 		r     rune
-		class uint8 // 0 for a starter
+		class uint8 // canonical combining class; 0 for a starter
 	}
 	var all []character
 	for _, r := range text {
@@ -78,7 +78,7 @@ func composeSlowly(text string) string {
 	return b.String()
 }
 
-// laterMarks are the characters that Unicode 15 sorts, composes or decomposes
+// laterMarks are ranges of the characters that Unicode 15 sorts, composes or decomposes
 // and Unicode 9 does not.
 var laterMarks = [][2]rune{
 	{0x07FD, 0x07FD},

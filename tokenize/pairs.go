@@ -1,9 +1,9 @@
 package tokenize
 
-// pairTable finds the token that two neighbouring tokens merge to. Two bytes use
-// an array. Other pairs are in an open hash table with 8 bytes per pair: left,
-// right and product, tokenBits bits each. Most pairs that are searched do not
-// exist; a small filter finds that without reading the table.
+// pairTable has the token that two neighbouring tokens merge to. For two bytes it is an
+// array. Other pairs are in an open hash table with 8 bytes per pair: left, right and
+// product, tokenBits bits each. Most pairs that are searched do not exist; a small
+// filter finds this out without reading the table.
 type pairTable struct {
 	bytes  [1 << 16]token
 	slots  []uint64
@@ -15,7 +15,8 @@ const filterBits = 21
 
 const emptyPair = ^uint64(0)
 
-// newPairTable returns a table for at most n pairs. It is at most half full.
+// newPairTable returns an empty table for at most n pairs. With n pairs it is at most
+// half full.
 func newPairTable(n int) *pairTable {
 	t := &pairTable{shift: 64 - 4}
 	for 1<<(64-t.shift) < 2*n {
@@ -31,7 +32,7 @@ func newPairTable(n int) *pairTable {
 	return t
 }
 
-// hashPair spreads a pair over the upper bits.
+// hashPair returns a hash of a pair. The upper bits of the hash are the best ones.
 func hashPair(pair uint64) uint64 { return pair * 0x9E3779B97F4A7C15 }
 
 func (t *pairTable) add(left, right, product token) {
@@ -50,7 +51,7 @@ func (t *pairTable) add(left, right, product token) {
 	t.slots[at] = pair<<tokenBits | uint64(product)
 }
 
-// find returns the product of a pair, or none.
+// find returns the product of a pair, or none if the pair does not merge.
 func (t *pairTable) find(left, right token) token {
 	if left|right < 256 {
 		return t.bytes[left<<8|right]

@@ -13,8 +13,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// builtIn makes the encodings with a rank file in this program, each once.
-// Patterns and special tokens come from tiktoken_ext/openai_public.py in tiktoken.
+// builtIn has the functions that make the encodings whose rank file is in this program.
+// Each encoding is made once. Patterns and special tokens come from
+// tiktoken_ext/openai_public.py in tiktoken.
 var builtIn = map[string]func() (*Encoding, error){
 	"o200k_base":    once("o200k_base", o200kRanks, patternO200K, o200kSpecials),
 	"o200k_harmony": once("o200k_harmony", o200kRanks, patternO200K, harmonySpecials),
@@ -33,7 +34,8 @@ func once(name string, ranks func() (*vocabulary, error), pattern string, specia
 	})
 }
 
-// rankLoader returns a function that reads a rank file at its first call.
+// rankLoader returns a function that reads a rank file at its first call and returns
+// the same vocabulary at later calls.
 func rankLoader(file string) func() (*vocabulary, error) {
 	return sync.OnceValues(func() (*vocabulary, error) {
 		data, err := unpack(file)
@@ -44,10 +46,10 @@ func rankLoader(file string) func() (*vocabulary, error) {
 	})
 }
 
-// rankFiles hold the tokens of tiktoken's rank files: the length of each token as
-// one byte, a zero byte, and then the tokens themselves, all in the order of the
-// ranks and compressed with zstd. TestRankFiles compares them with the original
-// files and, with -update, writes them.
+// rankFiles has the tokens of tiktoken's rank files: the length of each token as one
+// byte, a zero byte, and then the tokens themselves, all in the order of the ranks and
+// compressed with zstd. TestRankFiles compares these files with the original files and,
+// with -update, writes them.
 //
 //go:embed ranks/*.zst
 var rankFiles embed.FS
@@ -63,7 +65,7 @@ func o200kSpecials() map[string]int {
 	return map[string]int{"<|endoftext|>": 199999, "<|endofprompt|>": 200018}
 }
 
-// harmonySpecials returns the special tokens of gpt-oss. 200018 has two names.
+// harmonySpecials returns the special tokens of gpt-oss. The ID 200018 has two names.
 func harmonySpecials() map[string]int {
 	specials := map[string]int{
 		"<|startoftext|>": 199998, "<|endoftext|>": 199999, "<|return|>": 200002, "<|constrain|>": 200003,
@@ -84,9 +86,9 @@ func reserved(id int) string { return "<|reserved_" + strconv.Itoa(id) + "|>" }
 // encodings returns the names that Load knows, sorted.
 func encodings() []string { return slices.Sorted(maps.Keys(builtIn)) }
 
-// Load returns an encoding by its name, see the package comment. The first call
-// for a rank file decodes it; the package comment gives the cost. For other
-// names the error is ErrUnknown.
+// Load returns a built-in encoding by its name; the package comment lists the names.
+// The first call for a rank file decodes it; the package comment gives the cost. For
+// other names the error is ErrUnknown.
 func Load(name string) (*Encoding, error) {
 	load, ok := builtIn[name]
 	if !ok {
@@ -95,7 +97,7 @@ func Load(name string) (*Encoding, error) {
 	return load()
 }
 
-// unpack returns a rank file of this program.
+// unpack returns the decompressed content of a rank file in this program.
 func unpack(file string) ([]byte, error) {
 	packed, err := rankFiles.ReadFile("ranks/" + file + ".zst")
 	if err != nil {

@@ -1,6 +1,6 @@
 package tokenize
 
-// scanner splits text into pieces as one of the known patterns does. Pieces
+// scanner splits text into pieces, exactly as one of the known patterns does. Pieces
 // follow each other without gaps. The text must be valid UTF-8.
 //
 // The patterns come from tiktoken (tiktoken_ext/openai_public.py) and from the
@@ -8,8 +8,8 @@ package tokenize
 // pieces as leftmost-first matching with backtracking.
 type scanner struct {
 	family  family
-	letters class // class of a letter inside a word of cl100k: \p{L}, or with \p{M}
-	digits  int   // the longest run of \p{N} in one piece
+	letters class // classes of the letters in a word of cl100k: \p{L}, in some patterns also \p{M}
+	digits  int   // largest number of characters \p{N} in one piece
 	table   *classTable
 }
 
@@ -21,7 +21,7 @@ const (
 	o200k
 )
 
-// next returns the end of the piece that starts at i. i must be below len(s).
+// next returns the end of the piece that starts at byte i. i must be less than len(s).
 func (p *scanner) next(s string, i int) int {
 	switch p.family {
 	case o200k:
@@ -52,7 +52,7 @@ func (p *scanner) nextO200k(s string, i int) int {
 		// The first character is part of a word if one follows.
 		small, end := p.word(s, i+n)
 		if c&mark != 0 && !small {
-			_, end = p.word(s, i) // the first form without the character comes before the second form with it
+			_, end = p.word(s, i) // the pattern tries the first kind without this character before the second kind with it
 		}
 		if end > i+n {
 			return end
@@ -67,9 +67,9 @@ func (p *scanner) nextO200k(s string, i int) int {
 	return p.blank(s, i, true)
 }
 
-// word matches the two kinds of words of o200k at i, without the character
-// before the word. It returns i if neither matches. small says that the first
-// kind matched: a word that ends in letters that are not capitals.
+// word matches the two kinds of words of o200k at byte i, without the character before
+// the word. end is i if neither kind matches. small is true if the first kind matched:
+// a word that ends in letters that are not capitals.
 func (p *scanner) word(s string, i int) (small bool, end int) {
 	ascii := &p.table.pages[0]
 	// Only ASCII up to the end of the word, so every letter has a case.
@@ -89,7 +89,7 @@ func (p *scanner) word(s string, i int) (small bool, end int) {
 	}
 
 	at = i
-	caseless := -1 // end of the last character in the run that is not a capital
+	caseless := -1 // end of the last character of the run that is not a capital, or -1
 	for at < len(s) {
 		c, n := p.table.at(s, at)
 		if c&(upper|other|mark) == 0 {
@@ -106,7 +106,7 @@ func (p *scanner) word(s string, i int) (small bool, end int) {
 	case at > capitals:
 		return true, contraction(s, at)
 	case caseless >= 0:
-		return true, contraction(s, caseless) // backtracking gives up the capitals at the end of the run
+		return true, contraction(s, caseless) // backtracking leaves the capitals at the end of the run to the next piece
 	case at > i:
 		return false, contraction(s, at)
 	}
@@ -172,8 +172,8 @@ func (p *scanner) nextGPT2(s string, i int) int {
 	return p.blank(s, i, false)
 }
 
-// run returns the end of the run of characters in set at i. The run has at most
-// limit characters.
+// run returns the end of the longest sequence of characters in set that begins at byte
+// i, with at most limit characters.
 func (p *scanner) run(s string, i int, set class, limit int) int {
 	for ; limit > 0 && i < len(s); limit-- {
 		c, n := p.table.at(s, i)
@@ -185,7 +185,8 @@ func (p *scanner) run(s string, i int, set class, limit int) int {
 	return i
 }
 
-// others returns the end of the run of [^\s\p{L}\p{N}] at i.
+// others returns the end of the longest sequence of [^\s\p{L}\p{N}] that begins at byte
+// i.
 func (p *scanner) others(s string, i int) int {
 	outside := space | number | letter | p.letters
 	for i < len(s) {
@@ -198,8 +199,8 @@ func (p *scanner) others(s string, i int) int {
 	return i
 }
 
-// symbols matches " ?[^\s\p{L}\p{N}]+[\r\n]*" at i; the last set also includes
-// the byte also. It returns i if nothing matches.
+// symbols returns the end of a match of " ?[^\s\p{L}\p{N}]+[\r\n]*" at byte i; the last
+// set also includes the byte also. It returns i if nothing matches.
 func (p *scanner) symbols(s string, i int, also byte) int {
 	at := i
 	if s[i] == ' ' {
@@ -215,8 +216,8 @@ func (p *scanner) symbols(s string, i int, also byte) int {
 	return end
 }
 
-// blank matches "\s+(?!\S)|\s+" at i, where white space must begin. If lines is
-// set, it first tries "\s*[\r\n]+".
+// blank returns the end of a match of "\s+(?!\S)|\s+" at byte i, where white space must
+// begin. If lines is true, it first tries "\s*[\r\n]+".
 func (p *scanner) blank(s string, i int, lines bool) int {
 	end, last, newline := i, i, -1
 	for end < len(s) {
@@ -239,8 +240,8 @@ func (p *scanner) blank(s string, i int, lines bool) int {
 	return last
 }
 
-// contraction returns the end of (?i:'s|'t|'re|'ve|'m|'ll|'d)? at i. Without
-// case, s also matches ſ (U+017F).
+// contraction returns the end of a match of (?i:'s|'t|'re|'ve|'m|'ll|'d)? at byte i.
+// Because case is ignored, s also matches ſ (U+017F).
 func contraction(s string, i int) int {
 	if i+1 >= len(s) || s[i] != '\'' {
 		return i
@@ -263,7 +264,7 @@ func contraction(s string, i int) int {
 	return i
 }
 
-// smallContraction returns the end of ('s|'t|'re|'ve|'m|'ll|'d)? at i.
+// smallContraction returns the end of a match of ('s|'t|'re|'ve|'m|'ll|'d)? at byte i.
 func smallContraction(s string, i int) int {
 	end := contraction(s, i)
 	for at := i + 1; at < end; at++ {

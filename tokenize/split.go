@@ -26,7 +26,7 @@ const (
 	patternGPT2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 )
 
-// scannerFor returns the scanner of a pattern, or nil.
+// scannerFor returns the scanner of a pattern, or nil if the pattern has no scanner.
 func scannerFor(pattern string) *scanner {
 	t := classes()
 	switch pattern {
@@ -44,13 +44,15 @@ func scannerFor(pattern string) *scanner {
 	return nil
 }
 
-// stage splits a text, or every piece of the stage before, into pieces.
+// stage is a step of the pre-tokenizer: it splits a text, or every piece of the step
+// before, into pieces.
 type stage interface {
-	// split appends the ends of the pieces of s. s begins at base.
+	// split appends the ends of the pieces of s to ends. base is the position of s in
+	// the whole text.
 	split(ends []int, s string, base int) []int
 }
 
-// stageFor returns the stage of a pattern.
+// stageFor returns the stage that splits by a pattern.
 func stageFor(pattern string) (stage, error) {
 	if s := scannerFor(pattern); s != nil {
 		return s, nil
@@ -88,7 +90,7 @@ func (m matches) split(ends []int, s string, base int) []int {
 			ends = append(ends, base+at)
 		}
 	}
-	// An error would mean that a match timed out, but no timeout is set.
+	// FindStringMatch can only fail by a timeout, and no timeout is set.
 	for match, _ := m.expression.FindStringMatch(s); match != nil; match, _ = m.expression.FindNextMatch(match) {
 		skip(match.Index)
 		skip(match.Index + match.Length)
@@ -99,8 +101,8 @@ func (m matches) split(ends []int, s string, base int) []int {
 	return ends
 }
 
-// digits is a stage that separates numbers: each character of \p{N} is a piece,
-// or each run of such characters.
+// digits is a stage that separates numbers from other text: each character of \p{N} is
+// a piece (single), or each run of such characters.
 type digits struct {
 	single bool
 	table  *classTable
@@ -120,18 +122,18 @@ func (d digits) split(ends []int, s string, base int) []int {
 	return ends
 }
 
-// number reports whether the character of s at i is a number, and returns its
-// size. The tokenizers library uses Rust here, with the numbers of Unicode 17.
+// number reports whether the character of s at byte i is a number, and returns its size
+// in bytes. The tokenizers library uses Rust here, with the numbers of Unicode 17.
 func (d digits) number(s string, i int) (yes bool, size int) {
 	r, size := utf8.DecodeRuneInString(s[i:])
 	return d.table.of(r)&number != 0 || r >= 0x11DE0 && r <= 0x11DE9 || r >= 0x16FF4 && r <= 0x16FF6, size
 }
 
-// pieces goes through the pieces of a text.
+// pieces is an iterator over the pieces of a text.
 type pieces struct {
 	scan *scanner
 	text string
-	ends []int // set if there is no scanner
+	ends []int // ends of the pieces that are left, if there is no scanner
 	at   int   // beginning of the next piece
 }
 
@@ -153,7 +155,7 @@ func (e *Encoding) pieces(s *scratch, text string) pieces {
 	return p
 }
 
-// next returns the end of the piece that begins at p.at, and moves to it.
+// next returns the end of the piece that begins at p.at, and sets p.at to this end.
 func (p *pieces) next() int {
 	if p.scan != nil {
 		p.at = p.scan.next(p.text, p.at)

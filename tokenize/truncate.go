@@ -68,19 +68,19 @@ func (e *Encoding) normalized(s *scratch, text string) string {
 }
 
 const (
-	// lookahead is a number of bytes. If this many bytes follow a piece, the
-	// piece's end does not depend on the rest of the text: a contraction has up
-	// to three bytes, and two characters decide where white space ends.
+	// lookahead is a number of bytes. If so many bytes follow a piece, its end does not
+	// depend on the text after them: a contraction has up to three bytes, and two
+	// characters decide where white space ends.
 	lookahead = 8
-	// longPiece is a length in bytes. The prefixes of longer pieces are counted
-	// from the tokens of the whole piece.
+	// longPiece is a length in bytes. For a longer piece, the tokens of the whole piece
+	// are used to count its prefixes.
 	longPiece = 64
 )
 
-// boundary is the beginning of a piece and the number of tokens before it.
+// boundary is the position where a piece begins, and the number of tokens before it.
 type boundary struct{ at, tokens int }
 
-// boundaries holds the boundaries of the last pieces.
+// boundaries has the boundaries of the last 16 pieces.
 type boundaries struct {
 	ring [16]boundary
 	n    int
@@ -91,13 +91,13 @@ func (m *boundaries) add(at, tokens int) {
 	m.n++
 }
 
-// last returns the last boundary.
+// last returns the boundary that was added last.
 func (m *boundaries) last() boundary { return m.ring[(m.n-1)%len(m.ring)] }
 
-// before returns the last boundary that is at least lookahead before end, or
-// the beginning of the text. A text that ends at end has the same pieces before
-// this boundary. If the pattern is not known, before returns the first
-// boundary.
+// before returns the last boundary that is at least lookahead bytes before end, or the
+// beginning of the text. A text that ends at end has the same pieces before this
+// boundary. If known is false, the pattern has no scanner, and before returns the
+// oldest such boundary.
 func (m *boundaries) before(end int, known bool) boundary {
 	first := max(0, m.n-len(m.ring))
 	from := m.n - 1
@@ -112,9 +112,9 @@ func (m *boundaries) before(end int, known bool) boundary {
 	return boundary{}
 }
 
-// fitPrefix returns the length of the longest prefix of a text without added
-// tokens that has at most n tokens. used is the count of the whole text, if it
-// fits.
+// fitPrefix returns the length of the longest prefix of a text without added tokens
+// that has at most n tokens. used is the number of tokens of the whole text, if the
+// whole text fits.
 func (e *Encoding) fitPrefix(s *scratch, text string, n int) (cut, used int) {
 	last := &s.last
 	last.n = 0
@@ -132,18 +132,18 @@ func (e *Encoding) fitPrefix(s *scratch, text string, n int) (cut, used int) {
 	return len(text), total
 }
 
-// prefixes counts the prefixes of a text from the beginnings of its last
-// pieces.
+// prefixes counts the tokens of prefixes of a text. It starts at the boundaries of the
+// last pieces and not at the beginning of the text.
 type prefixes struct {
 	e     *Encoding
 	s     *scratch
 	text  string
-	n     int   // the limit; larger counts need not be exact
-	begin int   // beginning of the piece that exceeds n
-	long  *long // state of that piece if it is long, or nil
+	n     int   // largest number of tokens; counts above it need not be exact
+	begin int   // beginning of the piece with which the count exceeds n
+	long  *long // the tokens of that piece if it is long; otherwise nil
 }
 
-// search finds the result of fitPrefix. The first piece that does not fit
+// search returns the length that fitPrefix returns. The first piece that does not fit
 // begins at the last boundary and ends at end.
 func (e *Encoding) search(s *scratch, text string, n, end int) int {
 	crossing := s.last.last()
@@ -173,8 +173,8 @@ func (e *Encoding) search(s *scratch, text string, n, end int) int {
 	return best
 }
 
-// longest returns the greatest length of a prefix that fits, above low and up
-// to high, or 0.
+// longest returns the length of the longest prefix that fits, above low and at most
+// high, or 0.
 func (p *prefixes) longest(low, high int) int {
 	for at := high; at > low; at-- {
 		if p.count(at) <= p.n {
@@ -184,9 +184,8 @@ func (p *prefixes) longest(low, high int) int {
 	return 0
 }
 
-// count returns the number of tokens of the prefix of length end. If there are
-// more than p.n, or if the prefix splits a character, it returns some number
-// above p.n.
+// count returns the number of tokens of the prefix of end bytes. If the prefix has more
+// than p.n tokens, or splits a character, count returns some number above p.n.
 func (p *prefixes) count(end int) int {
 	if !utf8.RuneStart(p.text[end]) {
 		return p.n + 1
@@ -206,18 +205,18 @@ func (p *prefixes) count(end int) int {
 	return total
 }
 
-// long is a long piece and its tokens. The first n tokens fit.
+// long is a long piece and its tokens. Its first n tokens fit into the limit.
 type long struct {
 	piece  string
 	tokens []token
 	n      int
-	end    int // end of the first n tokens
-	far    int // no longer prefix has at most n tokens
+	end    int // byte at which the first n tokens end
+	far    int // every prefix longer than far bytes has more than n tokens
 
-	counted, is int // length of the prefix that was counted last, and its number of tokens
+	counted, countedTokens int // length of the prefix that was counted last, and its number of tokens
 }
 
-// encodeLong sets s.long to a piece that has more than n tokens.
+// encodeLong stores a piece that has more than n tokens, and its tokens, in s.long.
 func (v *vocabulary) encodeLong(s *scratch, piece string, n int) {
 	s.long = long{piece: piece, tokens: append(s.long.tokens[:0], v.merge(s, piece)...), n: n}
 	l := &s.long
@@ -232,8 +231,8 @@ func (v *vocabulary) encodeLong(s *scratch, piece string, n int) {
 	}
 }
 
-// maxTokenAt returns the length of the longest token that can begin a text,
-// from its first two bytes.
+// maxTokenAt returns the length of the longest token with the same first two bytes as
+// text; 1 if text is shorter.
 func (v *vocabulary) maxTokenAt(text string) int {
 	if len(text) < 2 {
 		return 1
@@ -249,9 +248,9 @@ func (v *vocabulary) maxTokenAt(text string) int {
 // right, for the reason given at mergeLong.
 func (l *long) count(v *vocabulary, s *scratch, end int) int {
 	if l.counted != end {
-		l.counted, l.is = end, l.countFrom(v, s, end)
+		l.counted, l.countedTokens = end, l.countFrom(v, s, end)
 	}
-	return l.is
+	return l.countedTokens
 }
 
 func (l *long) countFrom(v *vocabulary, s *scratch, end int) int {

@@ -6,16 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// vocabulary holds the tables of a set of tokens and merges. It does not change
+// vocabulary has the tables of the tokens and merges of a model. It does not change
 // after it was built.
 type vocabulary struct {
 	words     *wordTable
 	pairs     *pairTable
-	bytes     []byte   // of all tokens, one after another
-	at        []uint32 // beginning of each token in bytes; one entry more than tokens
+	bytes     []byte   // bytes of all tokens, one token after another
+	at        []uint32 // offset of each token in the field bytes; one more entry than tokens
 	ids       []int32  // the model's ID of each token; -1 for a byte that the model does not have
-	byID      []token  // token by ID, or none
-	maxLength []uint16 // length of the longest token by its first two bytes
+	byID      []token  // token by the model's ID, or none
+	maxLength []uint16 // length of the longest token with these first two bytes
 
 	characters    []token // by code point, for characters of two or three bytes: the token that the bytes merge to, or none
 	unsafeBorders byteSet // pairs of bytes at which a merge joins whole characters with a part of a character
@@ -24,7 +24,7 @@ type vocabulary struct {
 // text returns the bytes of a token.
 func (v *vocabulary) text(t token) []byte { return v.bytes[v.at[t]:v.at[t+1]] }
 
-// entry is a token in a file.
+// entry is a token in a vocabulary file.
 type entry struct {
 	text    string
 	id      int
@@ -46,7 +46,8 @@ type builder struct {
 	wholePieces bool // a piece that is a token becomes this token, even if no merges make it
 }
 
-// newBuilder defines the bytes. entries are all tokens of the vocabulary.
+// newBuilder returns a builder in which the tokens of the 256 bytes are defined.
+// entries are all tokens of the vocabulary. whole is the value of wholePieces.
 func newBuilder(entries []entry, whole bool) (*builder, error) {
 	size, short, highest := 256, 256, 0
 	if len(entries) > int(none)-256 {
@@ -103,8 +104,8 @@ func newBuilder(entries []entry, whole bool) (*builder, error) {
 	return b, nil
 }
 
-// define gives a token the next number. word says that a whole piece can be
-// this token.
+// define adds a token with the next number. word is true if a whole piece can be this
+// token.
 func (b *builder) define(e entry, word bool) (token, error) {
 	v := b.v
 	t := token(len(v.at) - 1)
@@ -127,8 +128,8 @@ func (b *builder) define(e entry, word bool) (token, error) {
 	return t, nil
 }
 
-// parts returns the tokens that the merges so far make from a token's bytes. ok
-// is true if there are two.
+// parts returns the two tokens to which the merges so far reduce a token's bytes. ok is
+// false if the result is not two tokens.
 func (b *builder) parts(text string) (left, right token, ok bool) {
 	tokens := b.v.merge(&b.scratch, text)
 	if len(tokens) != 2 {
@@ -137,7 +138,7 @@ func (b *builder) parts(text string) (left, right token, ok bool) {
 	return tokens[0], tokens[1], true
 }
 
-// join defines the token that left and right merge to.
+// join defines the token e that left and right merge to.
 func (b *builder) join(left, right token, e entry) error {
 	product, err := b.define(e, true)
 	if err != nil {
@@ -155,7 +156,7 @@ func (b *builder) join(left, right token, e entry) error {
 	return nil
 }
 
-// finish defines the tokens that no merge makes.
+// finish defines the tokens that no merge makes, and returns the vocabulary.
 func (b *builder) finish(rest []entry) (*vocabulary, error) {
 	for _, e := range rest {
 		if _, err := b.define(e, b.wholePieces && !e.foreign); err != nil {
@@ -165,9 +166,9 @@ func (b *builder) finish(rest []entry) (*vocabulary, error) {
 	return b.v, nil
 }
 
-// fromRanks builds a vocabulary of tiktoken. There two tokens merge if their
-// concatenation is a token, and the rank, which is the ID, gives the order.
-// entries must be in the order of their IDs.
+// fromRanks builds a vocabulary of tiktoken. In tiktoken two tokens merge if their
+// concatenation is a token, and the rank, which is the ID, gives the order of the
+// merges. entries must be in the order of their IDs.
 func fromRanks(entries []entry) (*vocabulary, error) {
 	b, err := newBuilder(entries, true)
 	if err != nil {
@@ -190,7 +191,7 @@ func fromRanks(entries []entry) (*vocabulary, error) {
 	return b.finish(rest)
 }
 
-// mergeRule is a line of a list of merges: the IDs of both parts and of the
+// mergeRule is a line of a list of merges: the model's IDs of both parts and of the
 // product.
 type mergeRule struct {
 	left, right, product int

@@ -6,21 +6,20 @@ import (
 	"unsafe"
 )
 
-// token is this program's number of a token: 0 to 255 are the bytes, then come
-// the products of merges in the order of the merges, then the tokens that no
-// merge makes. If two merges are possible, the merge with the smaller product
-// comes first.
+// token is the number of a token in this program: 0 to 255 are the bytes, then come the
+// products of merges in the order of the merges, then the tokens that no merge makes.
+// If two merges are possible, the merge with the smaller product comes first.
 type token = uint32
 
-// none means no token. Tokens have tokenBits bits.
+// none means that there is no token. Tokens have tokenBits bits.
 const (
 	tokenBits = 21
 	none      = token(1<<tokenBits - 1)
 )
 
-// wordTable finds the token for a whole piece. Tokens up to shortWord bytes are
-// in an open hash table with 16 bytes each, so that most lookups read one cache
-// line. Longer tokens are in a map.
+// wordTable maps a whole piece to its token, if the piece is one token. Tokens up to
+// shortWord bytes are in an open hash table with 16 bytes each, so that most lookups
+// read one cache line. Longer tokens are in a map.
 type wordTable struct {
 	slots     []word
 	long      map[string]token
@@ -46,20 +45,20 @@ func newWordTable(short int) *wordTable {
 	return &wordTable{slots: make([]word, 2*short+1), long: make(map[string]token)}
 }
 
-// hash is a folded product of 128 bits, as in wyhash.
+// hash returns a hash of a key: the 128 bits of a product, folded to 64 bits as in
+// wyhash.
 func hash(head, tail uint64) uint64 {
 	high, low := bits.Mul64(head^0x9E3779B97F4A7C15, tail^0xD6E8FEB86659FD93)
 	return high ^ low
 }
 
-// slot returns the position where the search for a key with this hash begins.
+// slot returns the index in slots at which the search for a key with this hash begins.
 func (t *wordTable) slot(hash uint64) uint64 {
 	at, _ := bits.Mul64(hash, uint64(len(t.slots)))
 	return at
 }
 
-// add puts a token's bytes into the table. It returns false if the bytes were
-// added before.
+// add adds a token to the table. It returns false if the table already has these bytes.
 func (t *wordTable) add(bytes string, id token) bool {
 	t.maxLength = max(t.maxLength, len(bytes))
 	if len(bytes) > shortWord {
@@ -82,7 +81,7 @@ func (t *wordTable) add(bytes string, id token) bool {
 	}
 }
 
-// find returns the token for text, or none.
+// find returns the token with exactly this text, or none.
 func (t *wordTable) find(text string) token {
 	if len(text) <= shortWord {
 		head, tail := key(text, 0, len(text))
@@ -111,7 +110,8 @@ func (t *wordTable) findShort(hash, head, tail uint64) token {
 	}
 }
 
-// key returns s[i:end], of 1 to shortWord bytes, and its length as two numbers.
+// key returns the key of the bytes s[i:end], which must be 1 to shortWord bytes: the
+// bytes and their number, in two integers as in word.
 func key(s string, i, end int) (head, tail uint64) {
 	n := end - i
 	if i+16 <= len(s) {
@@ -128,14 +128,14 @@ func key(s string, i, end int) (head, tail uint64) {
 	return head, tail&(1<<(8*uint(n-8))-1) | uint64(n)<<lengthShift
 }
 
-// pieceCache caches short pieces and their counts. It is small enough for the
-// CPU's fastest cache, and pieces with several tokens need no merge to be
-// counted. A slot is a word with the number of tokens in the bits above the
+// pieceCache caches short pieces and their numbers of tokens. It is small enough for
+// the CPU's fastest cache, and a cached piece with several tokens needs no merges to be
+// counted. A slot is a word that also has the number of tokens, in the bits above the
 // token. The token is none if the piece has several tokens.
 type pieceCache [1 << recentBits]word
 
 const (
-	recentBits = 12 // 64 KB
+	recentBits = 12 // 2^12 slots, 64 KB
 	countShift = tokenShift + tokenBits
 )
 

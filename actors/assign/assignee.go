@@ -10,39 +10,40 @@ type Assignee struct {
 	Worker  string
 	Address string // of the worker's node; empty on the owner's own node
 
-	heard   time.Time            // when its last heartbeat arrived
-	last    *Heartbeat           // its newest heartbeat, without lists of rows, parts and suspects
-	sent    int64                // number of the last batch of spans for the worker
-	unseen  []Batch              // batches that the worker has not confirmed yet
-	parts   map[string]*reported // by key
-	taken   int64                // number of the last batch of rows that the owner took back
-	revoked Revocation           // the last revocation
-	counted counts               // the numbers that this worker adds to the owner's counts
+	heard       time.Time            // when the worker's last heartbeat arrived
+	last        *Heartbeat           // the worker's newest heartbeat, without lists of rows, parts and suspects
+	sent        int64                // number of the last batch of spans that the owner assigned to the worker
+	unconfirmed []Batch              // batches that the worker has not confirmed yet
+	parts       map[string]*reported // parts that the worker has reported, by object key
+	taken       int64                // number of the last batch of rows that the owner took back
+	revoked     Revocation           // the last request to the worker to give back rows
+	counted     counts               // the numbers that this worker adds to Owner.counts
 }
 
-// counts holds the number of workers in some states. The owner updates it with each
-// heartbeat, so the cost of a heartbeat does not grow with the number of workers.
+// counts has the number of workers in some states. The owner updates the numbers with
+// each heartbeat, so the cost of a heartbeat does not grow with the number of workers.
 type counts struct {
-	working int // have engines and do not drain
-	hungry  int // could get rows now, and their engines have nothing to do
-	stuck   int // have rows to give back, and no engine
-	away    int // cannot use the bucket
+	working int // workers with engines that do not drain
+	hungry  int // workers that can get rows now, and whose engines are idle
+	stuck   int // workers that have rows to give back, and no engine
+	away    int // workers that cannot use the bucket
 }
 
-// plus returns c with d added this many times; -1 subtracts d.
+// plus returns c + times * d, for each number. times is 1 to add d, and -1 to subtract
+// d.
 func (c counts) plus(d counts, times int) counts {
 	return counts{c.working + times*d.working, c.hungry + times*d.hungry, c.stuck + times*d.stuck, c.away + times*d.away}
 }
 
-// reported is a part in the heartbeats of a worker. The worker repeats it until it
-// receives the owner's acknowledgement.
+// reported is a part that a worker has reported. The worker reports the part in each
+// heartbeat until the owner acknowledges it.
 type reported struct {
 	Part
-	acked bool
+	acked bool // the part is committed or not needed; the next assignment acknowledges it
 }
 
-// away returns for how long the worker's node has not been able to use the bucket; 0
-// while it can.
+// away returns how long the worker's node has been unable to use the bucket; 0 if the
+// node can use the bucket.
 func (a *Assignee) away() time.Duration {
 	if a.last == nil {
 		return 0
@@ -50,6 +51,7 @@ func (a *Assignee) away() time.Duration {
 	return time.Duration(a.last.Away) * time.Millisecond
 }
 
+// byName orders workers by name.
 func byName(a, b *Assignee) int { return cmp.Compare(a.Worker, b.Worker) }
 
 // counts returns the numbers that this worker adds to the owner's counts.
@@ -57,14 +59,15 @@ func (a *Assignee) counts() (c counts) {
 	if a.last == nil {
 		return c
 	}
-	stays := a.last.Ports > 0 && !a.last.Leaves
+	stays := a.last.Engines > 0 && !a.last.Leaves
 	c.working = oneIf(stays)
 	c.hungry = oneIf(a.servable() && a.last.Hungry)
-	c.stuck = oneIf(a.last.Ports == 0 && a.revocable())
+	c.stuck = oneIf(a.last.Engines == 0 && a.revocable())
 	c.away = oneIf(a.away() > 0)
 	return c
 }
 
+// oneIf returns 1 if the condition is true, and 0 otherwise.
 func oneIf(condition bool) int {
 	if condition {
 		return 1
@@ -72,12 +75,14 @@ func oneIf(condition bool) int {
 	return 0
 }
 
-// servable reports whether the worker can get rows now.
+// servable reports whether the owner can assign rows to the worker now: the worker
+// wants rows, has an engine, does not drain, and has confirmed all earlier batches.
 func (a *Assignee) servable() bool {
-	return a.last != nil && !a.last.Leaves && len(a.unseen) == 0 && a.last.Ports > 0 && a.last.Want
+	return a.last != nil && !a.last.Leaves && len(a.unconfirmed) == 0 && a.last.Engines > 0 && a.last.Want
 }
 
-// revocable reports whether the owner can ask the worker to give rows back.
+// revocable reports whether the owner can ask the worker to give back rows: the worker
+// has unsent rows, does not drain, and has carried out the last such request.
 func (a *Assignee) revocable() bool {
 	return a.last != nil && !a.last.Leaves && a.last.Recalled >= a.revoked.Number && a.last.Ready > 0
 }

@@ -6,20 +6,21 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// copies tracks the rows that get the answer of an equal row. They are never assigned:
-// the owner writes them, one shard at a time.
+// copies tracks the copies: rows with the same text as an earlier row, the original. A
+// copy gets the answer of its original. No worker runs copies: the owner writes them,
+// one shard at a time.
 type copies struct {
-	of      *shard.Copies // nil if there are none
-	settled int           // in each shard before this one, all rows are committed or copies
-	next    int           // the shards before this one have no more copies to write
+	of      *shard.Copies // the copies of the whole input; nil if there are none
+	settled int           // in all shards before this shard, each row is committed or a copy
+	next    int           // no shard before this shard has copies that must still be written
 }
 
-// copiesAhead is the number of shards that a call of Copyable examines. Most originals
-// are in the shard of their copies, or in a shard shortly before it.
+// copiesAhead is the number of shards that one call of Copyable examines. Most
+// originals are in the same shard as their copies, or a few shards earlier.
 const copiesAhead = 64
 
-// Copies sets the copies of the whole input; nil means none. Rows that workers already
-// have stay with them.
+// Copies sets which rows of the whole input are copies; of is nil if none are. A row
+// that a worker already has stays with the worker, even if the row is a copy.
 func (o *Owner) Copies(of *shard.Copies) {
 	o.copies = copies{of: of}
 	for n := range o.plan.shards {
@@ -32,8 +33,8 @@ func (o *Owner) Copies(of *shard.Copies) {
 	o.dueAll = true
 }
 
-// Copyable returns a shard, and its copies that can be written now: all their originals
-// are committed. ok is false if there is no such shard.
+// Copyable returns a shard and its copies, if the owner can write these copies now: all
+// their originals are committed. ok is false if there is no such shard.
 func (o *Owner) Copyable() (n int, rows *roaring.Bitmap, ok bool) {
 	c := &o.copies
 	if c.of == nil || o.states.copies.Count() == 0 {
@@ -53,7 +54,7 @@ func (o *Owner) Copyable() (n int, rows *roaring.Bitmap, ok bool) {
 	return 0, nil, false
 }
 
-// answered reports whether all rows of shard n are committed, except copies.
+// answered reports whether every row of shard n is committed or a copy.
 func (o *Owner) answered(n int) bool {
 	rows, done, copied := uint64(o.plan.shards[n].Rows), o.states.committed.of(n), o.copies.of.Rows(n) //nolint:gosec // a number of rows
 	if done == nil {
@@ -65,8 +66,9 @@ func (o *Owner) answered(n int) bool {
 	return done.GetCardinality()+copied.GetCardinality() >= rows && done.OrCardinality(copied) == rows
 }
 
-// Copied returns the proposal for a part with copies of a shard. It is a repeat if one of
-// these rows is no longer a copy, because a worker has the row.
+// Copied returns the proposal to commit part p, which holds copies of a shard. The
+// proposal is a Repeat if a row of the part is no longer a copy, because a worker has
+// got the row.
 func (o *Owner) Copied(p Part) Proposal {
 	if o.states.copies.in(p.Shard, p.Rows.Bitmap).GetCardinality() != p.Rows.GetCardinality() {
 		return Proposal{Part: p, Repeat: true}

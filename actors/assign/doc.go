@@ -1,19 +1,19 @@
 // Package assign decides which worker gets which rows of a job, and tracks the state of
-// each row. It uses neither actors nor engines. Messages may be lost, repeated or
-// overtaken. Still no row is lost, and only rows of workers that the owner declared lost
-// run twice.
+// each row. It uses no actors and no engines. Messages may be lost, repeated, or arrive
+// in another order. Still no row is lost, and a row runs twice only if the owner has
+// declared its worker lost.
 //
-//	plan    which free rows go to which worker
+//	plan       which free rows go to which worker
 //	rowStates  the state of each row: free, copy, assigned, finished, written, committed
-//	Owner   the owner's side: the states of all rows, the workers and their parts
-//	Worker  the worker's side: the states of its own rows
-//	Ledger  the recorded parts
+//	Owner      the state on the owner's node: all rows, the workers and their parts
+//	Worker     the state on a worker's node: the rows of this worker
+//	Ledger     the parts that the store has recorded
 //
 // A worker sends a Heartbeat with its rows, its needs and its written parts. The owner
-// answers with an Assignment. Both messages state the whole situation; everything that
-// must happen only once has a number. Rows go to a worker in batches of spans, and the
-// next heartbeat confirms them. Rows come back in numbered batches, or as parts, which
-// stay in the heartbeats until an assignment acknowledges them. The next owner has a
-// later epoch, and it learns from all workers which rows they hold before it assigns a
+// answers with an Assignment. Both messages contain the full state; each order that must
+// be carried out only once has a number. Rows go to a worker in batches of spans, and the
+// next heartbeat confirms the batches. Rows come back in numbered batches, or in parts,
+// which stay in the heartbeats until an assignment acknowledges them. The next owner has
+// a later epoch. It learns from all workers which rows they have before it assigns a
 // row.
 package assign

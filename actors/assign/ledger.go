@@ -7,22 +7,24 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Ledger has the parts of a job that the store has recorded.
+// A Ledger lists the parts of a job that the store has recorded.
 type Ledger struct {
-	Totals store.Totals
-	Rows   int64 // number of rows of the job
+	Totals store.Totals // sums over all recorded parts
+	Rows   int64        // number of rows of the job
 
 	shards []shardParts
-	open   int // number of shards that are not complete
+	open   int // number of shards that do not have a complete part yet
 }
 
+// shardParts has the recorded parts of one shard.
 type shardParts struct {
-	rows     int64
+	rows     int64 // number of rows of the shard
 	parts    []store.Part
-	complete bool // one part holds the whole shard
+	complete bool // one part contains all rows of the shard
 }
 
-// NewLedger returns the ledger of a job with these shards and part records.
+// NewLedger returns the ledger of a job that has these shards and these recorded parts.
+// It returns an error if a part belongs to no shard of the job.
 func NewLedger(shards []shard.Info, parts []store.Part) (*Ledger, error) {
 	l := &Ledger{shards: make([]shardParts, len(shards)), open: len(shards)}
 	for i, info := range shards {
@@ -38,7 +40,7 @@ func NewLedger(shards []shard.Info, parts []store.Part) (*Ledger, error) {
 	return l, nil
 }
 
-// Add notes that the store has recorded a part.
+// Add adds a part that the store has recorded.
 func (l *Ledger) Add(p store.Part) {
 	l.Totals = l.Totals.Plus(p.Totals)
 	if p.Complete {
@@ -49,7 +51,7 @@ func (l *Ledger) Add(p store.Part) {
 	s.parts = append(s.parts, p)
 }
 
-// Complete notes that one part has all rows of its shard. The part replaces all other
+// Complete records that part p contains all rows of its shard. It replaces all other
 // parts of the shard.
 func (l *Ledger) Complete(p store.Part) {
 	s := &l.shards[p.Shard]
@@ -65,7 +67,8 @@ func (l *Ledger) Shards() int { return len(l.shards) }
 // Parts returns the recorded parts of a shard.
 func (l *Ledger) Parts(shard int) []store.Part { return l.shards[shard].parts }
 
-// Mergeable reports whether all rows of a shard are recorded in several parts.
+// Mergeable reports whether the parts of a shard can be merged: together they have all
+// rows of the shard, and no single part has all rows.
 func (l *Ledger) Mergeable(shard int) bool {
 	s := &l.shards[shard]
 	rows := s.rows
@@ -75,13 +78,13 @@ func (l *Ledger) Mergeable(shard int) bool {
 	return !s.complete && rows == 0
 }
 
-// Whole reports whether one part has all rows of a shard.
+// Whole reports whether a single part contains all rows of a shard.
 func (l *Ledger) Whole(shard int) bool { return l.shards[shard].complete }
 
-// Finished reports whether every shard is complete.
+// Finished reports whether every shard has a complete part.
 func (l *Ledger) Finished() bool { return l.open == 0 }
 
-// Merged returns the record of the complete part that replaces the given parts.
+// Merged returns the record of the complete part that was merged from the given parts.
 func Merged(key string, size int64, parts []store.Part) store.Part {
 	p := store.Part{Key: key, Shard: parts[0].Shard, Complete: true, Size: size}
 	for _, part := range parts {

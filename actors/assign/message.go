@@ -2,53 +2,54 @@ package assign
 
 import "github.com/rowmill/rowmill/store"
 
-// Messages between the owner of a job and its workers. Heartbeats and assignments state
-// the whole situation, not a change, so each may be lost, repeated or overtaken by a
-// newer one without harm to any row. The owner answers a heartbeat with an assignment.
+// Messages between the owner of a job and its workers. Each message contains the full
+// state, not a change. So a message may be lost, be repeated, or arrive after a newer
+// message, and no row is lost. The owner answers a heartbeat with an assignment.
 type (
-	// A Heartbeat states a worker's rows and needs.
+	// A Heartbeat tells the owner the state of a worker: its rows, its parts, and how many
+	// rows it needs.
 	Heartbeat struct {
 		Job     string
-		Epoch   int64  // of the owner that gets the heartbeat
-		Worker  string // a name that no other worker ever has
-		Number  int64  // counts the worker's heartbeats; the owner ignores an older one after a newer one
-		Address string
+		Epoch   int64  // epoch of the owner that receives the heartbeat
+		Worker  string // name of the worker; no other worker ever has this name
+		Number  int64  // number of this heartbeat; the owner ignores it after a newer heartbeat
+		Address string // address of the worker's node
 
-		// Fresh: the worker has no assignment of this epoch yet. Holds then lists its
-		// rows from earlier owners, including the rows in Parts.
+		// Fresh is true if the worker has no assignment of this epoch yet. Holds then lists
+		// the rows that earlier owners assigned to the worker, including the rows in Parts.
 		Fresh bool
 		Holds []ShardRows
 
-		Received int64       // number of the last batch of spans that arrived
-		Recalled int64       // number of the last revocation that the worker carried out
-		Back     []ShardRows // rows that the worker gives back
-		Batch    int64       // number of the batch of rows in Back
-		Suspects []Suspect   // rows of Back that may have crashed a server
-		Parts    []Part      // parts that are written, and not yet acknowledged
+		Received int64       // number of the last batch of spans that the worker received
+		Recalled int64       // number of the last Revocation that the worker carried out
+		Back     []ShardRows // rows that the worker gives back to the owner
+		Batch    int64       // number of the batch in Back
+		Suspects []Suspect   // rows of Back that may have crashed an inference server
+		Parts    []Part      // parts that the worker has written and the owner has not acknowledged
 
-		Want   bool // the worker has room for more rows
-		Hungry bool // its engines have room, and it has no rows for them
-		Ready  int  // number of rows that it could give back
-		Ports  int  // number of engines that it can use
-		Leaves bool // the worker drains: it takes no more rows
-		Left   bool // the worker has drained: it has no rows and no parts
+		Want    bool // the worker has room for more rows
+		Hungry  bool // the worker's engines have room, and the worker has no rows for them
+		Ready   int  // number of rows that the worker could give back
+		Engines int  // number of engines that the worker can use
+		Leaves  bool // the worker drains: it takes no more rows
+		Left    bool // the worker has drained: it has no rows and no parts
 
-		// Away is the time since the worker's node could last use the bucket, in
-		// milliseconds; 0 while it can.
+		// Away is the time in milliseconds since the worker's node could last use the bucket;
+		// 0 if the node can use the bucket.
 		Away int64
 
-		// Waits says why this worker waits for other jobs: a constant such as
-		// WaitsForServer. It is empty while the worker's rows run.
+		// Waits is the reason why this worker waits for other jobs: a constant such as
+		// WaitsForServer. It is empty while rows of the worker run.
 		Waits string
 
-		Warnings []string
-		Refused  map[string]string // by engine: the reason why it cannot run the job
-		Fault    *Fault            // an error that stops this worker, and perhaps the job
+		Warnings []string          // warnings of the worker's servers about this job
+		Refused  map[string]string // by engine name: the reason why the engine cannot run the job
+		Fault    *Fault            // the error that stops this worker and perhaps the job; nil for none
 	}
 
-	// A Part describes a durable part object.
+	// A Part describes a stored object with finished rows of one shard.
 	Part struct {
-		Key    string
+		Key    string // key of the object in the bucket
 		Shard  int
 		Rows   RowSet
 		Totals store.Totals
@@ -58,23 +59,23 @@ type (
 	// A Fault is the reason why a worker cannot continue.
 	Fault struct {
 		Row     int64  // number of the row; -1 if the error belongs to no row
-		Code    string // error code; empty if there is none
+		Code    string // error code; empty if the error has none
 		Message string
-		Err     error // on the worker's own node only: it is not sent
+		Err     error // the error itself, only on the worker's own node: it is not sent
 	}
 
-	// An Assignment gives a worker new rows, and says what happened to its reported rows
-	// and parts.
+	// An Assignment gives a worker new rows, and tells the worker which of its reported
+	// rows and parts the owner has processed.
 	Assignment struct {
 		Job       string
 		Epoch     int64
 		Worker    string
-		Batches   []Batch  // batches that the worker has not confirmed
-		Exhausted bool     // no row is free now
-		Acked     []string // keys of reported parts that are committed or not needed
-		Taken     int64    // number of the last batch of rows that the owner took back
-		Revoke    Revocation
-		Stop      bool // drop all rows and stop
+		Batches   []Batch    // batches of spans that the worker has not confirmed yet
+		Exhausted bool       // no row is free now
+		Acked     []string   // keys of reported parts that are committed or no longer needed
+		Taken     int64      // number of the last batch of rows that the owner took back
+		Revoke    Revocation // the last request to give back rows
+		Stop      bool       // true if the worker must drop all rows and stop
 	}
 
 	// A Batch is a list of spans for one worker, numbered from 1.
@@ -83,7 +84,8 @@ type (
 		Spans  []Span
 	}
 
-	// A Revocation asks a worker to give back rows that it has not sent to an engine.
+	// A Revocation asks a worker to give back a number of rows that it has not sent to an
+	// engine. Revocations are numbered, so that a worker carries out each of them once.
 	Revocation struct {
 		Number int64
 		Rows   int
@@ -92,13 +94,13 @@ type (
 
 // Reasons why a worker waits for other jobs.
 const (
-	WaitsForServer = "server" // for its turn at a server: none of its rows runs
-	WaitsForMemory = "memory" // for memory: it sends one row at a time
-	WaitsForWrite  = "write"  // for its turn to write finished rows
+	WaitsForServer = "server" // the worker waits for its turn at a server: none of its rows runs
+	WaitsForMemory = "memory" // the worker waits for memory: it sends one row at a time
+	WaitsForWrite  = "write"  // the worker waits for its turn to write finished rows
 )
 
-// WellFormed reports whether each list of rows is present and not empty, and each part
-// has a key.
+// WellFormed reports whether each list of rows in the heartbeat has at least one row,
+// and each part has rows and a key.
 func (h *Heartbeat) WellFormed() bool {
 	for _, list := range [][]ShardRows{h.Holds, h.Back} {
 		for _, s := range list {

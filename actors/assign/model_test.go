@@ -31,7 +31,7 @@ type hand struct {
 func (h *hand) report() *Heartbeat {
 	r := &Heartbeat{
 		Job: "job", Worker: h.name, Address: "there", Want: h.unsent.Count() < 500 && !h.leaves,
-		Hungry: h.unsent.Count() == 0, Ready: int(h.unsent.Count()), Ports: 1, Leaves: h.leaves,
+		Hungry: h.unsent.Count() == 0, Ready: int(h.unsent.Count()), Engines: 1, Leaves: h.leaves,
 	}
 	h.Report(r)
 	r.Left = h.leaves && h.Idle()
@@ -263,7 +263,7 @@ func (s *site) exchange(h *hand, loseReport, loseOrders bool) {
 	}
 	if r.Left {
 		unseen := 0
-		for _, b := range a.unseen {
+		for _, b := range a.unconfirmed {
 			for _, sp := range b.Spans {
 				unseen += sp.Count()
 			}
@@ -451,8 +451,8 @@ func (s *site) check() {
 		shared += share.Assigned
 	}
 	b := s.owner.states
-	if most := b.held + b.written.Count(); shared < b.held || shared > most { // some written rows belong to workers that were removed
-		s.t.Fatalf("workers share %d rows, want %d to %d", shared, b.held, most)
+	if most := b.assignedCount + b.written.Count(); shared < b.assignedCount || shared > most { // some written rows belong to workers that were removed
+		s.t.Fatalf("workers share %d rows, want %d to %d", shared, b.assignedCount, most)
 	}
 }
 

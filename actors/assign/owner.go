@@ -11,43 +11,49 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// An Owner is the owner's side of the protocol: the states of all rows, the workers, and
-// the plan for free rows.
+// An Owner is the state of a job on its owner's node: the states of all rows, the
+// workers, and the plan for free rows.
 type Owner struct {
-	Assigning bool // the owner may assign rows: it has heard every earlier worker, or waits for them no longer
-	Nodes     int  // number of known nodes that could work for the job
-	Wary      bool // the job may crash its owners: each worker has at most waryRows rows at a time, until Trust
+	// Assigning is true if the owner may assign rows: it has a heartbeat of every earlier
+	// worker, or has stopped waiting for the missing heartbeats.
+	Assigning bool
+	Nodes     int // number of known nodes that could run rows of the job
+	// Wary is true if the job may crash its owners. Each worker then has at most waryRows
+	// rows at a time, until Trust is called.
+	Wary bool
 
-	rows    int64 // of all shards
+	rows    int64 // number of rows in all shards
 	states  *rowStates
 	plan    *plan
 	workers map[string]*Assignee
-	sorted  []*Assignee            // workers by name
-	at      map[string][]*Assignee // workers by address
-	counts  counts                 // of all workers
-	due     []*Assignee            // workers that Serve examines next
-	dueAll  bool                   // Serve examines all workers next: rows have become free
-	retired map[string]bool        // workers that were removed or refused: they must drop their rows
-	split   time.Time              // since when some nodes can use the bucket and other nodes cannot; zero otherwise
-	known   map[string]bool        // keys of the parts of earlier owners
+	sorted  []*Assignee            // workers, sorted by name
+	at      map[string][]*Assignee // workers by address of their node
+	counts  counts                 // sums over all workers
+	toServe []*Assignee            // workers that the next call of Serve examines
+	dueAll  bool                   // the next Serve examines all workers, because rows have become free
+	retired map[string]bool        // names of removed or refused workers: they must drop their rows
+	split   time.Time              // since when only some nodes can use the bucket; zero if all or none can
+	known   map[string]bool        // keys of the parts that earlier owners recorded
 	copies  copies
 
-	suspects suspects // rows that may have crashed a server, reported with rows given back
+	suspects suspects // rows given back by workers that may have crashed a server
 
 	complete int              // number of shards with all rows committed
-	nodes    map[string]*pace // by address
-	paces    map[string]*pace // by worker, including removed workers
+	nodes    map[string]*pace // committed rows, by address of the node
+	paces    map[string]*pace // the entry of nodes for each worker, including removed workers
 }
 
-// A Proposal is a reported part, with the record to commit.
+// A Proposal is a part that a worker has reported, and the record with which the store
+// can commit the part.
 type Proposal struct {
 	Worker string
 	Part
-	Record store.Part // to be committed
-	Repeat bool       // another part has some of its rows: the whole part is dropped
+	Record store.Part // the record to be committed
+	Repeat bool       // another part has some of these rows, so the whole part is dropped
 }
 
-// NewOwner returns the owner's state for a job with these shards and recorded parts.
+// NewOwner returns the owner's state for a job with these shards and recorded parts. It
+// returns an error if a part record does not fit the shards.
 func NewOwner(shards []shard.Info, parts []store.Part) (*Owner, error) {
 	b, err := newRowStates(shards, parts)
 	if err != nil {
@@ -69,17 +75,17 @@ func NewOwner(shards []shard.Info, parts []store.Part) (*Owner, error) {
 	return o, nil
 }
 
-// Group assigns the first rows of the job by their groups from now on (see partition). groups
-// has the group of each of these rows (see order.Groups). Rows that workers already have
-// stay with them.
+// Group makes the owner assign the first rows of the job by prefix (see partition).
+// groups has one byte for each of these rows: the group of the row (see order.Groups).
+// Rows that workers already have stay with them.
 func (o *Owner) Group(groups []byte) {
 	if len(groups) > 0 {
 		o.plan.partition = newPartition(o.plan.shards, o.plan.free, groups)
 	}
 }
 
-// Append adds the next shards of a job while the input is still being read. copies has
-// the copies in each new shard; nil means none.
+// Append adds the next shards of a job while the input is still being read. copies has,
+// for each new shard, the rows that are copies; nil means none.
 func (o *Owner) Append(shards []shard.Info, copies []*roaring.Bitmap) {
 	for i, info := range shards {
 		o.states.free.Add(len(o.plan.shards)+i, span(0, info.Rows))
@@ -92,6 +98,7 @@ func (o *Owner) Append(shards []shard.Info, copies []*roaring.Bitmap) {
 	o.dueAll = true
 }
 
+// rowsIn returns the number of rows in shards.
 func rowsIn(shards []shard.Info) (rows int64) {
 	for _, s := range shards {
 		rows += int64(s.Rows)
@@ -99,11 +106,11 @@ func rowsIn(shards []shard.Info) (rows int64) {
 	return rows
 }
 
-// Shards returns the number of known shards.
+// Shards returns the number of shards that the owner knows.
 func (o *Owner) Shards() int { return len(o.plan.shards) }
 
-// Hear processes a heartbeat. It returns the worker, and proposals for the new parts. If
-// a is nil, the worker must stop.
+// Hear processes a heartbeat that arrived at now. It returns the worker, and a proposal
+// for each part that the owner did not know. If a is nil, the worker must stop.
 func (o *Owner) Hear(h *Heartbeat, now time.Time) (a *Assignee, parts []Proposal) {
 	if o.retired[h.Worker] || !o.possible(h) {
 		return nil, nil
@@ -115,7 +122,7 @@ func (o *Owner) Hear(h *Heartbeat, now time.Time) (a *Assignee, parts []Proposal
 			return nil, nil
 		}
 		o.paces[h.Worker] = o.pace(a, now)
-		behind = o.behind(h)
+		behind = o.hasRowsCommittedByOthers(h)
 	}
 	a.heard = now
 	if a.last != nil && h.Number <= a.last.Number { // a newer heartbeat arrived first
@@ -124,7 +131,7 @@ func (o *Owner) Hear(h *Heartbeat, now time.Time) (a *Assignee, parts []Proposal
 	newest := *h
 	newest.Holds, newest.Back, newest.Parts, newest.Suspects = nil, nil, nil, nil
 	a.last = &newest
-	a.unseen = slices.DeleteFunc(a.unseen, func(b Batch) bool { return b.Number <= h.Received })
+	a.unconfirmed = slices.DeleteFunc(a.unconfirmed, func(b Batch) bool { return b.Number <= h.Received })
 	if h.Batch > a.taken {
 		a.taken = h.Batch
 		for _, s := range h.Back {
@@ -138,14 +145,14 @@ func (o *Owner) Hear(h *Heartbeat, now time.Time) (a *Assignee, parts []Proposal
 	if behind && h.Ready > 0 {
 		o.recall(a, h.Ready)
 	}
-	o.look(a)
+	o.queueForServe(a)
 	return a, parts
 }
 
-// behind reports whether some rows that a worker holds were already committed for other
+// hasRowsCommittedByOthers reports whether some rows that a worker has were already committed for other
 // workers, for example while the worker's node was suspended. The owner then takes back
 // all rows that the worker has not sent, and assigns the uncommitted rows again.
-func (o *Owner) behind(h *Heartbeat) bool {
+func (o *Owner) hasRowsCommittedByOthers(h *Heartbeat) bool {
 	var own Rows
 	for _, p := range h.Parts {
 		own.Add(p.Shard, p.Rows.Bitmap)
@@ -160,8 +167,8 @@ func (o *Owner) behind(h *Heartbeat) bool {
 }
 
 // Stranded returns the workers on nodes that could not use the bucket for at least
-// patience, if other nodes could use it during this time. Such a worker cannot write its
-// finished rows, so other workers should run these rows. Call Stranded regularly.
+// patience while other nodes could use it. Such a worker cannot write its finished
+// rows, so other workers should run these rows. Call Stranded regularly.
 func (o *Owner) Stranded(patience time.Duration, now time.Time) (stranded []*Assignee) {
 	for _, a := range o.sorted {
 		if a.away() >= patience && patience > 0 {
@@ -183,12 +190,13 @@ func (o *Owner) Stranded(patience time.Duration, now time.Time) (stranded []*Ass
 // Away returns the number of workers whose nodes cannot use the bucket.
 func (o *Owner) Away() int { return o.counts.away }
 
-// Waits returns why all workers with servers wait: the reason of the first such worker.
-// It returns "" if at least one worker with servers does not wait.
+// Waits returns the reason why the job waits: the reason of the first waiting worker,
+// if all workers with servers wait. It returns "" if a worker with servers does not
+// wait.
 func (o *Owner) Waits() (waits string) {
 	for _, a := range o.sorted {
 		switch {
-		case a.last == nil || a.last.Ports == 0:
+		case a.last == nil || a.last.Engines == 0:
 		case a.last.Waits == "":
 			return ""
 		case waits == "":
@@ -201,7 +209,8 @@ func (o *Owner) Waits() (waits string) {
 // Done reports whether all rows are committed.
 func (o *Owner) Done() bool { return o.states.committed.Count() == o.rows }
 
-// hearParts notes the parts in a heartbeat, and returns proposals for the new ones.
+// hearParts processes the parts in a heartbeat, and returns a proposal for each new
+// part. It also forgets acknowledged parts that the heartbeat no longer lists.
 func (o *Owner) hearParts(a *Assignee, parts []Part) (fresh []Proposal) {
 	named := make(map[string]bool, len(parts))
 	for _, p := range parts {
@@ -220,8 +229,8 @@ func (o *Owner) hearParts(a *Assignee, parts []Part) (fresh []Proposal) {
 	return fresh
 }
 
-// propose returns the record to commit for a reported part, or a repeat if another part
-// has some of its rows.
+// propose returns a proposal for a reported part. If another part has some of its rows,
+// the proposal is a Repeat, and the rows of the part become free.
 func (o *Owner) propose(a *Assignee, p Part) Proposal {
 	if o.states.anyWritten(p.Shard, p.Rows.Bitmap) {
 		o.release(a.Worker, p.Shard, p.Rows.Bitmap)
@@ -230,7 +239,8 @@ func (o *Owner) propose(a *Assignee, p Part) Proposal {
 	return o.proposal(a.Worker, p)
 }
 
-// proposal returns the record of a part; no other part has its rows.
+// proposal returns the proposal to commit a part, and marks the part's rows as written.
+// The caller has checked that no other part has these rows.
 func (o *Owner) proposal(worker string, p Part) Proposal {
 	o.states.write(p.Shard, p.Rows.Bitmap)
 	rec := store.Part{Key: p.Key, Shard: p.Shard, Rows: int64(p.Rows.GetCardinality()), Totals: p.Totals, Size: p.Size}
@@ -240,15 +250,17 @@ func (o *Owner) proposal(worker string, p Part) Proposal {
 	return Proposal{Worker: worker, Part: p, Record: rec}
 }
 
-// possible reports whether all rows of a heartbeat exist in the job.
+// possible reports whether the heartbeat can be true: all its rows exist in the job,
+// and it gives back all its suspects.
 func (o *Owner) possible(h *Heartbeat) bool {
 	return o.plan.possibleAll(h.Holds) && o.plan.possibleAll(h.Back) && h.suspectsGivenBack() &&
 		!slices.ContainsFunc(h.Parts, func(p Part) bool { return !o.plan.possible(p.Shard, p.Rows.Bitmap) })
 }
 
-// join adds a new worker. It returns nil if other workers have some of its rows.
+// join adds the sender of a heartbeat as a new worker. It returns nil if another worker
+// has some of its rows, or if the sender has assignments of this epoch.
 func (o *Owner) join(h *Heartbeat) *Assignee {
-	if !h.Fresh { // it has assignments of this epoch that this owner did not send
+	if !h.Fresh { // the worker has assignments of this epoch that this owner did not send
 		return nil
 	}
 	holds := rowsOf(h.Holds)
@@ -273,28 +285,28 @@ func (o *Owner) join(h *Heartbeat) *Assignee {
 	return a
 }
 
-// release frees rows of a worker for other workers.
+// release makes rows of a worker free, so that any worker can get them.
 func (o *Owner) release(worker string, shard int, rows *roaring.Bitmap) {
 	o.states.release(worker, shard, rows)
 	o.plan.touch(shard)
 	o.dueAll = true
 }
 
-// look updates the counts of a worker, and adds it to the workers that the next Serve
-// examines.
-func (o *Owner) look(a *Assignee) {
+// queueForServe updates the counts of a worker, and makes the next call of Serve examine the
+// worker.
+func (o *Owner) queueForServe(a *Assignee) {
 	o.count(a, a.counts())
-	o.due = append(o.due, a)
+	o.toServe = append(o.toServe, a)
 }
 
-// count replaces the numbers that a worker adds to the owner's counts.
+// count replaces the numbers that a worker adds to the owner's counts by now.
 func (o *Owner) count(a *Assignee, now counts) {
 	o.counts = o.counts.plus(a.counted, -1).plus(now, 1)
 	a.counted = now
 }
 
-// Committed notes that a part is recorded. It returns the part's worker, or nil if the
-// worker was removed.
+// Committed processes the news that the store has recorded part p of a worker. It
+// returns the worker, or nil if the worker was removed.
 func (o *Owner) Committed(worker string, p Part, now time.Time) *Assignee {
 	o.commit(worker, p, now)
 	a := o.workers[worker]
@@ -304,14 +316,14 @@ func (o *Owner) Committed(worker string, p Part, now time.Time) *Assignee {
 	if a.parts[p.Key] != nil {
 		a.parts[p.Key].acked = true
 	}
-	o.due = append(o.due, a) // the worker has fewer rows than before
+	o.toServe = append(o.toServe, a) // the worker has fewer rows than before
 	return a
 }
 
-// Assignment returns the current assignment of a worker.
+// Assignment returns the current full state that the owner sends to a worker.
 func (o *Owner) Assignment(a *Assignee) *Assignment {
 	m := &Assignment{
-		Worker: a.Worker, Batches: slices.Clone(a.unseen), Exhausted: o.Exhausted(), Taken: a.taken, Revoke: a.revoked,
+		Worker: a.Worker, Batches: slices.Clone(a.unconfirmed), Exhausted: o.Exhausted(), Taken: a.taken, Revoke: a.revoked,
 	}
 	for _, key := range slices.Sorted(maps.Keys(a.parts)) {
 		if a.parts[key].acked {
@@ -321,8 +333,8 @@ func (o *Owner) Assignment(a *Assignee) *Assignment {
 	return m
 }
 
-// Remove removes a worker. It frees the worker's rows, except rows in reported parts,
-// and returns how many rows will run again.
+// Remove removes a worker. The worker's rows become free, except rows in reported
+// parts. again is the number of rows that will run again.
 func (o *Owner) Remove(a *Assignee) (again int64) {
 	o.plan.forget(a.Worker)
 	delete(o.workers, a.Worker)
@@ -343,9 +355,9 @@ func (o *Owner) Remove(a *Assignee) (again int64) {
 	return o.states.releaseAll(a.Worker)
 }
 
-// Excuse treats every worker as heard at the given time or later, because the owner
+// CountAsHeard counts every worker as heard at the given time or later, because the owner
 // could not process heartbeats before that time.
-func (o *Owner) Excuse(at time.Time) {
+func (o *Owner) CountAsHeard(at time.Time) {
 	for _, a := range o.workers {
 		if a.heard.Before(at) {
 			a.heard = at
@@ -354,13 +366,13 @@ func (o *Owner) Excuse(at time.Time) {
 }
 
 // Silent returns the workers with no heartbeat since the given time. Even a worker on
-// this node may be silent: if the store is split in two, the other side may have another
-// owner, which has taken over the worker.
+// the owner's node may be silent: in a split store, another node may have become the
+// owner and taken over the worker.
 func (o *Owner) Silent(since time.Time) []*Assignee {
 	return slices.DeleteFunc(o.Workers(), func(a *Assignee) bool { return !a.heard.Before(since) })
 }
 
-// At returns a worker on the node with this address; nil if there is none.
+// At returns a worker on the node with this address, or nil if the node has no worker.
 func (o *Owner) At(address string) *Assignee {
 	if there := o.at[address]; len(there) > 0 {
 		return there[0]
@@ -371,19 +383,20 @@ func (o *Owner) At(address string) *Assignee {
 // Exhausted reports whether no row is free.
 func (o *Owner) Exhausted() bool { return o.plan.exhausted() }
 
-// Free returns the number of free rows in the known shards.
+// Free returns the number of free rows in all shards that the owner knows.
 func (o *Owner) Free() int64 { return o.states.free.Count() }
 
 // Workers returns all workers, sorted by name.
 func (o *Owner) Workers() []*Assignee { return slices.Clone(o.sorted) }
 
-// A Place is the state of a row and its worker.
+// A Place is the state of a row, and the worker that has the row.
 type Place struct {
 	State  State  `json:"state"`
-	Worker string `json:"worker,omitempty"` // set if the row is assigned
+	Worker string `json:"worker,omitempty"` // name of the worker; empty unless the row is assigned
 }
 
-// Where returns the place of a row, by its number in the input.
+// Where returns the state and the worker of a row. row is the row's number in the
+// input.
 func (o *Owner) Where(row int64) (p Place) {
 	n, found := slices.BinarySearchFunc(o.plan.shards, row, func(s shard.Info, row int64) int {
 		switch {

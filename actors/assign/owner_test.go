@@ -14,7 +14,7 @@ var start = time.Unix(1000, 0)
 // written the given parts.
 func hears(t *testing.T, o *Owner, worker string, holds [2]int, parts ...Part) (*Assignee, []Proposal) {
 	t.Helper()
-	h := &Heartbeat{Worker: worker, Number: 1, Fresh: true, Ports: 1, Want: true, Address: worker, Parts: parts}
+	h := &Heartbeat{Worker: worker, Number: 1, Fresh: true, Engines: 1, Want: true, Address: worker, Parts: parts}
 	if holds[1] > holds[0] {
 		h.Holds = []ShardRows{{0, NewRowSet(rows(holds[0], holds[1]))}}
 	}
@@ -107,7 +107,7 @@ func TestOwnerExcusesWorkersAfterItsOwnPause(t *testing.T) {
 	if len(o.Silent(late.Add(-time.Second))) != 1 {
 		t.Fatal("a worker that was not heard for a minute is not silent")
 	}
-	o.Excuse(late)
+	o.CountAsHeard(late)
 	if len(o.Silent(late.Add(-time.Second))) != 0 {
 		t.Error("a worker that could not be heard is taken for lost")
 	}
@@ -120,7 +120,7 @@ func TestOwnerTakesBackRowsDoneElsewhere(t *testing.T) {
 	t.Parallel()
 	join := func(own ...Part) *Assignment {
 		o := owner(t, 10, committed("done", 0, rows(0, 6)))
-		h := &Heartbeat{Worker: "w", Number: 1, Fresh: true, Ports: 1, Ready: 3, Holds: []ShardRows{{0, NewRowSet(rows(4, 10))}}, Parts: own}
+		h := &Heartbeat{Worker: "w", Number: 1, Fresh: true, Engines: 1, Ready: 3, Holds: []ShardRows{{0, NewRowSet(rows(4, 10))}}, Parts: own}
 		a, _ := o.Hear(h, start)
 		if a == nil {
 			t.Fatal("it may not go on")
@@ -140,14 +140,14 @@ func TestOwnerRevokesForIdleWorkers(t *testing.T) {
 	t.Parallel()
 	o := owner(t, 10)
 	hears(t, o, "busy", [2]int{0, 10})
-	o.Hear(&Heartbeat{Worker: "busy", Number: 2, Ports: 1, Ready: 8}, start)
+	o.Hear(&Heartbeat{Worker: "busy", Number: 2, Engines: 1, Ready: 8}, start)
 	a, _ := hears(t, o, "idle", [2]int{})
-	o.Hear(&Heartbeat{Worker: "idle", Number: 2, Ports: 1, Want: true, Hungry: true}, start)
+	o.Hear(&Heartbeat{Worker: "idle", Number: 2, Engines: 1, Want: true, Hungry: true}, start)
 	changed := o.Serve()
 	if len(changed) != 1 || changed[0].Worker != "busy" || o.Assignment(changed[0]).Revoke.Rows != 4 {
 		t.Fatalf("changed %+v, want half of the waiting rows back", changed)
 	}
-	o.Hear(&Heartbeat{Worker: "busy", Number: 3, Ports: 1, Ready: 4, Recalled: 1, Batch: 1, Back: []ShardRows{{0, NewRowSet(rows(6, 10))}}}, start)
+	o.Hear(&Heartbeat{Worker: "busy", Number: 3, Engines: 1, Ready: 4, Recalled: 1, Batch: 1, Back: []ShardRows{{0, NewRowSet(rows(6, 10))}}}, start)
 	if changed := o.Serve(); len(changed) != 1 || changed[0] != a {
 		t.Fatalf("changed %+v, want the worker that was idle", changed)
 	}
@@ -163,9 +163,9 @@ func TestOwnerRevokesNothingWhileItIsWary(t *testing.T) {
 	o := owner(t, 8)
 	o.Wary = true
 	hears(t, o, "busy", [2]int{0, 4})
-	o.Hear(&Heartbeat{Worker: "busy", Number: 2, Ports: 1, Want: true, Ready: 3}, start)
+	o.Hear(&Heartbeat{Worker: "busy", Number: 2, Engines: 1, Want: true, Ready: 3}, start)
 	hears(t, o, "waits", [2]int{4, 8})
-	o.Hear(&Heartbeat{Worker: "waits", Number: 2, Ports: 1, Want: true, Hungry: true}, start)
+	o.Hear(&Heartbeat{Worker: "waits", Number: 2, Engines: 1, Want: true, Hungry: true}, start)
 	if changed := o.Serve(); len(changed) != 0 {
 		t.Fatalf("changed %+v, want no worker", changed)
 	}
@@ -211,7 +211,7 @@ func TestOwnerFindsWorkersByTheirNodes(t *testing.T) {
 	t.Parallel()
 	o := owner(t, 100)
 	for i, worker := range []string{"former", "later"} {
-		h := &Heartbeat{Worker: worker, Number: 1, Fresh: true, Ports: 1, Address: "node"}
+		h := &Heartbeat{Worker: worker, Number: 1, Fresh: true, Engines: 1, Address: "node"}
 		if a, _ := o.Hear(h, start); a == nil || o.At("node").Worker != "former" || len(o.Workers()) != i+1 {
 			t.Fatalf("%s is not heard, or not found", worker)
 		}
@@ -233,18 +233,18 @@ func TestOwnerKeepsTheLastRowsForIdleWorkers(t *testing.T) {
 	t.Parallel()
 	o := owner(t, 40)
 	report := func(worker string, ready int, hungry bool) *Heartbeat {
-		return &Heartbeat{Worker: worker, Number: 1, Fresh: true, Ports: 1, Want: true, Ready: ready, Hungry: hungry, Address: worker}
+		return &Heartbeat{Worker: worker, Number: 1, Fresh: true, Engines: 1, Want: true, Ready: ready, Hungry: hungry, Address: worker}
 	}
 	rich, _ := o.Hear(report("rich", 100, false), start) // two workers share 40 rows: 10 at a time
 	poor, _ := o.Hear(report("poor", 4, false), start)
 	hungry, _ := o.Hear(report("hungry", 0, true), start)
 	o.Serve()
-	if got := len(rich.unseen); got != 0 {
-		t.Errorf("who has a hundred rows gets %+v", rich.unseen)
+	if got := len(rich.unconfirmed); got != 0 {
+		t.Errorf("who has a hundred rows gets %+v", rich.unconfirmed)
 	}
 	for _, a := range []*Assignee{poor, hungry} {
-		if len(a.unseen) != 1 {
-			t.Errorf("%s gets %+v", a.Worker, a.unseen)
+		if len(a.unconfirmed) != 1 {
+			t.Errorf("%s gets %+v", a.Worker, a.unconfirmed)
 		}
 	}
 }

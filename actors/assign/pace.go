@@ -2,8 +2,8 @@ package assign
 
 import "time"
 
-// The rows of a worker are committed every few seconds, so a rate over a short time
-// would jump. The rate covers a minute, in steps of paceStep.
+// A rate of committed rows covers a minute, in steps of paceStep. The rows of a worker are
+// committed only every few seconds, so a rate over a shorter time would jump.
 const (
 	paceStep  = 5 * time.Second
 	paceSteps = 12
@@ -11,20 +11,21 @@ const (
 
 // A pace counts committed rows, in total and over the last minute.
 type pace struct {
-	began time.Time // start of step 0
-	all   int64
-	steps [paceSteps]int64 // by number of the step, modulo paceSteps
+	began time.Time        // start of step 0
+	all   int64            // number of all committed rows
+	steps [paceSteps]int64 // committed rows of each step, by the step's number modulo paceSteps
 	last  int64            // number of the current step
 }
 
-// add counts rows that were committed at now.
+// add counts a number of rows that were committed at now.
 func (p *pace) add(rows int64, now time.Time) {
 	p.turn(now)
 	p.all += rows
 	p.steps[p.last%paceSteps] += rows
 }
 
-// turn moves to the step of the given time and clears steps that are too old.
+// turn moves to the step that contains now, and clears the steps that are older than a
+// minute.
 func (p *pace) turn(now time.Time) {
 	for step := int64(now.Sub(p.began) / paceStep); p.last < step; {
 		p.last = max(p.last, step-paceSteps) + 1
@@ -32,8 +33,8 @@ func (p *pace) turn(now time.Time) {
 	}
 }
 
-// rate returns the rows per second over the last minute; nil before the first step is
-// over.
+// rate returns the committed rows per second over the last minute. It returns nil
+// before the first step has ended.
 func (p *pace) rate(now time.Time) *float64 {
 	p.turn(now)
 	if p.last == 0 {

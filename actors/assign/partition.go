@@ -8,36 +8,39 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// A partition assigns rows so that rows with the same prefix run on one worker at about the
-// same time. Each row has a group: rows with the same prefix are in the same group (see
-// order.Groups). A block is a range of consecutive shards. The rows of a block are
-// divided into shares: all rows of some groups make a share. A worker gets the rows of
-// one share after another, from all shards of the block. Blocks follow the order of the
-// input. When every share of a block has a worker, the next block begins. At the end
-// several workers get rows of the same share.
+// A partition assigns rows so that rows with the same prefix run on one worker at about
+// the same time. Each row has a group: rows with the same prefix are in the same group
+// (see order.Groups). A block is a range of consecutive shards. The rows of a block are
+// divided into shares: a share has all rows of some groups. A worker gets all rows of
+// one share, from all shards of the block, and then the next share. Blocks follow the
+// order of the input. When every share of a block has a worker, the next block begins.
+// At the end of a job several workers get rows of the same share.
 type partition struct {
-	free   *Rows
+	free   *Rows // the free rows of the job, shared with the plan
 	shards []shard.Info
 	groups []byte // the group of each row, by the row's number in the job
 	blocks []partitionBlock
-	cursor map[string]share // by worker: the share that it gets rows of
+	cursor map[string]share // by worker: the share from which the worker gets rows
 }
 
 // A partitionBlock is a block of a partition: a range of consecutive shards.
 type partitionBlock struct {
-	from, to int // shards, to excluded
-	shares   int
-	numbers  [1 + shard.Groups]int     // by group: the share that has it
-	rows     map[int][]*roaring.Bitmap // by shard: the rows of each share. A shard is added at its first use, and removed when it has no free rows
+	from, to int                   // shards; to is excluded
+	shares   int                   // number of shares in the block
+	numbers  [1 + shard.Groups]int // by group: the number of the share that has the group
+	// rows has the rows of each share, by shard and then by number of the share. A shard
+	// is added at its first use, and removed when it has no free rows.
+	rows map[int][]*roaring.Bitmap
 }
 
-// share names one share of a block.
+// share identifies one share: the index of its block, and its number in the block.
 type share struct{ block, number int }
 
 // shareBytes is the approximate size of the text of a share, in bytes. A worker loads 16
 // MiB by default, so it has a whole share in memory. Group 0 has a share of its own.
 const shareBytes = 4 << 20
 
+// newPartition returns a partition of the shards whose rows all have groups.
 func newPartition(shards []shard.Info, free *Rows, groups []byte) *partition {
 	d := &partition{free: free, shards: shards, groups: groups, cursor: make(map[string]share)}
 	for n := 0; n < len(shards) && shards[n].First+int64(shards[n].Rows) <= int64(len(groups)); {
@@ -54,8 +57,8 @@ func newPartition(shards []shard.Info, free *Rows, groups []byte) *partition {
 	return d
 }
 
-// divide spreads the groups over the shares. Each share gets consecutive groups, and
-// about the same number of rows.
+// divide sets the share of each group. groups has the group of each row in the block.
+// Each share gets consecutive groups, and about the same number of rows.
 func (b *partitionBlock) divide(groups []byte) {
 	var rows [1 + shard.Groups]int
 	for _, group := range groups {
@@ -69,8 +72,8 @@ func (b *partitionBlock) divide(groups []byte) {
 	}
 }
 
-// rows returns free rows of a single shard for a worker; ok is false if the partition has no
-// free row.
+// rows returns free rows of one shard for a worker, and the number n of the shard. ok
+// is false if the partition has no free row.
 func (d *partition) rows(worker string) (n int, rows *roaring.Bitmap, ok bool) {
 	if s, has := d.cursor[worker]; has {
 		if n, rows, ok = d.of(s); ok {
@@ -86,7 +89,8 @@ func (d *partition) rows(worker string) (n int, rows *roaring.Bitmap, ok bool) {
 	return d.of(s)
 }
 
-// of returns the first shard in which a share has free rows, and these rows.
+// of returns the first shard in which share s has free rows, and these rows. ok is
+// false if the share has no free rows.
 func (d *partition) of(s share) (n int, rows *roaring.Bitmap, ok bool) {
 	for n = d.blocks[s.block].from; n < d.blocks[s.block].to; n++ {
 		if rows = d.freeOf(s, n); rows != nil {
@@ -96,7 +100,7 @@ func (d *partition) of(s share) (n int, rows *roaring.Bitmap, ok bool) {
 	return 0, nil, false
 }
 
-// freeOf returns the free rows of a share in one shard; nil if there are none.
+// freeOf returns the free rows of share s in shard n; nil if there are none.
 func (d *partition) freeOf(s share, n int) *roaring.Bitmap {
 	b, free := &d.blocks[s.block], d.free.of(n)
 	if free == nil {
@@ -112,7 +116,8 @@ func (d *partition) freeOf(s share, n int) *roaring.Bitmap {
 	return nil
 }
 
-// sharesOf computes the rows of each share of a block in one shard.
+// sharesOf returns the rows of each share of block b in shard n, by number of the
+// share.
 func (d *partition) sharesOf(b *partitionBlock, n int) []*roaring.Bitmap {
 	shares := make([]*roaring.Bitmap, b.shares)
 	for i := range shares {
@@ -125,8 +130,9 @@ func (d *partition) sharesOf(b *partitionBlock, n int) []*roaring.Bitmap {
 	return shares
 }
 
-// next returns the first share with free rows that no worker has, or else the share with
-// the most free rows.
+// next returns the share from which a worker should get rows next: the first share with
+// free rows that no worker has, or else the share with the most free rows. It returns
+// false if no row is free.
 func (d *partition) next() (share, bool) {
 	taken := make(map[share]bool, len(d.cursor))
 	for _, s := range d.cursor {
@@ -155,10 +161,12 @@ func (d *partition) next() (share, bool) {
 	return best, most > 0
 }
 
+// before reports whether share s comes before another share in the order of the input.
 func (s share) before(other share) bool {
 	return s.block < other.block || s.block == other.block && s.number < other.number
 }
 
+// hasFree reports whether a block has free rows.
 func (d *partition) hasFree(b partitionBlock) bool {
 	for n := b.from; n < b.to; n++ {
 		if d.free.of(n) != nil {
@@ -168,7 +176,7 @@ func (d *partition) hasFree(b partitionBlock) bool {
 	return false
 }
 
-// count returns the number of free rows of a share.
+// count returns the number of free rows in share s.
 func (d *partition) count(s share) (rows int) {
 	b := &d.blocks[s.block]
 	for n := b.from; n < b.to; n++ {

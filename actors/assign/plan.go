@@ -9,27 +9,31 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// A plan chooses free rows for a worker. Each worker gets rows of one shard until none is
-// free, and then of another, so its parts hold many rows of few shards. When every shard
-// with free rows has a worker, the next worker gets rows of the shard with the most free
-// rows. The worker itself decides which of its rows it sends first.
+// A plan chooses free rows for a worker. Each worker gets rows of one shard until the
+// shard has no free rows, and then of another shard. So the parts of a worker have many
+// rows of few shards. When every shard with free rows has a worker, the next worker
+// gets rows of the shard with the most free rows. The worker itself decides which of
+// its rows it sends first.
 type plan struct {
-	shards    []shard.Info
-	free      *Rows
-	begun     []bool         // by shard: a worker has got rows of it
-	open      map[int]bool   // shards that have begun and may have free rows
-	next      int            // all shards before this one have begun or have no free rows
-	cursor    map[string]int // by worker: the shard that it gets rows of
-	partition *partition     // assigns rows by prefix, before the plan assigns other rows; nil for none
+	shards []shard.Info
+	free   *Rows          // the free rows of the job
+	begun  []bool         // by shard: a worker has got rows of the shard
+	open   map[int]bool   // numbers of the shards that have begun and may have free rows
+	next   int            // all shards before this shard have begun or have no free rows
+	cursor map[string]int // by worker: the shard from which the worker gets rows
+	// partition assigns rows by prefix, before the plan assigns other rows; nil if the job
+	// assigns no rows by prefix.
+	partition *partition
 }
 
-// targetSpan is the target size of a span in bytes of text: large enough that messages
-// are small beside the work, small enough that workers can share the end of a job.
+// targetSpan is the target size of the text in a span, in bytes. It is large enough
+// that messages cost little compared with the work, and small enough that workers can
+// share the last rows of a job.
 const targetSpan = 256 << 10
 
-// maxSpanRows limits the rows of a span if rows are tiny. leastBatch is the smallest
-// number of rows to assign, so that no messages about single rows are sent at the end of
-// a job.
+// maxSpanRows is the maximum number of rows in a span. leastBatch is the smallest number
+// of rows in an assignment, so that the owner sends no messages about single rows at the
+// end of a job.
 const (
 	maxSpanRows = 1024
 	leastBatch  = 4
@@ -42,14 +46,15 @@ func newPlan(shards []shard.Info, free *Rows) *plan {
 	return p
 }
 
-// grow appends shards.
+// grow adds the next shards of the job.
 func (p *plan) grow(shards []shard.Info) {
 	p.shards, p.begun = append(p.shards, shards...), append(p.begun, make([]bool, len(shards))...)
 }
 
 // share returns how many rows a worker may get at a time. With several workers this
-// number is half of an equal share of the free rows, but at least leastBatch. So workers
-// finish at about the same time (guided self-scheduling, Polychronopoulos and Kuck 1987).
+// number is half of an equal share of the free rows, but at least leastBatch. So all
+// workers finish at about the same time (guided self-scheduling, Polychronopoulos and
+// Kuck 1987).
 func (p *plan) share(workers int) int {
 	if workers < 2 {
 		return math.MaxInt
@@ -57,8 +62,8 @@ func (p *plan) share(workers int) int {
 	return max(leastBatch, int(p.free.Count()/int64(2*workers)))
 }
 
-// span returns the next rows for a worker, at most this many; ok is false if no row is
-// free. The caller assigns them.
+// span returns the next span for a worker, with at most this many rows; ok is false if
+// no row is free. The caller must mark the rows as assigned.
 func (p *plan) span(worker string, most int) (Span, bool) {
 	if p.partition != nil {
 		if n, free, ok := p.partition.rows(worker); ok {
@@ -74,7 +79,8 @@ func (p *plan) span(worker string, most int) (Span, bool) {
 	return p.spanOf(n, p.free.of(n), most), true
 }
 
-// spanOf returns a span with the first of the given free rows, at most this many.
+// spanOf returns a span with the first rows of free, at most this many. free has rows
+// of shard n.
 func (p *plan) spanOf(n int, free *roaring.Bitmap, most int) Span {
 	rows := min(spanRows(p.shards[n]), most, int(free.GetCardinality()))
 	last, _ := free.Select(uint32(rows - 1)) // free has at least this many rows
@@ -95,7 +101,8 @@ func spanRows(s shard.Info) int {
 	return int(max(1, min(maxSpanRows, targetSpan*int64(s.Rows)/s.Bytes)))
 }
 
-// shardFor returns a shard with free rows for a worker.
+// shardFor returns the shard from which a worker gets its next rows. It returns false
+// if no row is free.
 func (p *plan) shardFor(worker string) (int, bool) {
 	if p.exhausted() {
 		return 0, false
@@ -115,8 +122,8 @@ func (p *plan) shardFor(worker string) (int, bool) {
 	return n, true
 }
 
-// abandoned returns the first shard that has begun and has free rows, but no worker. The
-// cost depends on the number of workers, not on the number of shards.
+// abandoned returns the first shard that has begun and has free rows, but has no
+// worker. Its cost depends on the number of workers, not on the number of shards.
 func (p *plan) abandoned() (int, bool) {
 	taken := make(map[int]bool, len(p.cursor))
 	for _, n := range p.cursor {
@@ -134,7 +141,7 @@ func (p *plan) abandoned() (int, bool) {
 	return first, found
 }
 
-// untouched returns the first shard with free rows that has not begun.
+// untouched returns the first shard that has free rows and that no worker has begun.
 func (p *plan) untouched() (int, bool) {
 	for ; p.next < len(p.shards); p.next++ {
 		if !p.begun[p.next] && p.free.of(p.next) != nil {
@@ -155,10 +162,10 @@ func (p *plan) fullest() int {
 	return best
 }
 
-// touch notes that a worker got rows of a shard or gave rows of it back.
+// touch records that a worker has got rows of a shard or has given back rows of it.
 func (p *plan) touch(shard int) { p.begun[shard], p.open[shard] = true, true }
 
-// forget makes the current shard of a worker available to other workers.
+// forget removes a worker, so that other workers can get the rest of its current shard.
 func (p *plan) forget(worker string) {
 	delete(p.cursor, worker)
 	if p.partition != nil {
@@ -174,7 +181,7 @@ func (p *plan) possible(shard int, rows *roaring.Bitmap) bool {
 	return shard >= 0 && shard < len(p.shards) && !rows.IsEmpty() && int(rows.Maximum()) < p.shards[shard].Rows
 }
 
-// possibleAll does the same for rows of several shards.
+// possibleAll reports whether all rows in list exist in the job.
 func (p *plan) possibleAll(list []ShardRows) bool {
 	return !slices.ContainsFunc(list, func(s ShardRows) bool { return !p.possible(s.Shard, s.Rows.Bitmap) })
 }

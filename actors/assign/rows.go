@@ -12,11 +12,11 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// Rows is a set of rows of a job, by shard. Rows of a shard are numbered from 0. The
-// zero value is empty and ready to use.
+// Rows is a set of rows of a job, stored by shard. The rows of a shard are numbered
+// from 0. The zero value is an empty set.
 type Rows struct {
-	shards map[int]*roaring.Bitmap // none is empty
-	count  int64
+	shards map[int]*roaring.Bitmap // by shard: the rows of the shard in the set; no bitmap is empty
+	count  int64                   // number of rows in the set
 }
 
 // Add adds rows of a shard.
@@ -51,11 +51,11 @@ func (r *Rows) remove(shard int, rows *roaring.Bitmap) {
 	}
 }
 
-// of returns the rows of a shard; nil if there are none. The caller must not change
-// them.
+// of returns the rows of a shard in the set; nil if there are none. The caller must not
+// change the result.
 func (r *Rows) of(shard int) *roaring.Bitmap { return r.shards[shard] }
 
-// in returns the given rows of a shard that are also in r, as a copy.
+// in returns a copy of the given rows, without rows that are not in the set.
 func (r *Rows) in(shard int, rows *roaring.Bitmap) *roaring.Bitmap {
 	if have := r.shards[shard]; have != nil {
 		return roaring.And(have, rows)
@@ -63,7 +63,8 @@ func (r *Rows) in(shard int, rows *roaring.Bitmap) *roaring.Bitmap {
 	return roaring.New()
 }
 
-// All iterates over the rows, in the order of their shards.
+// All iterates over the shards in order. It yields the number of each shard and the
+// rows of the shard.
 func (r *Rows) All() iter.Seq2[int, *roaring.Bitmap] {
 	return func(yield func(int, *roaring.Bitmap) bool) {
 		for _, n := range slices.Sorted(maps.Keys(r.shards)) {
@@ -74,10 +75,10 @@ func (r *Rows) All() iter.Seq2[int, *roaring.Bitmap] {
 	}
 }
 
-// Count returns the number of rows.
+// Count returns the number of rows in the set.
 func (r *Rows) Count() int64 { return r.count }
 
-// countOf returns the number of rows of a shard.
+// countOf returns the number of rows of one shard in the set.
 func (r *Rows) countOf(shard int) int {
 	if have := r.shards[shard]; have != nil {
 		return int(have.GetCardinality())
@@ -85,13 +86,13 @@ func (r *Rows) countOf(shard int) int {
 	return 0
 }
 
-// has reports whether r has the row.
+// has reports whether the set has the row with this number in the shard.
 func (r *Rows) has(shard, row int) bool {
 	have := r.shards[shard]
 	return have != nil && have.ContainsInt(row)
 }
 
-// list returns a copy of the rows as they are sent in messages.
+// list returns a copy of the set in the form that messages use.
 func (r *Rows) list() []ShardRows {
 	var out []ShardRows
 	for n, rows := range r.All() {
@@ -100,7 +101,7 @@ func (r *Rows) list() []ShardRows {
 	return out
 }
 
-// rowsOf returns the rows of a list.
+// rowsOf returns the set of all rows in list.
 func rowsOf(list []ShardRows) (r Rows) {
 	for _, s := range list {
 		r.Add(s.Shard, s.Rows.Bitmap)
@@ -108,25 +109,25 @@ func rowsOf(list []ShardRows) (r Rows) {
 	return r
 }
 
-// ShardRows is a set of rows of a shard.
+// ShardRows is a set of rows of one shard, as sent in messages.
 type ShardRows struct {
 	Shard int
 	Rows  RowSet
 }
 
-// A RowSet is an immutable set of rows of a shard.
+// A RowSet is a set of rows of one shard that nobody may change.
 type RowSet struct{ *roaring.Bitmap }
 
-// NewRowSet returns a copy of rows. It stores ranges of rows as runs where that is
-// smaller.
+// NewRowSet returns a copy of rows. The copy stores consecutive rows as runs if this
+// needs less memory.
 func NewRowSet(rows *roaring.Bitmap) RowSet {
 	rows = rows.Clone()
 	rows.RunOptimize()
 	return RowSet{rows}
 }
 
-// Encode returns the set in the portable format of RoaringBitmap; nil if there is no
-// bitmap.
+// Encode returns the set in the portable format of RoaringBitmap. It returns nil if the
+// set has no bitmap.
 func (s RowSet) Encode() []byte {
 	if s.Bitmap == nil {
 		return nil
@@ -136,7 +137,8 @@ func (s RowSet) Encode() []byte {
 	return to.Bytes()
 }
 
-// DecodeRowSet decodes a set and refuses an invalid one.
+// DecodeRowSet decodes the result of Encode. It returns an error if the bytes are not a
+// valid set.
 func DecodeRowSet(raw []byte) (RowSet, error) {
 	if len(raw) == 0 {
 		return RowSet{}, nil
@@ -151,14 +153,14 @@ func DecodeRowSet(raw []byte) (RowSet, error) {
 	return s, nil
 }
 
-// A Span is a set of rows of a shard that are assigned together: the rows from From to
-// To, without the rows in Except.
+// A Span is a set of rows of one shard that are assigned together: the rows from From
+// up to To, without the rows in Except.
 type Span struct {
 	Shard  int
 	From   int
-	To     int // excluded
+	To     int // the first row after the span
 	Except RowSet
-	Of     shard.Info // the shard
+	Of     shard.Info // the description of the shard
 	// Rows that are assigned by prefix come from a block of shards (see partition). Block is
 	// the last shard of this block, and Share the number of the share in the block. Both
 	// are 0 for other rows.
@@ -169,9 +171,10 @@ type Span struct {
 	Suspects []Suspect
 }
 
-// Behind returns the shard that limits how long the rows may wait: when a worker has
-// loaded rows a few shards beyond this one, it sends the waiting rows first. It is the
-// last shard of the rows' block, or their own shard.
+// Behind returns the shard that limits how long the rows of the span may wait. When a
+// worker has loaded rows a few shards after this shard, it sends the waiting rows
+// first. The shard is the last shard of the span's block, or the span's own shard if
+// the span has no block.
 func (s Span) Behind() int { return max(s.Shard, s.Block) }
 
 // Rows returns the rows of the span.
@@ -193,8 +196,8 @@ func (s Span) Count() int {
 	return n
 }
 
-// After returns the rows of the span from this row on, this row included. If the span
-// does not have this row, the result begins with the next row of the span.
+// After returns the span without the rows before row. If the span does not have row
+// itself, the result begins with the next row of the span.
 func (s Span) After(row int) Span {
 	s.From = min(row, s.To)
 	for s.From < s.To && !s.Has(s.From) {
@@ -208,7 +211,8 @@ func (s Span) After(row int) Span {
 	return s
 }
 
-// Cut splits off the last n rows of a span with more than n rows.
+// Cut splits a span in two: last has its last n rows, and rest has the other rows. The
+// span must have more than n rows.
 func (s Span) Cut(n int) (rest, last Span) {
 	row, err := s.Rows().Select(uint32(s.Count() - n))
 	if err != nil {
@@ -224,7 +228,7 @@ func (s Span) Cut(n int) (rest, last Span) {
 	return s, last
 }
 
-// Has reports whether the span has this row, which must be between From and To.
+// Has reports whether the span has this row. row must be from From up to To.
 func (s Span) Has(row int) bool {
 	return s.Except.Bitmap == nil || !s.Except.ContainsInt(row)
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A State is the progress of a row.
+// A State is how far a row has come, from Free to Committed.
 type State string
 
-// The states of a row, in their order. rowStates returns Elsewhere for a row that it does
-// not have: the states of a worker have only its rows.
+// The states of a row, in their order. rowStates returns Elsewhere for a row that it
+// does not have, because a worker keeps only the states of its own rows.
 const (
-	Elsewhere State = "elsewhere"
-	Free      State = "free"      // no worker has it
-	Copy      State = "copy"      // it gets the answer of an equal row, once that is committed
-	Assigned  State = "assigned"  // a worker has it
-	Finished  State = "finished"  // it has an answer
-	Written   State = "written"   // in a durable part
-	Committed State = "committed" // in a part that is recorded: done
+	Elsewhere State = "elsewhere" // the row is unknown here
+	Free      State = "free"      // no worker has the row
+	Copy      State = "copy"      // the row gets the answer of an equal row after the equal row is committed
+	Assigned  State = "assigned"  // a worker has the row
+	Finished  State = "finished"  // the row has an answer
+	Written   State = "written"   // the row is in a stored part
+	Committed State = "committed" // the row is in a part that the store has recorded: the row is done
 )
 
 // rowStates has the state of each row:
@@ -32,22 +32,24 @@ const (
 //	 └──────release─────┘                                        │
 //	                    └─────────────────write──────────────────┘
 //
-// The owner never assigns a copy: it writes the copy after the original is committed.
-// But a worker may have got the row before the owner knew the list of copies. Such a row
-// runs like other rows.
+// The owner never assigns a copy (a row with the text of an earlier row, the original): it
+// writes the copy after the original is committed. But a worker may have got the row
+// before the owner knew the list of copies. Such a row runs like other rows.
 //
 // The owner of a job keeps the states of all rows. Only the worker sees an answer, so for
 // the owner a row is written as soon as a worker reports its part. Each worker keeps
-// the states of its own rows. There a free row is a row to give back, and a committed
-// row is removed. A row must be in one state at a time, or it is lost or runs twice.
+// the states of its own rows. In a worker, a free row is a row to give back, and a
+// committed row is removed. A row must have exactly one state, or it is lost or runs twice.
 type rowStates struct {
 	free, copies, finished, written, committed Rows
-	assigned                                   map[string]*Rows // by worker
-	holders                                    map[int][]*Rows  // by shard: the row sets of the workers with rows there
-	held                                       int64            // number of assigned rows
+	assigned                                   map[string]*Rows // by worker: the rows assigned to the worker
+	// holders has, by shard, the entries of assigned that have rows of the shard.
+	holders       map[int][]*Rows
+	assignedCount int64 // number of assigned rows
 }
 
-// newRowStates returns the states of the rows of a job with these shards and recorded parts.
+// newRowStates returns the states of all rows of a job: rows in the recorded parts are
+// committed, and other rows are free.
 func newRowStates(shards []shard.Info, parts []store.Part) (*rowStates, error) {
 	b := &rowStates{assigned: make(map[string]*Rows)}
 	for n, info := range shards {
@@ -69,13 +71,14 @@ func newRowStates(shards []shard.Info, parts []store.Part) (*rowStates, error) {
 	return b, nil
 }
 
+// span returns the rows from from up to to, without to.
 func span(from, to int) *roaring.Bitmap {
 	rows := roaring.New()
 	rows.AddRange(uint64(from), uint64(to))
 	return rows
 }
 
-// assign moves rows to a worker.
+// assign moves rows of a shard into the state Assigned, for a worker.
 func (b *rowStates) assign(worker string, shard int, rows *roaring.Bitmap) {
 	b.free.remove(shard, rows)
 	b.copies.remove(shard, rows)
@@ -88,10 +91,11 @@ func (b *rowStates) assign(worker string, shard int, rows *roaring.Bitmap) {
 	}
 	before := have.Count()
 	have.Add(shard, rows)
-	b.held += have.Count() - before
+	b.assignedCount += have.Count() - before
 }
 
-// setCopies sets which unassigned rows of a shard are copies; nil means none.
+// setCopies sets which free rows of a shard are copies; nil means none. Rows that are
+// no copies any more become free.
 func (b *rowStates) setCopies(shard int, copies *roaring.Bitmap) {
 	if copies == nil {
 		copies = roaring.New()
@@ -106,11 +110,11 @@ func (b *rowStates) setCopies(shard int, copies *roaring.Bitmap) {
 	b.copies.Add(shard, rows)
 }
 
-// take removes rows of a shard from the rows of a worker.
+// take removes rows of a shard from the row set of one worker.
 func (b *rowStates) take(have *Rows, shard int, rows *roaring.Bitmap) {
 	before := have.Count()
 	have.remove(shard, rows)
-	b.held -= before - have.Count()
+	b.assignedCount -= before - have.Count()
 	if before > have.Count() && have.countOf(shard) == 0 {
 		b.removeHolder(have, shard)
 	}
@@ -125,7 +129,8 @@ func (b *rowStates) removeHolder(have *Rows, shard int) {
 	}
 }
 
-// release frees the given rows, except rows that are not assigned to the worker.
+// release makes rows of a worker free. Rows that the worker does not have do not
+// change.
 func (b *rowStates) release(worker string, shard int, rows *roaring.Bitmap) {
 	have := b.of(worker)
 	rows = have.in(shard, rows)
@@ -133,19 +138,19 @@ func (b *rowStates) release(worker string, shard int, rows *roaring.Bitmap) {
 	b.free.Add(shard, rows)
 }
 
-// releaseAll frees all rows that are assigned to a worker, and returns their number.
+// releaseAll makes all rows of a worker free, and returns their number.
 func (b *rowStates) releaseAll(worker string) int64 {
 	have := b.of(worker)
 	for n, rows := range have.shards {
 		b.free.Add(n, rows)
 		b.removeHolder(have, n)
 	}
-	b.held -= have.Count()
+	b.assignedCount -= have.Count()
 	delete(b.assigned, worker)
 	return have.Count()
 }
 
-// finish notes that rows of a worker have answers.
+// finish moves rows of a worker into the state Finished, because they have answers.
 func (b *rowStates) finish(worker string, shard int, rows *roaring.Bitmap) {
 	have := b.of(worker)
 	rows = have.in(shard, rows)
@@ -153,19 +158,20 @@ func (b *rowStates) finish(worker string, shard int, rows *roaring.Bitmap) {
 	b.finished.Add(shard, rows)
 }
 
-// write notes that rows are in a durable part, whichever worker has them.
+// write moves rows into the state Written, because they are in a stored part. Any
+// worker may have had the rows.
 func (b *rowStates) write(shard int, rows *roaring.Bitmap) {
 	b.forget(shard, rows)
 	b.written.Add(shard, rows)
 }
 
-// commit notes that the store has recorded rows.
+// commit moves rows into the state Committed, because the store has recorded them.
 func (b *rowStates) commit(shard int, rows *roaring.Bitmap) {
 	b.forget(shard, rows)
 	b.committed.Add(shard, rows)
 }
 
-// forget removes rows of all states.
+// forget removes rows from all states except Committed.
 func (b *rowStates) forget(shard int, rows *roaring.Bitmap) {
 	b.free.remove(shard, rows)
 	b.copies.remove(shard, rows)
@@ -176,7 +182,8 @@ func (b *rowStates) forget(shard int, rows *roaring.Bitmap) {
 	}
 }
 
-// anyWritten reports whether at least one of the rows is written or committed.
+// anyWritten reports whether at least one of the rows is in a stored part, recorded or
+// not.
 func (b *rowStates) anyWritten(shard int, rows *roaring.Bitmap) bool {
 	return !b.written.in(shard, rows).IsEmpty() || !b.committed.in(shard, rows).IsEmpty()
 }
@@ -189,7 +196,7 @@ func (b *rowStates) of(worker string) *Rows {
 	return b.assigned[worker]
 }
 
-// where returns the state of a row, and its worker if the row is assigned.
+// where returns the state of a row. worker is empty unless the row is assigned.
 func (b *rowStates) where(shard, row int) (state State, worker string) {
 	switch {
 	case b.free.has(shard, row):

@@ -2,23 +2,24 @@ package assign
 
 import "slices"
 
-// spansPerBatch is the number of spans that a worker gets at a time: one to work on, and
-// the next ones.
+// spansPerBatch is the maximum number of spans in one batch: one that the worker runs,
+// and the next spans.
 const spansPerBatch = 4
 
-// Serve assigns rows to workers with room: to all of them if rows have become free, else
-// only to workers with a new heartbeat or a newly committed part. It revokes rows if one
-// worker has nothing to do while rows of another worker wait. It returns the workers
-// with changed assignments.
+// Serve assigns free rows to workers that want rows. It examines all workers if rows
+// have become free, and otherwise only workers with a new heartbeat or a newly
+// committed part. If one worker has nothing to do while rows of another worker wait,
+// Serve also asks the other worker to give back rows. It returns the workers whose
+// assignments have changed.
 func (o *Owner) Serve() (changed []*Assignee) {
 	if !o.Assigning {
 		return nil
 	}
-	look := o.due
+	look := o.toServe
 	if o.dueAll {
 		look = slices.Clone(o.sorted)
 	}
-	o.due, o.dueAll = nil, false
+	o.toServe, o.dueAll = nil, false
 	slices.SortStableFunc(look, func(a, b *Assignee) int { return b.counted.hungry - a.counted.hungry }) // workers with nothing to do go first
 	for _, a := range look {
 		if o.Exhausted() {
@@ -32,10 +33,10 @@ func (o *Owner) Serve() (changed []*Assignee) {
 	return append(changed, o.revoke()...)
 }
 
-// assign gives a worker its next spans; it returns false if there are none.
+// assign assigns the next spans to a worker. It returns false if there are none.
 func (o *Owner) assign(a *Assignee) bool {
 	var spans []Span
-	for most := o.most(a); most > 0 && len(spans) < spansPerBatch; {
+	for most := o.maxRows(a); most > 0 && len(spans) < spansPerBatch; {
 		s, ok := o.plan.span(a.Worker, most)
 		if !ok {
 			break
@@ -49,30 +50,31 @@ func (o *Owner) assign(a *Assignee) bool {
 		return false
 	}
 	a.sent++
-	a.unseen = append(a.unseen, Batch{a.sent, spans})
+	a.unconfirmed = append(a.unconfirmed, Batch{a.sent, spans})
 	return true
 }
 
-// waryRows is the maximum number of rows that a worker has while the owner is wary (see
-// Owner.Wary). When a worker has no other rows, it writes its finished rows, so they are
+// waryRows is the maximum number of rows that a worker has while Owner.Wary is set. A
+// worker that has no other rows writes its finished rows, so these few rows are
 // committed at once.
 const waryRows = 4
 
-// Trust ends the limit of waryRows: the job no longer counts as a job that may crash
-// servers or nodes.
+// Trust ends the limit of waryRows rows for each worker: the job is no longer suspected
+// of crashing servers or nodes.
 func (o *Owner) Trust() { o.Wary, o.dueAll = false, true }
 
-// leastPart is the divisor for the smallest batch: fewer new rows than a quarter of the
-// worker's ready rows are not worth a message.
-const leastPart = 4
+// minBatchDivisor limits how small a batch may be: a batch with fewer rows than 1/minBatchDivisor
+// of the rows that the worker has ready is not worth a message.
+const minBatchDivisor = 4
 
-// most returns how many rows a worker may get now. A worker that still has rows gets at
-// most an equal share of all rows that are not written, counting the nodes that may
-// still join: if the owner crashes, no owner balances the rows for a while. The worker
-// gets nothing if its share is small compared with its ready rows. Otherwise, near the
-// end of a job, a thousand workers would ask dozens of times for a few rows each, from
-// many shards, and these rows would be missing for workers without rows.
-func (o *Owner) most(a *Assignee) int {
+// maxRows returns how many rows a worker may get now. A worker that still has rows gets at
+// most an equal share of all rows that are not written. This share also counts nodes
+// that may still join, because after a crash of the owner no owner balances the rows
+// for a while. The worker gets nothing if its share is small compared with its ready
+// rows. Otherwise, near the end of a job, a thousand workers would ask dozens of times
+// for a few rows each, from many shards, and workers without rows would not get these
+// rows.
+func (o *Owner) maxRows(a *Assignee) int {
 	if o.Wary {
 		return int(max(0, waryRows-o.states.of(a.Worker).Count()))
 	}
@@ -81,9 +83,9 @@ func (o *Owner) most(a *Assignee) int {
 	if a.last.Hungry || workers < 2 {
 		return most
 	}
-	open := o.states.free.Count() + o.states.held
+	open := o.states.free.Count() + o.states.assignedCount
 	most = int(min(int64(most), open/int64(workers)-o.states.of(a.Worker).Count()))
-	if most < max(leastBatch, a.last.Ready/leastPart) {
+	if most < max(leastBatch, a.last.Ready/minBatchDivisor) {
 		return 0
 	}
 	return most
@@ -92,12 +94,14 @@ func (o *Owner) most(a *Assignee) int {
 // Working returns the number of workers that have engines and do not drain.
 func (o *Owner) Working() int { return o.counts.working }
 
-// leastRevoked is the smallest number of waiting rows that is worth a revocation.
+// leastRevoked is the minimum number of rows that a worker must have ready before the
+// owner asks it to give back rows.
 const leastRevoked = 2
 
-// revoke asks the worker with the most waiting rows to give some back, so that the
-// hungry workers get an equal share. But if some workers have no engine while others
-// have one, revoke asks for all waiting rows of the workers without an engine.
+// revoke asks the worker with the most ready rows to give some back, so that workers
+// without rows get an equal share. But if some workers have no engine and others have
+// one, revoke asks for all ready rows of the workers without an engine. It returns the
+// workers that it asked.
 func (o *Owner) revoke() (changed []*Assignee) {
 	if o.counts.stuck > 0 && o.counts.working > 0 {
 		for _, a := range o.sorted {
@@ -109,7 +113,8 @@ func (o *Owner) revoke() (changed []*Assignee) {
 		return changed
 	}
 	hungry := o.counts.hungry
-	if hungry == 0 || o.Wary || !o.Exhausted() { // while the owner is wary, a hungry worker may already have waryRows rows, all finished
+	// If Wary is set, a hungry worker may already have waryRows rows, all finished.
+	if hungry == 0 || o.Wary || !o.Exhausted() {
 		return nil
 	}
 	var most *Assignee
@@ -125,7 +130,7 @@ func (o *Owner) revoke() (changed []*Assignee) {
 	return append(changed, most)
 }
 
-// recall asks a worker to give rows back.
+// recall asks a worker to give back this many rows.
 func (o *Owner) recall(a *Assignee, rows int) {
 	a.revoked = Revocation{a.revoked.Number + 1, rows}
 	o.count(a, a.counts())

@@ -5,13 +5,13 @@ import "time"
 // A Share is one node's part of the work on a job.
 type Share struct {
 	Address  string   // of the node; empty for the owner's own node
-	Assigned int64    // rows that its workers have and that are not committed
-	Done     int64    // rows of its workers that were committed under this owner
-	Rate     *float64 // rows per second over the last minute; nil before it is known
+	Assigned int64    // rows that the node's workers have and that are not committed
+	Done     int64    // rows of the node's workers that were committed under this owner
+	Rate     *float64 // committed rows per second over the last minute; nil before the first 5 seconds
 }
 
-// Shares returns the share of each node that has a worker. Its cost does not grow with
-// the number of rows.
+// Shares returns the share of each node that has a worker. The cost of a call does not
+// grow with the number of rows.
 func (o *Owner) Shares(now time.Time) []Share {
 	var shares []Share
 	at := make(map[string]int) // by address
@@ -25,7 +25,7 @@ func (o *Owner) Shares(now time.Time) []Share {
 		}
 		shares[i].Assigned += o.states.of(a.Worker).Count()
 		for _, p := range a.parts {
-			if !p.acked { // no longer with the worker, and not committed yet
+			if !p.acked { // the rows of p are no longer assigned, and not committed yet
 				shares[i].Assigned += int64(p.Rows.GetCardinality())
 			}
 		}
@@ -33,11 +33,12 @@ func (o *Owner) Shares(now time.Time) []Share {
 	return shares
 }
 
-// Complete returns the number of shards with all rows committed, and the number of all
+// Complete returns how many shards have all rows committed, and the number of all
 // shards.
 func (o *Owner) Complete() (complete, all int) { return o.complete, len(o.plan.shards) }
 
-// commit notes recorded rows, and counts them for the node of their worker.
+// commit moves the rows of a recorded part into the state Committed, and counts them
+// for the node of the worker that wrote the part.
 func (o *Owner) commit(worker string, p Part, now time.Time) {
 	before, whole := o.states.committed.Count(), o.whole(p.Shard)
 	o.states.commit(p.Shard, p.Rows.Bitmap)
@@ -55,7 +56,8 @@ func (o *Owner) whole(shard int) bool {
 	return o.states.committed.countOf(shard) == o.plan.shards[shard].Rows
 }
 
-// pace returns the counter for a worker's rows, shared by all workers of its node.
+// pace returns the counter of committed rows for a worker's node. All workers of the
+// node share this counter.
 func (o *Owner) pace(a *Assignee, now time.Time) *pace {
 	if o.nodes[a.Address] == nil {
 		o.nodes[a.Address] = &pace{began: now}

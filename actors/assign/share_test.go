@@ -18,7 +18,7 @@ func TestSharesByNode(t *testing.T) {
 	at := func(worker, address string, from, to int, parts ...Part) (*Assignee, []Proposal) {
 		t.Helper()
 		return o.Hear(&Heartbeat{
-			Worker: worker, Address: address, Number: 1, Fresh: true, Ports: 1, Want: true, Parts: parts,
+			Worker: worker, Address: address, Number: 1, Fresh: true, Engines: 1, Want: true, Parts: parts,
 			Holds: []ShardRows{{0, NewRowSet(rows(from, to))}},
 		}, start)
 	}

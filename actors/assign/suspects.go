@@ -7,24 +7,25 @@ import (
 )
 
 // A Suspect is a row that was in flight when an inference server crashed, and that may
-// have caused the crash. The worker reports the suspect when it gives the row back. The
-// owner tells the next worker, which sends the row apart from other rows.
+// have caused the crash. The worker gives the row back and reports it as a suspect. The
+// owner tells the next worker, which sends the row separately from other rows.
 type Suspect struct {
 	Shard   int
-	Row     int // number in the shard
-	Group   int // the next worker tries the row in a group of this size; 1: alone
-	Crashes int // how often a server crashed while no other row was there
+	Row     int // number of the row in the shard
+	Group   int // maximum size of the group in which the next worker tries the row; 1: the row alone
+	Crashes int // number of crashes of a server while it ran only this row
 }
 
-// suspects has suspect rows, by shard and row.
+// suspects has the suspect rows by their place.
 type suspects map[place]Suspect
 
+// place identifies a row: its shard, and its number in the shard.
 type place struct{ shard, row int }
 
 func (s suspects) add(row Suspect) { s[place{row.Shard, row.Row}] = row }
 
-// in returns the suspects for which has returns true, in the order of rows; nil if there
-// are none.
+// in returns the suspects for which has returns true, in the order of the input; nil if
+// there are none.
 func (s suspects) in(has func(shard, row int) bool) (rows []Suspect) {
 	for at, row := range s {
 		if has(at.shard, at.row) {
@@ -40,7 +41,7 @@ func (s suspects) remove(has func(shard, row int) bool) {
 	maps.DeleteFunc(s, func(at place, _ Suspect) bool { return has(at.shard, at.row) })
 }
 
-// suspectsGivenBack reports whether the heartbeat gives back all rows in Suspects.
+// suspectsGivenBack reports whether every row in Suspects is also in Back.
 func (h *Heartbeat) suspectsGivenBack() bool {
 	if len(h.Suspects) == 0 {
 		return true

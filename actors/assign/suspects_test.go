@@ -18,7 +18,7 @@ func TestSuspectsTravel(t *testing.T) {
 			w = NewWorker(name, 1, "session")
 			beats[name] = w
 		}
-		h := &Heartbeat{Address: name, Ports: 1, Want: holds, Hungry: holds}
+		h := &Heartbeat{Address: name, Engines: 1, Want: holds, Hungry: holds}
 		w.Report(h)
 		a, _ := o.Hear(h, start)
 		if a == nil {

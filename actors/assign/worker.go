@@ -7,22 +7,24 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 )
 
-// A Worker is the worker's side of the protocol: the states of its rows, and the parts
-// that are not acknowledged yet.
+// A Worker is the state of a job on a worker's node: the states of the worker's rows,
+// and the parts that the owner has not acknowledged.
 type Worker struct {
 	name     string
-	beats    int64 // number of heartbeats, over all owners
-	epoch    int64
-	session  string // of the owner
+	beats    int64  // number of heartbeats sent, to all owners
+	epoch    int64  // epoch of the current owner
+	session  string // session of the current owner
 	fresh    bool   // the worker has no assignment of this epoch yet
 	states   rowStates
-	received int64            // number of the last batch of spans that arrived
-	revoked  int64            // number of the last revocation
-	back     Rows             // rows in heartbeats that the owner has not taken back yet; its free rows follow in the next batch
-	batch    int64            // number of the batch in back
-	parts    map[string]Part  // by key
-	answered map[int][]uint32 // by shard: rows with answers that are not in states as finished yet
-	suspects suspects         // among the rows given back
+	received int64 // number of the last batch of spans that the worker received
+	revoked  int64 // number of the last Revocation that the worker carried out
+	// back has the rows that heartbeats give back until the owner has taken them. Rows
+	// that become free meanwhile follow in the next batch.
+	back     Rows
+	batch    int64            // number of the batch of rows in back
+	parts    map[string]Part  // parts that the owner has not acknowledged, by object key
+	answered map[int][]uint32 // by shard: rows with answers that are not yet Finished in states
+	suspects suspects         // rows to give back that may have crashed a server
 }
 
 // NewWorker returns a worker without rows, for the owner with this epoch and session.
@@ -34,10 +36,11 @@ func NewWorker(name string, epoch int64, session string) *Worker {
 	}
 }
 
-// Adopt switches to a new owner, and returns false if the owner is not new. A new owner
-// has a later epoch. If the store lost the record of the epoch, a new owner may also have
-// the same epoch with another session. The worker drops the rows that it was giving
-// back: the new owner assigns them anyway, because no heartbeat names them any more.
+// Adopt switches to another owner, and returns false if the owner is not new. A new
+// owner has a later epoch. If the store lost the record of the epoch, a new owner may
+// also have the same epoch with another session. The worker drops the rows that it was
+// giving back: the new owner assigns them again, because no heartbeat lists them any
+// more.
 func (w *Worker) Adopt(epoch int64, session string) bool {
 	if epoch < w.epoch || epoch == w.epoch && session == w.session {
 		return false
@@ -48,7 +51,7 @@ func (w *Worker) Adopt(epoch int64, session string) bool {
 	return true
 }
 
-// Report fills in a heartbeat.
+// Report fills in a heartbeat with the worker's current state.
 func (w *Worker) Report(h *Heartbeat) {
 	w.beats++
 	h.Worker, h.Number = w.name, w.beats
@@ -67,9 +70,9 @@ func (w *Worker) Report(h *Heartbeat) {
 	}
 }
 
-// holds returns all rows of the worker.
+// holds returns all rows that are assigned to the worker, finished or written.
 func (w *Worker) holds() []ShardRows {
-	w.enter()
+	w.applyAnswered()
 	var all Rows
 	for _, rows := range []*Rows{w.states.of(w.name), &w.states.finished, &w.states.written} {
 		for n, set := range rows.shards {
@@ -79,15 +82,15 @@ func (w *Worker) holds() []ShardRows {
 	return all.list()
 }
 
-// Obey applies an assignment and returns the new content: spans to run, acknowledged
-// parts, and the number of rows to give back. ok is false for an assignment of another
-// owner or for another worker.
+// Obey applies an assignment and returns its new content: the spans to run, the keys of
+// parts that are now acknowledged, and the number of rows to give back. ok is false if
+// the assignment comes from another owner or is for another worker.
 func (w *Worker) Obey(m *Assignment) (spans []Span, acked []string, back int, ok bool) {
 	if m.Epoch != w.epoch || m.Worker != w.name {
 		return nil, nil, 0, false
 	}
 	w.fresh = false
-	for _, key := range m.Acked { // first: rows of a dropped part may come back in the same message
+	for _, key := range m.Acked { // before the batches: a batch may contain rows of a dropped part again
 		if p, waits := w.parts[key]; waits {
 			w.states.forget(p.Shard, p.Rows.Bitmap)
 			delete(w.parts, key)
@@ -115,14 +118,14 @@ func (w *Worker) Obey(m *Assignment) (spans []Span, acked []string, back int, ok
 	return spans, acked, back, true
 }
 
-// Finished notes that a row has an answer. A change of the states is fast only for many
-// rows at once, so Finished collects the rows, and enter adds them later.
+// Finished records that a row has an answer. Changing the states is fast only for many
+// rows at once, so Finished collects the rows, and enter changes their states later.
 func (w *Worker) Finished(shard, row int) {
 	w.answered[shard] = append(w.answered[shard], uint32(row))
 }
 
-// enter notes in states that the answered rows are finished.
-func (w *Worker) enter() {
+// applyAnswered moves the rows that Finished has collected into the state Finished.
+func (w *Worker) applyAnswered() {
 	for n, rows := range w.answered {
 		slices.Sort(rows)
 		w.states.finish(w.name, n, roaring.BitmapOf(rows...))
@@ -130,27 +133,28 @@ func (w *Worker) enter() {
 	clear(w.answered)
 }
 
-// Wrote notes a durable part.
+// Wrote adds a part that the worker has stored.
 func (w *Worker) Wrote(p Part) {
-	w.enter()
+	w.applyAnswered()
 	w.parts[p.Key] = p
 	w.states.write(p.Shard, p.Rows.Bitmap)
 }
 
-// Suspect notes that a row to be given back may have crashed a server.
+// Suspect records that a row may have crashed a server. The worker must give this row
+// back.
 func (w *Worker) Suspect(s Suspect) { w.suspects.add(s) }
 
-// GiveBack marks rows to be given back to the owner.
+// GiveBack marks rows that the next heartbeats give back to the owner.
 func (w *Worker) GiveBack(shard int, rows *roaring.Bitmap) { w.states.release(w.name, shard, rows) }
 
-// Unfinished returns the number of the worker's rows in a shard that have no answer.
+// Unfinished returns how many of the worker's rows in a shard have no answer yet.
 func (w *Worker) Unfinished(shard int) int {
 	return w.states.of(w.name).countOf(shard) - len(w.answered[shard])
 }
 
 // Idle reports whether the worker has no rows and no parts, and the owner knows this.
 func (w *Worker) Idle() bool {
-	w.enter()
+	w.applyAnswered()
 	return w.states.of(w.name).Count() == 0 && w.states.finished.Count() == 0 && w.states.written.Count() == 0 &&
 		len(w.parts) == 0 && w.back.Count() == 0 && w.states.free.Count() == 0
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// A storedAnswer is an answer in the temporary file, as JSON. Tokens and attempts belong
-// to the original row and are not stored.
+// A storedAnswer is an answer in the temporary file of Copies, stored as JSON. It has
+// no tokens and no attempts, because these belong to the original row.
 type storedAnswer struct {
 	Text     []byte // as bytes, because a server may send text that is not valid UTF-8
-	Vector   []byte // little-endian 4-byte floats
+	Vector   []byte // the embedding as little-endian 4-byte floats; empty for none
 	HasScore bool
 	Score    float64 // 0 without a score
 	Finish   rowmill.FinishReason
@@ -20,7 +20,7 @@ type storedAnswer struct {
 	Err      *rowmill.RowError
 }
 
-// encodeAnswer returns the encoding of an answer.
+// encodeAnswer returns an answer as the JSON of a storedAnswer.
 func encodeAnswer(out *rowmill.Output) ([]byte, error) {
 	s := storedAnswer{Text: []byte(out.Text), HasScore: out.HasScore, Finish: out.Finish, Engine: out.Engine, Err: out.Err}
 	if out.HasScore {
@@ -33,7 +33,7 @@ func encodeAnswer(out *rowmill.Output) ([]byte, error) {
 	return json.Marshal(s)
 }
 
-// decodeAnswer decodes an answer into out.
+// decodeAnswer decodes the JSON of a storedAnswer into out.
 func decodeAnswer(record []byte, out *rowmill.Output) error {
 	var s storedAnswer
 	if err := json.Unmarshal(record, &s); err != nil {

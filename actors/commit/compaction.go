@@ -16,19 +16,20 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Compaction is the task to make an object from parts of a job. Any node can run it, with
-// the same result. No record names the object before the owner knows that the object
-// exists. If a compaction is lost, its object is removed together with the parts of the job.
+// A Compaction is the task to make one object from parts of a job. Any node can run it,
+// with the same result. No record names the object before the owner knows that the
+// object exists. If a compaction is lost, its object is removed together with the parts
+// of the job.
 type Compaction struct {
-	Make   string // kind of the object
+	Make   string // kind of the object: MakeMerge, MakeJoin, MakeFull or MakeRows
 	Key    string // key of the object: a new one for each attempt
 	Schema results.Schema
-	First  int64 // number of the object's first row in the job
-	Rows   int64 // number of rows of the object
-	Parts  []store.Part
+	First  int64        // number of the object's first row in the job
+	Rows   int64        // number of rows of the object
+	Parts  []store.Part // the parts from which the object is made
 }
 
-// Kinds of objects. All except merges are made of complete parts, in order.
+// Kinds of objects. All except MakeMerge are made from complete parts, in row order.
 const (
 	MakeMerge = "merge"     // the complete part of a shard, from the parts of the shard
 	MakeJoin  = "join"      // one part, from the complete parts of consecutive shards
@@ -36,12 +37,12 @@ const (
 	MakeRows  = layout.Rows // the artifact that finds single rows, from the parts of all shards
 )
 
-// Heavy reports whether the compaction decodes parts or reads all their bytes. A node should
-// run few of these at a time.
+// Heavy reports whether the compaction decodes parts or reads all their bytes. A node
+// should run few such compactions at a time.
 func (c *Compaction) Heavy() bool { return c.Make == MakeMerge || c.Make == MakeJoin }
 
-// Run makes the object and returns the object's size in bytes. wait repeats the work
-// after a temporary error.
+// Run makes the object and returns its size in bytes. wait calls the work again after a
+// temporary error.
 func (c *Compaction) Run(ctx context.Context, bucket blob.Bucket, wait Wait) (size int64, err error) {
 	ctx = context.WithValue(ctx, making{}, c.Make)
 	err = wait(ctx, func() error {
@@ -51,10 +52,12 @@ func (c *Compaction) Run(ctx context.Context, bucket blob.Bucket, wait Wait) (si
 	return size, err
 }
 
-// making is the key of a context's value: the kind of object that is being made.
+// making is the key of a context value. The value is the kind of object that is being
+// made under the context.
 type making struct{}
 
-// Making returns the kind of object that is being made with ctx; empty if there is none.
+// Making returns the kind of object that is being made under ctx; empty if ctx belongs
+// to no compaction.
 func Making(ctx context.Context) string {
 	kind, _ := ctx.Value(making{}).(string)
 	return kind
@@ -67,9 +70,10 @@ func (c *Compaction) run(ctx context.Context, bucket blob.Bucket) (int64, error)
 	if err == nil {
 		return info.Size, archive.ReadBack(ctx, bucket, info)
 	}
-	return 0, archive.Explain(ctx, bucket, c.Parts, err)
+	return 0, archive.FindCause(ctx, bucket, c.Parts, err)
 }
 
+// make writes the object and returns its description.
 func (c *Compaction) make(ctx context.Context, bucket blob.Bucket) (info blob.Info, err error) {
 	if c.Make == MakeMerge {
 		sources, release, err := sourcesOf(ctx, bucket, c.First, c.Parts, nil)
@@ -101,10 +105,10 @@ func (c *Compaction) make(ctx context.Context, bucket blob.Bucket) (info blob.In
 	})
 }
 
-// sourcesOf returns sources for parts of a shard, each with the rows that the store
-// accepted from the part. If among is not nil, the sources have only rows in among, and
-// parts without such rows get no source. The caller must call release, also after an
-// error.
+// sourcesOf returns a source for each part of a shard. A source has only the rows that
+// the store accepted from the part. If among is not nil, a source has only rows that
+// are also in among, and a part without such rows gets no source. first is the number
+// of the shard's first row. The caller must call release, also after an error.
 func sourcesOf(ctx context.Context, bucket blob.Bucket, first int64, parts []store.Part, among *roaring.Bitmap) (sources []results.PartSource, release func(), err error) {
 	objects := blob.NewLazyObjects(ctx, bucket, maxOpen)
 	var open []*blob.LazyObject
@@ -130,7 +134,9 @@ func sourcesOf(ctx context.Context, bucket blob.Bucket, first int64, parts []sto
 	return sources, release, nil
 }
 
-// write writes an object with this many rows and about this many bytes.
+// write creates an object and lets the function write fill it. It returns an error if
+// the number of written rows is not rows. about is the approximate size of the object
+// in bytes.
 func write(ctx context.Context, bucket blob.Bucket, key string, rows, about int64, write func(io.Writer) (int64, error)) (info blob.Info, err error) {
 	w, err := bucket.Create(ctx, key, layout.Parquet)
 	if err != nil {
@@ -155,7 +161,8 @@ func write(ctx context.Context, bucket blob.Bucket, key string, rows, about int6
 	return w.Commit()
 }
 
-// size returns the total size of the parts in bytes. The object is at most about as large.
+// size returns the total size of the parts in bytes. The new object is at most about as
+// large.
 func (c *Compaction) size() (size int64) {
 	for _, p := range c.Parts {
 		size += p.Size
@@ -163,8 +170,8 @@ func (c *Compaction) size() (size int64) {
 	return size
 }
 
-// ranges is a columnar.RangeWriter. For long ranges it asks the bucket to copy them from
-// its own objects.
+// ranges writes an object, as a columnar.RangeWriter. The bucket itself copies long
+// ranges of other objects, so that these bytes do not pass through this node.
 type ranges struct {
 	*bufio.Writer
 	to blob.Appender // the object being written; nil if the bucket cannot copy ranges
@@ -172,11 +179,11 @@ type ranges struct {
 
 var _ columnar.RangeWriter = (*ranges)(nil)
 
-// copiedFrom is the smallest range, in bytes, that the bucket is asked to copy. A
-// shorter range is cheaper to read.
+// copiedFrom is the size in bytes of the shortest range that the bucket copies itself.
+// A shorter range is cheaper to read and write.
 const copiedFrom = 512 << 10
 
-// WriteRange appends a range of an object.
+// WriteRange appends length bytes of src from offset.
 func (r *ranges) WriteRange(src io.ReaderAt, offset, length int64) error {
 	object, ok := src.(*blob.LazyObject)
 	if !ok || r.to == nil || length < copiedFrom {

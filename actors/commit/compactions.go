@@ -10,38 +10,41 @@ import (
 	"github.com/rowmill/rowmill/internal/panics"
 )
 
-// Compactions has the compactions that this node runs for owners on other nodes. An owner asks
-// for the state of its compaction until the compaction is done. So the owner learns of the end,
-// and the node knows that the owner still waits.
+// Compactions has the compactions that this node runs for owners on other nodes. An
+// owner asks repeatedly for the state of its compaction until the compaction is done.
+// So the owner learns that the compaction has ended, and the node knows that the owner
+// still waits.
 type Compactions struct {
-	all     *sync.WaitGroup
-	life    context.Context
+	all     *sync.WaitGroup // counts the goroutines of all compactions
+	life    context.Context // ends all compactions
 	stop    context.CancelFunc
 	mu      sync.Mutex
-	running map[string]*running // by the key of the object
+	running map[string]*running // by the key of the object that the compaction makes
 }
 
-// forgottenAfter is how long an owner may be silent before its compaction is dropped: longer
-// than a lease, after which the job has another owner.
-const forgottenAfter = 10 * time.Second
+// ownerSilenceLimit is the time after the owner's last request at which a compaction is
+// dropped. It is longer than a lease: by then the job has another owner.
+const ownerSilenceLimit = 10 * time.Second
 
+// running is a compaction that runs, or that has ended and whose result its owner may
+// still request.
 type running struct {
-	job    string
-	end    context.CancelFunc
-	silent *time.Timer   // ends the compaction forgottenAfter after the last request
-	done   chan struct{} // closed when the compaction has ended and writes no more
-	size   int64         // once done
-	err    error         // once done
+	job    string             // id of the job
+	end    context.CancelFunc // cancels the compaction
+	silent *time.Timer        // ends the compaction ownerSilenceLimit after the last request
+	done   chan struct{}      // closed when the compaction has ended and writes no more
+	size   int64              // size of the object in bytes; valid after done is closed
+	err    error              // error of the compaction; valid after done is closed
 }
 
-// A CompactionState is the progress of a compaction.
+// A CompactionState tells an owner how far its compaction is.
 type CompactionState struct {
-	Done   bool
-	Size   int64  // bytes of the object
-	Failed string // the error, if it failed
+	Done   bool   // the compaction has ended, with or without an error
+	Size   int64  // size of the object in bytes
+	Failed string // error message; empty if the compaction has not failed
 }
 
-// NewCompactions returns Compactions without a compaction. all counts its goroutines.
+// NewCompactions returns a Compactions without compactions. all counts its goroutines.
 func NewCompactions(all *sync.WaitGroup) *Compactions {
 	s := &Compactions{all: all, running: make(map[string]*running)}
 	s.life, s.stop = context.WithCancel(context.Background())
@@ -51,8 +54,8 @@ func NewCompactions(all *sync.WaitGroup) *Compactions {
 // Stop ends all compactions.
 func (s *Compactions) Stop() { s.stop() }
 
-// Ask returns the state of the compaction that makes the object at key. It starts the compaction
-// if it is unknown.
+// Ask returns the state of the compaction that makes the object at key. If no such
+// compaction is known, Ask starts one, which calls run.
 func (s *Compactions) Ask(job, key string, run func(ctx context.Context) (size int64, err error)) (state CompactionState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,7 +63,7 @@ func (s *Compactions) Ask(job, key string, run func(ctx context.Context) (size i
 	if r == nil {
 		r = s.begin(job, key, run)
 	}
-	r.silent.Reset(forgottenAfter)
+	r.silent.Reset(ownerSilenceLimit)
 	select {
 	case <-r.done:
 		state = CompactionState{Done: true, Size: r.size}
@@ -72,17 +75,18 @@ func (s *Compactions) Ask(job, key string, run func(ctx context.Context) (size i
 	return state
 }
 
-// Has reports whether the compaction that makes the object at key is known: it runs, or it
-// has ended and its owner may still ask.
+// Has reports whether the compaction that makes the object at key is known: it runs, or
+// it has ended and its owner may still ask for the result.
 func (s *Compactions) Has(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.running[key] != nil
 }
 
+// begin starts a compaction. The caller must hold the lock.
 func (s *Compactions) begin(job, key string, run func(ctx context.Context) (int64, error)) *running {
 	ctx, end := context.WithCancel(s.life)
-	r := &running{job: job, end: end, silent: time.AfterFunc(forgottenAfter, end), done: make(chan struct{})}
+	r := &running{job: job, end: end, silent: time.AfterFunc(ownerSilenceLimit, end), done: make(chan struct{})}
 	s.running[key] = r
 	s.all.Go(func() {
 		defer close(r.done)
@@ -95,7 +99,7 @@ func (s *Compactions) begin(job, key string, run func(ctx context.Context) (int6
 	return r
 }
 
-// forget removes a compaction once it has ended.
+// forget waits until a compaction has ended, and then removes it.
 func (s *Compactions) forget(key string, r *running) {
 	<-r.done
 	r.silent.Stop()
@@ -106,8 +110,8 @@ func (s *Compactions) forget(key string, r *running) {
 	}
 }
 
-// End cancels the compactions of a job. The returned function waits until they write no
-// more; it is nil if there are none.
+// End cancels the compactions of a job. The function wait returns when they have all
+// ended and write nothing more; it is nil if the job has no compactions.
 func (s *Compactions) End(job string) (wait func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

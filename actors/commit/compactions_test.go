@@ -50,7 +50,7 @@ func TestAnCompactionRunsOnceAndSaysHowItEnded(t *testing.T) {
 		if got := s.Ask("job", "key", run); got != (CompactionState{Done: true, Size: 7}) || began != 1 || !s.Has("key") {
 			t.Errorf("it is %+v, and has begun %d times", got, began)
 		}
-		time.Sleep(2 * forgottenAfter)
+		time.Sleep(2 * ownerSilenceLimit)
 		if s.Has("key") {
 			t.Error("it is not forgotten")
 		}
@@ -81,7 +81,7 @@ func TestCompactionsEndWithoutAnOwner(t *testing.T) {
 			}
 		}
 		s.Ask("a", "key", run("silent"))
-		time.Sleep(forgottenAfter + 2*time.Second)
+		time.Sleep(ownerSilenceLimit + 2*time.Second)
 		if s.Has("key") || len(ended) != 1 {
 			t.Errorf("%v ended", ended)
 		}

@@ -5,20 +5,22 @@ import (
 	"slices"
 )
 
-// compactionsEach is the number of compactions of a job that a node has at a time: one to work
-// on, and the next.
-const compactionsEach = 2
+// compactionsPerNode is the maximum number of compactions of a job that a node has at a
+// time: one that runs, and one that waits.
+const compactionsPerNode = 2
 
-// Compactors tracks the nodes that run compactions of a job, by address; the owner's own node
-// is "". A node helps if it has written a part of the job, so the compactions are spread like
-// the rows. While no node has written a part, the owner's node runs the compactions. The zero
-// value is ready to use.
+// Compactors chooses nodes for the compactions of a job. A node takes part if it has
+// written a part of the job, so the compactions are spread over the nodes like the
+// rows. While no node has written a part, the owner's node runs the compactions. Nodes
+// are named by address; the address of the owner's own node is "". The zero value is
+// ready to use.
 type Compactors struct {
-	busy  map[string]int // by address: number of compactions
-	alone bool           // the owner's node helps only because there is no other
+	busy  map[string]int // by address of a node that takes part: number of its compactions
+	alone bool           // the owner's node takes part only because no other node does
 }
 
-// Wrote notes that a node has written a part.
+// Wrote records that the node at address has written a part, so that it takes part in
+// compactions.
 func (h *Compactors) Wrote(address string) {
 	if h.busy == nil {
 		h.busy = make(map[string]int)
@@ -32,7 +34,7 @@ func (h *Compactors) Wrote(address string) {
 	h.alone = false
 }
 
-// Others reports whether a node other than the owner's helps.
+// Others reports whether a node other than the owner's node takes part.
 func (h *Compactors) Others() bool {
 	for address := range h.busy {
 		if address != "" {
@@ -42,8 +44,8 @@ func (h *Compactors) Others() bool {
 	return false
 }
 
-// Take chooses the node with the fewest compactions for the next compaction. ok is false if all
-// nodes have compactionsEach compactions.
+// Take returns the node that should run the next compaction: the node with the fewest
+// compactions. ok is false if each node has compactionsPerNode compactions.
 func (h *Compactors) Take() (address string, ok bool) {
 	if len(h.busy) == 0 {
 		h.Wrote("")
@@ -51,14 +53,14 @@ func (h *Compactors) Take() (address string, ok bool) {
 	}
 	nodes := slices.Sorted(maps.Keys(h.busy))
 	address = slices.MinFunc(nodes, func(a, b string) int { return h.busy[a] - h.busy[b] })
-	if h.busy[address] >= compactionsEach {
+	if h.busy[address] >= compactionsPerNode {
 		return "", false
 	}
 	h.busy[address]++
 	return address, true
 }
 
-// Ended notes that a node no longer has a compaction.
+// Ended records that a compaction on the node at address has ended.
 func (h *Compactors) Ended(address string) {
 	if h.busy[address] > 0 {
 		h.busy[address]--

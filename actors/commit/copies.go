@@ -23,48 +23,49 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Copies writes the rows that are copies, with the answers of their originals. It reads
-// each needed answer once from the parts, in the order of shards, and keeps it in a
-// temporary file that has no name. Memory use is 12 bytes for each answer. Only one
-// Write runs at a time.
+// Copies writes copies: rows that get the answer of an equal row, their original. It
+// reads each needed answer once from the parts, in the order of shards, and stores it
+// in a temporary file without a name. It uses 12 bytes of memory for each answer. Only
+// one Write runs at a time.
 type Copies struct {
 	Files *Files
-	Of    *shard.Copies
-	// List opens the list of copies from which Of was read.
+	Of    *shard.Copies // the copies of the whole input
+	// List opens the stored list of copies from which Of was read.
 	List func(ctx context.Context) (blob.Object, error)
 	// Input opens shard n of the job.
 	Input func(ctx context.Context, n int) (*shard.Reader, error)
 
-	read    int       // the needed answers of all shards before this one have been read
-	answers []answers // by shard, of the shards that have been read
+	// read is the first shard whose needed answers were not read yet.
+	read    int
+	answers []answers // by shard, for the shards before read
 	spill   *os.File  // the temporary file; nil before the first answer
-	size    int64     // of spill, in bytes
+	size    int64     // size of spill in bytes
 
-	mu     sync.Mutex // held during Write
-	closed atomic.Bool
+	mu     sync.Mutex  // held during Write
+	closed atomic.Bool // Close was called
 }
 
-// answers has the places of the needed answers of a shard in the temporary file.
+// answers says where the needed answers of one shard are in the temporary file.
 type answers struct {
-	rows []uint32 // positions in the shard, in order
-	at   []int64  // offset of each answer in the file, and the end of the last answer
+	rows []uint32 // positions of the rows in the shard, in order
+	at   []int64  // by index in rows: offset of the answer in the file; then the end of the last answer
 }
 
-// Needs returns the shards with answers to be read before the copies of shard n are
-// written. At that time all rows of these shards are committed, except copies.
+// Needs returns the shards whose answers must be read before the copies of shard n can
+// be written. All rows of these shards are then committed, except copies.
 func (c *Copies) Needs(n int) (shards []int) {
 	for m := c.read; m <= c.Of.Last(n); m++ {
-		if c.Of.Needed(m) != nil {
+		if c.Of.OriginalRows(m) != nil {
 			shards = append(shards, m)
 		}
 	}
 	return shards
 }
 
-// Write writes copies of shard n as a durable part. rows are these copies, and parts has
+// Write stores copies of shard n as a part. rows are the copies to write, and parts has
 // the parts of each shard in Needs(n). If a merge has removed one of these parts, the
-// error is rowmill.ErrNotFound or blob.ErrLost, and the caller may repeat Write with the
-// new parts.
+// error is rowmill.ErrNotFound or blob.ErrLost, and the caller may call Write again
+// with the new parts.
 func (c *Copies) Write(ctx context.Context, n int, rows *roaring.Bitmap, parts map[int][]store.Part) (part assign.Part, err error) {
 	c.mu.Lock()
 	defer func() {
@@ -86,8 +87,8 @@ func (c *Copies) Write(ctx context.Context, n int, rows *roaring.Bitmap, parts m
 	return part, nil
 }
 
-// Close removes the temporary file: at once, or at the end of a running Write. Write must
-// not be called after Close.
+// Close removes the temporary file, or lets a running Write remove it at its end. Write
+// must not be called after Close.
 func (c *Copies) Close() {
 	c.closed.Store(true)
 	if !c.mu.TryLock() { // the running Write closes the file
@@ -95,14 +96,15 @@ func (c *Copies) Close() {
 	}
 	defer c.mu.Unlock()
 	if c.spill != nil {
-		_ = c.spill.Close() // no Write reads it any more
+		_ = c.spill.Close() // no Write reads the file any more
 		c.spill = nil
 	}
 }
 
-// readAnswers reads the needed answers of a shard, and adds them to the temporary file.
+// readAnswers reads the needed answers of shard n from its parts, and appends them to
+// the temporary file.
 func (c *Copies) readAnswers(ctx context.Context, n int, parts []store.Part) (a answers, err error) {
-	needed := c.Of.Needed(n)
+	needed := c.Of.OriginalRows(n)
 	if needed == nil {
 		return a, nil
 	}
@@ -133,14 +135,15 @@ func (c *Copies) readAnswers(ctx context.Context, n int, parts []store.Part) (a 
 		return a, err
 	}
 	if found, want := len(a.rows), needed.GetCardinality(); uint64(found) != want { //nolint:gosec // a number of rows
-		return a, fmt.Errorf("found %d of the %d answers that copies need", found, want)
+		return a, fmt.Errorf("the parts have only %d of the %d answers that the copies need", found, want)
 	}
 	a.at = append(a.at, at)
 	c.size = at
 	return a, nil
 }
 
-// answer reads the answer of a row of the job.
+// answer reads the answer of a row from the temporary file into out. row is the number
+// of the row in the job.
 func (c *Copies) answer(row int64, out *rowmill.Output) error {
 	n := c.Of.Shard(row)
 	a, rel := &c.answers[n], uint32(row-c.Files.Shards[n].First) //nolint:gosec // position in the shard
@@ -155,6 +158,7 @@ func (c *Copies) answer(row int64, out *rowmill.Output) error {
 	return decodeAnswer(record, out)
 }
 
+// write stores the copies of shard n that are in rows as a part.
 func (c *Copies) write(ctx context.Context, n int, rows *roaring.Bitmap) (part assign.Part, err error) {
 	list, err := c.List(ctx)
 	if err != nil {
@@ -178,20 +182,22 @@ func (c *Copies) write(ctx context.Context, n int, rows *roaring.Bitmap) (part a
 	return part, err
 }
 
-// copiesAtOnce is the number of rows between two checks of the context.
-const copiesAtOnce = 4096
+// rowsPerContextCheck is the number of rows that are written between two checks whether the
+// context has ended.
+const rowsPerContextCheck = 4096
 
-// writeRows writes the copies of shard n that are in rows.
+// writeRows writes the copies of shard n that are in rows to file, and returns their
+// totals. originals has the original of each copy in the shard, and input is the shard.
 func (c *Copies) writeRows(ctx context.Context, file *results.PartWriter, n int, rows *roaring.Bitmap, originals []int64, input *shard.Reader) (totals store.Totals, err error) {
 	var block *shard.Block
 	var out rowmill.Output
-	last := int64(-1) // the row with the answer in out
+	last := int64(-1) // number of the row whose answer is in out
 	for i, it := 0, c.Of.Rows(n).Iterator(); it.HasNext(); i++ {
 		rel := it.Next()
 		if !rows.Contains(rel) {
 			continue
 		}
-		if i%copiesAtOnce == 0 && ctx.Err() != nil {
+		if i%rowsPerContextCheck == 0 && ctx.Err() != nil {
 			return totals, ctx.Err()
 		}
 		if at := int(rel); block == nil || at >= block.First+block.Rows() {
@@ -219,12 +225,13 @@ func (c *Copies) writeRows(ctx context.Context, file *results.PartWriter, n int,
 		}
 	}
 	if uint64(totals.Rows) != rows.GetCardinality() { //nolint:gosec // a number of rows
-		return totals, fmt.Errorf("only %d of the %d rows to write are copies", totals.Rows, rows.GetCardinality())
+		return totals, fmt.Errorf("wrote %d copies instead of %d: the other rows are no copies", totals.Rows, rows.GetCardinality())
 	}
 	return totals, nil
 }
 
-// unnamedFile returns a temporary file without a name: it needs no removal.
+// unnamedFile returns a temporary file without a name, which the system removes when it
+// is closed.
 func unnamedFile(pattern string) (*os.File, error) {
 	f, err := os.CreateTemp("", pattern)
 	if err != nil {

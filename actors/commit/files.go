@@ -10,16 +10,16 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// maxOpen is the maximum number of parts that are open at a time for one object. Opening
-// a closed part again costs a request.
+// maxOpen is the maximum number of parts that are open at a time while one object is
+// made. Opening a part again costs a request to the bucket.
 const maxOpen = 1024
 
-// A Wait runs do again after a temporary error.
+// A Wait calls do, and calls it again after each temporary error.
 type Wait func(ctx context.Context, do func() error) error
 
-// Files has the data for making the objects of a job, and makes the compactions for them. The
-// key of each object contains the owner's epoch and a random part. So writing an object
-// again is harmless.
+// Files has the data for the objects of a job, and returns the compactions that make
+// these objects. The key of each object contains the owner's epoch and a random string.
+// So making an object twice is harmless.
 type Files struct {
 	Bucket blob.Bucket
 	Schema results.Schema
@@ -27,7 +27,7 @@ type Files struct {
 	Shards []shard.Info
 }
 
-// Merge returns the compaction that makes the complete part of a shard.
+// Merge returns the compaction that merges the parts of shard n into its complete part.
 func (f *Files) Merge(n int, parts []store.Part) *Compaction {
 	return &Compaction{
 		Make: MakeMerge, Key: layout.Part(f.Schema.JobID, n, f.Epoch), Schema: f.Schema,
@@ -43,8 +43,8 @@ func (f *Files) Join(p Piece, parts []store.Part) *Compaction {
 	}
 }
 
-// Artifact returns the compaction that makes an artifact, MakeFull or MakeRows, from parts
-// that have all rows in order.
+// Artifact returns the compaction that makes an artifact. name is MakeFull or MakeRows,
+// and parts has all rows of the job in order.
 func (f *Files) Artifact(name string, parts []store.Part) *Compaction {
 	return &Compaction{Make: name, Key: layout.Artifact(f.Schema.JobID, name, f.Epoch), Schema: f.Schema, Rows: f.rows(Piece{0, len(f.Shards)}), Parts: parts}
 }

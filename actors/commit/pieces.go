@@ -2,59 +2,61 @@ package commit
 
 import "github.com/rowmill/rowmill/store"
 
-// A Piece is a range of shards, From included and To excluded. Their complete parts are
-// joined into one part.
+// A Piece is a range of shards whose complete parts are joined into one part. From is
+// included, and To is excluded.
 type Piece struct{ From, To int }
 
-// PieceSizes sets the size of joined parts. Joined parts are long, and some buckets copy
-// only long ranges themselves. Parts are joined while the job runs, so that little work
-// remains after the last row. The zero value means that no parts are joined.
+// PieceSizes limits the size of a piece: an object that joins several parts. Pieces should
+// be long, because some buckets can copy only long ranges without a download. Parts are joined while the job runs, so
+// that little work remains after the last row. With the zero value no parts are joined.
 type PieceSizes struct {
 	// Least is the minimum size of a piece in bytes. Consecutive parts with a smaller
 	// total are not joined.
 	Least int64
-	// Most is the size in bytes at which a piece is cut. It shrinks towards the end of
-	// the job, down to an eighth, because the result waits for pieces that are still
-	// being joined.
+	// Most is the maximum size of a piece in bytes. It shrinks near the end of the job,
+	// down to an eighth, because the result waits for pieces that are still being joined.
 	Most int64
 }
 
-// nearEnd makes pieces smaller near the end of a job: a piece has at most 1/nearEnd of
-// the remaining bytes, but not less than 1/nearEnd of Most.
+// nearEnd makes pieces smaller near the end of a job. A piece has at most 1/nearEnd of
+// the remaining bytes, but at least 1/nearEnd of PieceSizes.Most.
 const nearEnd = 8
 
-// pieceShards is the maximum number of shards in a piece, because each part is open while
-// the piece is made.
+// pieceShards is the maximum number of shards in a piece, because the parts of all
+// these shards are open while the piece is made.
 const pieceShards = maxOpen
 
-// pieces decides which shards are joined.
+// pieces decides which shards are joined into one part.
 type pieces struct {
 	sizes PieceSizes
-	parts []pieceShard
-	bytes int64         // of all complete parts
-	rows  int64         // of all complete parts
-	left  int64         // rows of the job that are in no piece
-	made  map[int]piece // by first shard
-	begun int           // number of pieces that are begun and not made yet
-	ended bool          // rest was called
+	parts []pieceShard  // by shard
+	bytes int64         // total size of all complete parts
+	rows  int64         // number of rows in all complete parts
+	left  int64         // number of rows of the job that are in no piece
+	made  map[int]piece // the pieces that are made, by their first shard
+	begun int           // number of pieces that are being made
+	ended bool          // rest was called: no more pieces begin
 }
 
+// A pieceShard is the state of one shard in pieces.
 type pieceShard struct {
-	size, rows int64 // of the complete part; 0 if there is none
-	taken      bool  // in a piece
+	size, rows int64 // size in bytes and rows of the complete part; 0 if there is none
+	taken      bool  // the shard is in a piece
 }
 
+// A piece is a range of shards and the part into which they were joined.
 type piece struct {
 	Piece
 	part store.Part
 }
 
+// newPieces returns the pieces of a job with this many shards and rows.
 func newPieces(sizes PieceSizes, shards int, rows int64) pieces {
 	return pieces{sizes: sizes, parts: make([]pieceShard, shards), left: rows, made: make(map[int]piece)}
 }
 
-// complete notes the complete part of a shard, and returns the pieces that can now be
-// made.
+// complete records that a shard has a complete part, and returns the pieces that can be
+// made now.
 func (p *pieces) complete(part store.Part) (cut []Piece) {
 	s := &p.parts[part.Shard]
 	if p.sizes.Most == 0 || s.size > 0 {
@@ -68,14 +70,14 @@ func (p *pieces) complete(part store.Part) (cut []Piece) {
 	return cut
 }
 
-// target returns the size of the next piece in bytes.
+// target returns the size in bytes that the next piece should have.
 func (p *pieces) target() int64 {
 	left := float64(p.left) * float64(p.bytes) / float64(p.rows)
 	return max(min(int64(left)/nearEnd, p.sizes.Most), p.sizes.Most/nearEnd, p.sizes.Least)
 }
 
-// run returns the consecutive complete shards around shard n that are in no piece, and
-// the size of their parts in bytes.
+// run returns the longest range of shards around shard n that all have complete parts
+// and are in no piece, and the total size of these parts in bytes.
 func (p *pieces) run(n int) (run Piece, size int64) {
 	free := func(i int) bool { return p.parts[i].size > 0 && !p.parts[i].taken }
 	run = Piece{n, n}
@@ -91,8 +93,8 @@ func (p *pieces) run(n int) (run Piece, size int64) {
 	return run, size
 }
 
-// rest returns the pieces of the remaining shards at the end of the job. Later calls
-// return nothing.
+// rest returns the pieces of the remaining shards at the end of the job. It returns
+// none if it was called before.
 func (p *pieces) rest() (cut []Piece) {
 	if p.ended || p.sizes.Most == 0 {
 		return nil
@@ -109,7 +111,8 @@ func (p *pieces) rest() (cut []Piece) {
 	return cut
 }
 
-// take divides a run into pieces of about the target size.
+// take divides the shards of run into pieces of about the target size, and appends the
+// pieces to cut. size is the total size of the shards' parts in bytes.
 func (p *pieces) take(cut []Piece, run Piece, size int64) []Piece {
 	pieces := max(1, size/p.target())
 	for from := run.From; from < run.To; {
@@ -126,13 +129,14 @@ func (p *pieces) take(cut []Piece, run Piece, size int64) []Piece {
 	return cut
 }
 
-// put notes that the part of a piece is made.
+// put records the part into which the shards of a piece were joined.
 func (p *pieces) put(at Piece, part store.Part) {
 	p.made[at.From] = piece{at, part}
 	p.begun--
 }
 
-// of returns the parts of all shards in order. A piece replaces the parts of its shards.
+// of returns the parts of all shards in order. parts returns the parts of a single
+// shard. The joined part of a piece replaces the parts of the piece's shards.
 func (p *pieces) of(parts func(shard int) []store.Part) (all []store.Part) {
 	for n := 0; n < len(p.parts); {
 		if made, ok := p.made[n]; ok {

@@ -7,40 +7,40 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Progress tracks the parts of a job and decides the next steps. The caller carries
-// them out, one Next after another.
+// A Progress tracks which parts of a job are recorded and decides the next steps. The
+// caller carries out the steps that Next returns, and reports their results.
 type Progress struct {
 	ledger   *assign.Ledger
 	survives int64 // number of failed rows that the job tolerates
 	estimate bool  // the rows are a sample: only their totals matter, and no result is made
 
-	proposed   []assign.Proposal
-	recording  bool
-	recorded   bool         // this owner has recorded a batch
-	resting    bool         // proposed parts wait until Rested, unless they complete the job
-	touched    []int        // shards that may have become mergeable
-	merging    map[int]bool // shards
+	proposed   []assign.Proposal // parts that wait to be recorded
+	recording  bool              // a batch is being recorded
+	recorded   bool              // this owner has recorded a batch
+	resting    bool              // proposed parts wait until Rested, unless they complete the job
+	touched    []int             // shards that may have become mergeable
+	merging    map[int]bool      // numbers of the shards whose parts are being merged
 	pieces     pieces
-	helped     bool // nodes other than the owner's can join parts
-	finalising bool
-	draining   bool
-	failed     bool // too many rows have failed: there are no more steps
+	helped     bool // nodes other than the owner's node can join parts
+	finalising bool // the result or the estimate is being made
+	draining   bool // Drain was called: another owner will continue
+	failed     bool // too many rows have failed: no more steps follow
 }
 
-// A Next is a list of steps to take now. Each step is returned once.
+// A Next lists the steps that the caller must start now. Next returns each step once.
 type Next struct {
-	Failed  int64   // number of failed rows, if there are too many: the other fields do not matter then
-	Record  *Batch  // the caller answers with Recorded
-	Merge   []int   // shards to merge; the caller answers each with Merged
-	Join    []Piece // complete parts to join; the caller answers each with Joined
-	Final   bool    // all rows are done: make the result or the estimate
-	Drained bool    // after Drain: all steps have ended
+	Failed  int64   // number of failed rows if the job tolerates fewer; then all other fields are zero
+	Record  *Batch  // a batch to record; the caller then calls Recorded
+	Merge   []int   // shards whose parts to merge; the caller then calls Merged for each shard
+	Join    []Piece // pieces to join; the caller then calls Joined for each piece
+	Final   bool    // all rows are done: the caller must make the result or the estimate
+	Drained bool    // Drain was called, and no batch, merge or result is in progress
 }
 
-// A Batch is a list of parts that are recorded together.
+// A Batch is a list of parts that are recorded in one write.
 type Batch struct{ Proposals []assign.Proposal }
 
-// Parts returns the records of the parts.
+// Parts returns the record of each part in the batch.
 func (b *Batch) Parts() []store.Part {
 	parts := make([]store.Part, len(b.Proposals))
 	for i, p := range b.Proposals {
@@ -49,13 +49,13 @@ func (b *Batch) Parts() []store.Part {
 	return parts
 }
 
-// SurvivesAll means that the job tolerates any number of failed rows, even if all rows
-// fail.
+// SurvivesAll is the value of survives for a job that tolerates any number of failed
+// rows, even if all rows fail.
 const SurvivesAll = math.MaxInt64
 
-// NewProgress returns the progress of a job that tolerates this many failed rows. The
-// ledger may have parts from a former owner. So the first Next may already have shards to
-// merge, or the result to make.
+// NewProgress returns the progress of a job that tolerates up to survives failed rows.
+// The ledger may have parts that an earlier owner recorded. So the first Next may
+// already return shards to merge, or Final.
 func NewProgress(ledger *assign.Ledger, survives int64, estimate bool, sizes PieceSizes) *Progress {
 	p := &Progress{
 		ledger: ledger, survives: survives, estimate: estimate, merging: make(map[int]bool),
@@ -67,10 +67,10 @@ func NewProgress(ledger *assign.Ledger, survives int64, estimate bool, sizes Pie
 	return p
 }
 
-// Propose adds a part; no other part has its rows.
+// Propose adds a part that should be recorded. No other part may have its rows.
 func (p *Progress) Propose(part assign.Proposal) { p.proposed = append(p.proposed, part) }
 
-// Recorded notes that the store has recorded a batch.
+// Recorded reports that the store has recorded a batch.
 func (p *Progress) Recorded(b *Batch) {
 	p.recording, p.recorded = false, true
 	for _, part := range b.Proposals {
@@ -79,8 +79,8 @@ func (p *Progress) Recorded(b *Batch) {
 	}
 }
 
-// Merged notes that the store has recorded a complete part, and returns the replaced
-// parts.
+// Merged reports that the store has recorded the complete part of a shard. It returns
+// the parts that the complete part replaces.
 func (p *Progress) Merged(complete store.Part) (replaced []store.Part) {
 	replaced = p.ledger.Parts(complete.Shard)
 	delete(p.merging, complete.Shard)
@@ -89,14 +89,14 @@ func (p *Progress) Merged(complete store.Part) (replaced []store.Part) {
 	return replaced
 }
 
-// Rest lets proposed parts wait until Rested, unless they complete the job. A batch for
-// each part would be too many writes.
-func (p *Progress) Rest() { p.resting = true }
+// HoldBatch makes proposed parts wait until Rested is called, unless they complete the job.
+// Otherwise each part would cause a write of its own.
+func (p *Progress) HoldBatch() { p.resting = true }
 
-// Rested ends the wait that Rest began: the next batch has all proposed parts.
+// Rested ends the wait that HoldBatch began: the next batch has all proposed parts.
 func (p *Progress) Rested() { p.resting = false }
 
-// completesJob reports whether the proposed parts have all rows that are not recorded.
+// completesJob reports whether all rows of the job are in recorded or proposed parts.
 func (p *Progress) completesJob() bool {
 	rows := p.ledger.Totals.Rows
 	for _, part := range p.proposed {
@@ -105,21 +105,23 @@ func (p *Progress) completesJob() bool {
 	return rows >= p.ledger.Rows
 }
 
-// Joined notes that the part of a piece is made. The store keeps the records of the parts
-// that were joined.
+// Joined reports that the parts of a piece are joined into part. The store keeps the
+// records of the parts that were joined.
 func (p *Progress) Joined(at Piece, part store.Part) { p.pieces.put(at, part) }
 
-// Helped notes that nodes other than the owner's can join parts. Then the last shards,
-// too few for a usual piece, are joined too at the end of the job.
+// Helped reports that nodes other than the owner's node can join parts. Then the last
+// shards are joined too at the end of the job, even if they are too few for a usual
+// piece.
 func (p *Progress) Helped() { p.helped = true }
 
-// Drain prevents new merges and the result: another owner continues.
+// Drain stops new merges and the making of the result, because another owner will
+// continue the job.
 func (p *Progress) Drain() { p.draining = true }
 
 // HasRecorded reports whether this owner has recorded a part.
 func (p *Progress) HasRecorded() bool { return p.recorded }
 
-// Next returns the next steps, and treats them as started.
+// Next returns the steps that can start now. It assumes that the caller starts them.
 func (p *Progress) Next() (next Next) {
 	if p.failed {
 		return next
@@ -159,6 +161,8 @@ func (p *Progress) Next() (next Next) {
 	return next
 }
 
+// complete reports whether all parts have arrived that the result needs, or the estimate
+// if the job is one.
 func (p *Progress) complete() bool {
 	if p.estimate {
 		return p.ledger.Totals.Rows >= p.ledger.Rows
@@ -169,6 +173,6 @@ func (p *Progress) complete() bool {
 // Shard returns the parts of a shard.
 func (p *Progress) Shard(n int) []store.Part { return p.ledger.Parts(n) }
 
-// Parts returns the parts of all shards in order. A piece replaces the parts of its
-// shards.
+// Parts returns the parts of all shards in order. The joined part of a piece replaces
+// the parts of the piece's shards.
 func (p *Progress) Parts() (parts []store.Part) { return p.pieces.of(p.ledger.Parts) }

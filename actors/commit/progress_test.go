@@ -289,11 +289,11 @@ func TestEverythingIsDoneOnce(t *testing.T) {
 	})
 }
 
-// Parts gather during Rest, except when they complete the job or the owner drains.
+// Parts gather after HoldBatch, except when they complete the job or the owner drains.
 func TestPartsGather(t *testing.T) {
 	t.Parallel()
 	p := progress(t, 2, 100, false)
-	p.Rest()
+	p.HoldBatch()
 	p.Propose(proposal("a", 0, 0, 4, 0))
 	p.Propose(proposal("b", 0, 4, 9, 0))
 	if next := p.Next(); next.Record != nil {
@@ -304,7 +304,7 @@ func TestPartsGather(t *testing.T) {
 	if got := keys(batch); !slices.Equal(got, []string{"a", "b"}) {
 		t.Fatalf("%q are recorded", got)
 	}
-	p.Rest()
+	p.HoldBatch()
 	p.Recorded(batch)
 	p.Propose(proposal("c", 0, 9, 10, 0))
 	if p.Next().Record != nil {
@@ -316,7 +316,7 @@ func TestPartsGather(t *testing.T) {
 	}
 
 	p = progress(t, 2, 100, false)
-	p.Rest()
+	p.HoldBatch()
 	p.Propose(proposal("a", 0, 0, 4, 0))
 	p.Drain()
 	if next := p.Next(); len(keys(next.Record)) != 1 || next.Drained {

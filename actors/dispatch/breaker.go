@@ -2,22 +2,22 @@ package dispatch
 
 import "time"
 
-// A breaker stops the rows of a route after a number of failures in a row, even if the
-// server still answers probes and rows of other routes. While it is open, no row is sent.
-// After a pause it is half-open: a single row is sent, and other rows follow only after
-// an answer to that row. A failure does not count if the failed request was sent before
+// A breaker stops the rows of a route after a number of consecutive failures, even if the
+// server still answers probes and rows of other routes. While the breaker is open, no row
+// is sent. After a pause it is half-open: a single row is sent, and other rows follow after
+// an answer to this row. A failure does not count if the failed request was sent before
 // the last answer to another request: hanging requests end late, and many at once. If a
 // server only has too much to do, the window limits its requests, not the breaker.
 //
-//	closed ── failures in a row ──► open ── its pause is over ──► half-open
+//	closed ── failures in a row ──► open ── pause has ended ────► half-open
 //	   ▲                              ▲                             │   │
 //	   │                              └───────── a failure ─────────┘   │
 //	   └──────────────────────────── an answer ─────────────────────────┘
 type breaker struct {
 	phase    breakerPhase
-	failures int       // in a row
-	openings int       // in a row; each has a longer pause
-	tried    time.Time // when it last became half-open
+	failures int       // number of consecutive failures
+	openings int       // number of consecutive openings; the pause grows with each opening
+	tried    time.Time // when the breaker last became half-open
 }
 
 type breakerPhase uint8
@@ -28,21 +28,22 @@ const (
 	halfOpen
 )
 
-// breakerFailures is the number of failures in a row that open the breaker. If one row
-// in twenty fails by chance, eight failures in a row happen once in 25 billion.
+// breakerFailures is the number of consecutive failures that open the breaker. If one
+// row in twenty fails by chance, eight consecutive failures happen once in 25 billion.
 const breakerFailures = 8
 
-// The pause of an open breaker grows from firstPause to lastPause, as long as the
-// breaker opens again within lastPause.
+// The pause of an open breaker grows from firstPause to lastPause. It starts again at
+// firstPause if more than lastPause has passed since the breaker was last half-open.
 const (
 	firstPause = time.Second
 	lastPause  = 30 * time.Second
 )
 
-// answered closes the breaker after an answer.
+// answered closes the breaker, because the server has answered a row.
 func (b *breaker) answered() { b.failures, b.phase = 0, closed }
 
-// failed notes a failure. If the breaker opens, it returns the pause.
+// failed counts a failed request. opens is true if the breaker opens now; pause is then
+// the time until the breaker becomes half-open.
 func (b *breaker) failed(now time.Time) (pause time.Duration, opens bool) {
 	b.failures++
 	if b.phase != halfOpen && b.failures < breakerFailures {
@@ -57,10 +58,10 @@ func (b *breaker) failed(now time.Time) (pause time.Duration, opens bool) {
 	return pause, true
 }
 
-// rest opens the breaker because the server asked for a pause.
+// rest opens the breaker, because the server asked for a pause.
 func (b *breaker) rest() { b.failures, b.phase = 0, open }
 
-// try makes an open breaker half-open after its pause, so that one row is sent.
+// try makes an open breaker half-open after its pause, so that one row can be sent.
 func (b *breaker) try(now time.Time) {
 	if b.phase == open {
 		b.phase, b.tried = halfOpen, now

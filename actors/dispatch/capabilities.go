@@ -11,39 +11,41 @@ import (
 	"github.com/rowmill/rowmill/engine/catalog"
 )
 
-// The pause before the next test of a model after a failed test.
+// The pause after a failed test of a model. It doubles with each failure, from
+// askAgainAfter to mostAskPause.
 const (
 	askAgainAfter = 5 * time.Second
 	mostAskPause  = 5 * time.Minute
 )
 
-// Capabilities finds out the kinds of a server's models (such as generation or embedding) that
-// the server does not report. It decides which model gets the next test row, and keeps
-// the results. It is a plain struct: its owner makes one call at a time and passes the
-// time in.
+// Capabilities finds out the kinds of a server's models (such as generation or
+// embedding) that the server does not report. It decides which model gets the next test
+// row, and stores the results. It is a plain struct without a lock or a clock: only one
+// call may run at a time, and the caller passes the time in.
 type Capabilities struct {
 	most    int                           // maximum number of models to test
-	known   func(engine.ServedModel) bool // these models need no test
-	seen    map[string]*capability        // by the server's name of the model
-	testing bool                          // a test row is running
+	known   func(engine.ServedModel) bool // reports whether a kind is known without a test; nil: no tests
+	seen    map[string]*capability        // results of tests, by the server's name of the model
+	testing bool                          // a test row is in flight
 }
 
-// A capability is the result of a model's last test row.
+// A capability is the result of the last test row of a model.
 type capability struct {
 	engine.Capability
-	settled bool      // tested since the server came up
-	tries   int       // number of failed tests in a row
-	due     time.Time // no test starts before this time
+	settled bool      // the model was tested since the server came up
+	tries   int       // number of consecutive failed tests
+	due     time.Time // no test of the model starts before this time
 }
 
-// NewCapabilities returns the Capabilities of a server. At most this many of its models are
-// tested, and none if known is nil.
+// NewCapabilities returns the Capabilities of a server. At most most models of the
+// server are tested. known reports whether the kind of a model is known without a test;
+// if known is nil, no model is tested.
 func NewCapabilities(most int, known func(engine.ServedModel) bool) Capabilities {
 	return Capabilities{most: most, known: known, seen: make(map[string]*capability)}
 }
 
-// Next returns the next model to test, if there is one, and notes that its test has
-// started.
+// Next returns the name of the next model to test, and records that its test has
+// started. ok is false if no test should start now.
 func (n *Capabilities) Next(info engine.Info, now time.Time) (name string, ok bool) {
 	if n.testing || n.known == nil {
 		return "", false
@@ -72,9 +74,9 @@ func (n *Capabilities) Next(info engine.Info, now time.Time) (name string, ok bo
 	return "", false
 }
 
-// needsTest reports whether test rows must find out the kind of a model, because the server,
-// the model's base and the catalog do not say it. A base that the catalog knows is
-// tested too if adapters of unknown kind depend on it.
+// needsTest reports whether a test row must find out the kind of model m, because the
+// server, the base model of m and the catalog do not say it. A base model is tested
+// even if the catalog knows its kind, if adapters of unknown kind depend on it.
 func (n *Capabilities) needsTest(info engine.Info, m engine.ServedModel) bool {
 	based := slices.ContainsFunc(info.Models, func(other engine.ServedModel) bool { return m.Base != "" && other.Name == m.Base })
 	return kindUnknown(m) && !based && (!n.known(m) || slices.ContainsFunc(info.Models, func(other engine.ServedModel) bool {
@@ -87,8 +89,8 @@ func kindUnknown(m engine.ServedModel) bool {
 	return m.Kind == "" || m.Kind == rowmill.KindEmbedding && m.Dimension == 0
 }
 
-// Answered takes the result of a test, or an error if there is no result. It reports
-// whether the result is new.
+// Answered records the result of a test of model m, or the error err if the test has no
+// result. It returns true if the result differs from the last result.
 func (n *Capabilities) Answered(m engine.ServedModel, found engine.Capability, err error, now time.Time) bool {
 	n.testing = false
 	seen := n.seen[m.Name]
@@ -101,27 +103,29 @@ func (n *Capabilities) Answered(m engine.ServedModel, found engine.Capability, e
 		return false
 	}
 	if found.Kind == rowmill.KindGeneration && slices.ContainsFunc(m.Names(), catalog.HasReasoningName) {
-		found.Kind = rowmill.KindReasoning // the server has no parser, and the template opens the reasoning
+		found.Kind = rowmill.KindReasoning // the server does not separate the reasoning from the answer
 	}
 	before := seen.Capability
 	*seen = capability{Capability: found, settled: true}
 	return before != found
 }
 
-// Renew schedules a new test of every model, because another server may have the
-// address now. Until its test each model keeps its last result.
+// Renew schedules a new test of every model, because another server may now have the
+// address. Until the new test, each model keeps its last result.
 func (n *Capabilities) Renew() {
 	for _, seen := range n.seen {
 		seen.settled, seen.tries, seen.due = false, 0, time.Time{}
 	}
 }
 
-// Interrupted notes that the running test row is lost.
+// Interrupted records that the running test row is lost, so that another test can
+// start.
 func (n *Capabilities) Interrupted() { n.testing = false }
 
-// Settle adds the results of tests to the information from the server, and the reason if
-// a model cannot be tested. An adapter gets the kind of its base.
-func (n *Capabilities) Settle(said engine.Info) engine.Info {
+// WithResults returns the server's information with the results of the tests. A model that
+// cannot be used gets the reason in Unusable. An adapter gets the kind of its base
+// model.
+func (n *Capabilities) WithResults(said engine.Info) engine.Info {
 	info, unknown := said, 0
 	info.Models = slices.Clone(said.Models)
 	for i, m := range said.Models {

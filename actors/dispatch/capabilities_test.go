@@ -40,7 +40,7 @@ func TestNatures_EachModelIsAskedOnce(t *testing.T) {
 	}
 	n.asks(t, info, now.Add(time.Hour), "")
 	n.Renew()
-	if settled := n.Settle(info); settled.Models[0].Kind != rowmill.KindEmbedding || settled.Models[0].Dimension != 3 {
+	if settled := n.WithResults(info); settled.Models[0].Kind != rowmill.KindEmbedding || settled.Models[0].Dimension != 3 {
 		t.Errorf("until it is answered again a is %+v", settled.Models[0])
 	}
 	n.asks(t, info, now, "a") // the server came up again
@@ -62,7 +62,7 @@ func TestNatures_AsksAgainAfterAPause(t *testing.T) {
 		n.asks(t, info, now.Add(pause-1), "")
 		now = now.Add(pause)
 	}
-	if m := n.Settle(info).Models[0]; m.Kind != "" || m.Unusable != "" {
+	if m := n.WithResults(info).Models[0]; m.Kind != "" || m.Unusable != "" {
 		t.Errorf("it is %+v", m)
 	}
 }
@@ -90,7 +90,7 @@ func TestNatures_ModelsWithoutATest(t *testing.T) {
 		n.Answered(engine.ServedModel{Name: want}, kind, nil, now)
 	}
 	n.asks(t, told, now, "")
-	settled := n.Settle(told)
+	settled := n.WithResults(told)
 	if m := settled.Models[2]; m.Kind != rowmill.KindReasoning {
 		t.Errorf("the adapter is %+v", m)
 	}
@@ -101,7 +101,7 @@ func TestNatures_ModelsWithoutATest(t *testing.T) {
 	based := NewCapabilities(8, known)
 	based.asks(t, tuned, now, "known") // for its adapters
 	based.Answered(tuned.Models[0], engine.Capability{Kind: rowmill.KindGeneration}, nil, now)
-	if m := based.Settle(tuned).Models[2]; m.Kind != rowmill.KindGeneration {
+	if m := based.WithResults(tuned).Models[2]; m.Kind != rowmill.KindGeneration {
 		t.Errorf("the second adapter is %+v", m)
 	}
 	based.asks(t, tuned, now, "")
@@ -109,7 +109,7 @@ func TestNatures_ModelsWithoutATest(t *testing.T) {
 	few.asks(t, listed("a", "b"), now, "a")
 	few.Answered(engine.ServedModel{Name: "a"}, engine.Capability{Refusal: "no"}, nil, now)
 	few.asks(t, listed("a", "b"), now, "") // at most one
-	settled = few.Settle(listed("a", "b"))
+	settled = few.WithResults(listed("a", "b"))
 	if m := settled.Models[0]; !strings.Contains(m.Unusable, "refuses the rows (no)") || m.Kind != "" {
 		t.Errorf("a is %+v", m)
 	}
@@ -117,7 +117,7 @@ func TestNatures_ModelsWithoutATest(t *testing.T) {
 		t.Errorf("b is %+v", m)
 	}
 	off := NewCapabilities(-1, noneKnown)
-	if off.Settle(listed("a")).Models[0].Unusable == "" {
+	if off.WithResults(listed("a")).Models[0].Unusable == "" {
 		t.Error("where nothing is asked it is not said that the model cannot be used")
 	}
 	off.asks(t, listed("a"), now, "")
@@ -133,7 +133,7 @@ func TestNatures_NamesShowReasoning(t *testing.T) {
 	info := engine.Info{Models: []engine.ServedModel{{Name: "m", Origin: "Qwen/Qwen3-4B-Thinking-2507"}}}
 	n.asks(t, info, now, "m")
 	n.Answered(info.Models[0], engine.Capability{Kind: rowmill.KindGeneration}, nil, now)
-	if m := n.Settle(info).Models[0]; m.Kind != rowmill.KindReasoning {
+	if m := n.WithResults(info).Models[0]; m.Kind != rowmill.KindReasoning {
 		t.Errorf("it is %+v", m)
 	}
 }

@@ -16,27 +16,28 @@ import (
 	"github.com/rowmill/rowmill/engine/schema"
 )
 
-// maxRaw is the number of bytes that a row keeps of an answer that was not accepted.
+// maxRaw is the number of bytes of a rejected answer that are stored with the row.
 const maxRaw = 64 << 10
 
-// A Classifier turns the replies of an engine into outputs. It decides whether an answer
-// is accepted, is retried, or has failed for good. It is read-only, and all rows of a
-// job share it.
+// A Classifier turns the replies of an engine into outputs. It decides whether an
+// answer is accepted, the row is retried, or the row has failed. It does not change
+// after NewClassifier, so all rows of a job share it.
 type Classifier struct {
 	kind          rowmill.Kind
-	schema        *schema.Schema     // json_schema; nil if the job has none
-	form          *schema.Constraint // structured_outputs; nil if the job has none
-	repair        bool               // take JSON out of the text around it
-	deterministic bool               // another attempt would get the same answer
+	schema        *schema.Schema     // json_schema of the job; nil if the job has none
+	form          *schema.Constraint // structured_outputs of the job; nil if the job has none
+	repair        bool               // take JSON out of an answer that has other text around it
+	deterministic bool               // another attempt at a row would get the same answer
 	maxAttempts   int
 }
 
 // NewClassifier returns the Classifier of a job that tries each row at most maxAttempts
-// times.
+// times. The error says what is wrong with the schema or the structured_outputs of the
+// job.
 func NewClassifier(spec *rowmill.Spec, maxAttempts int) (*Classifier, error) {
 	c := &Classifier{kind: spec.Model.Kind, repair: spec.Repair, deterministic: spec.Deterministic(), maxAttempts: maxAttempts}
 	var err error
-	if rule := spec.Form(); rule != nil {
+	if rule := spec.StructuredOutputs(); rule != nil {
 		if c.form, err = schema.CompileConstraint(rule); err != nil {
 			return nil, fmt.Errorf("sampling_params.structured_outputs %w", err)
 		}
@@ -50,23 +51,23 @@ func NewClassifier(spec *rowmill.Spec, maxAttempts int) (*Classifier, error) {
 	return c, nil
 }
 
-// maxRetriesOf500 is the number of retries after the server failed on a row with status
+// maxRetriesOf500 is the number of retries of a row that the server answers with status
 // 500. After two retries the row is probably the cause.
 const maxRetriesOf500 = 2
 
-// An Outcome is the result of an attempt at a row.
+// An Outcome says what happens to a row after an attempt.
 type Outcome uint8
 
-// The outcomes.
+// The outcomes of an attempt.
 const (
-	Final      Outcome = iota // the output is final: an answer or an error
-	Again                     // try again after a pause
-	NotCounted                // try elsewhere; the attempt does not count
+	Final      Outcome = iota // the output is final: an answer, or an error of the row
+	Again                     // the row is tried again after a pause
+	NotCounted                // the row is tried again, if possible elsewhere; the attempt does not count
 )
 
-// accept classifies a reply to the given attempt, counted from 1. An error with the
-// outcome Again is the reason why the answer was rejected. If accept repairs the answer,
-// it sets r.Content to the JSON inside.
+// accept checks a reply. attempt is the number of the attempt, from 1. If the outcome
+// is Again, the output has the reason why the answer was rejected. If accept repairs
+// the answer, it sets r.Content to the JSON that it found in the text.
 func (c *Classifier) accept(ctx context.Context, r *engine.Reply, attempt int) (rowmill.Output, Outcome) {
 	out := rowmill.Output{
 		Finish: r.Finish, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, Attempts: attempt,
@@ -105,9 +106,9 @@ func (c *Classifier) accept(ctx context.Context, r *engine.Reply, attempt int) (
 	return out, Final
 }
 
-// refuse classifies an attempt that the server refused. crashes is the number of answers
-// with status 500 for this row, including this one. Lost connections and servers that
-// are down are handled elsewhere: see Queue.failed.
+// refuse returns the outcome of an attempt that the server refused with the error e.
+// crashes is the number of answers with status 500 to this row, including this answer.
+// Queue.handleFault handles lost connections and servers that are down.
 func (c *Classifier) refuse(e *engine.Error, attempt, crashes int) (rowmill.Output, Outcome) {
 	switch {
 	case c.kind == rowmill.KindRaw && e.Class == engine.RowFault && e.Status >= 400:
@@ -120,7 +121,7 @@ func (c *Classifier) refuse(e *engine.Error, attempt, crashes int) (rowmill.Outp
 		return failed(rowmill.RowRejected, e.Message, e.Raw, attempt), Final
 	case attempt < c.maxAttempts && (e.Status != 500 || crashes <= maxRetriesOf500):
 		return rowmill.Output{}, Again
-	case c.kind == rowmill.KindRaw && e.Status >= 400: // the server's last response is the answer
+	case c.kind == rowmill.KindRaw && e.Status >= 400: // the last response is the answer of a raw request
 		return failed(rowmill.RowHTTP+strconv.Itoa(e.Status), e.Message, e.Raw, attempt), Final
 	default:
 		return failed(rowmill.RowAttemptsUsedUp,
@@ -128,12 +129,13 @@ func (c *Classifier) refuse(e *engine.Error, attempt, crashes int) (rowmill.Outp
 	}
 }
 
-// reject returns the error for an answer that breaks the schema. problem says how.
+// reject returns the error for an answer that breaks the JSON Schema. problem describes
+// the violation.
 func (c *Classifier) reject(r *engine.Reply, attempt int, problem string) (rowmill.Output, Outcome) {
 	begins, complete := beginsJSON(r.Content)
 	var syntax *json.SyntaxError
 	switch err := json.Unmarshal([]byte(r.Content), new(json.RawMessage)); {
-	case begins && !complete || !errors.As(err, &syntax): // it ends too early, or it is valid JSON
+	case begins && !complete || !errors.As(err, &syntax): // the text ends too early, or is valid JSON
 	case !strings.ContainsAny(strings.TrimSpace(r.Content)[:1], `{["`):
 		problem = "it is not JSON from its beginning on; perhaps the server ignores json_schema"
 	default:
@@ -146,7 +148,8 @@ func (c *Classifier) reject(r *engine.Reply, attempt int, problem string) (rowmi
 	return failed(rowmill.RowSchemaViolation, "The answer does not conform to json_schema: "+problem, r.Content, attempt), c.breached(attempt)
 }
 
-// rejectForm returns the error for an answer that breaks structured_outputs.
+// rejectForm returns the error for an answer that breaks structured_outputs. problem
+// describes the violation.
 func (c *Classifier) rejectForm(r *engine.Reply, attempt int, problem string) (rowmill.Output, Outcome) {
 	if r.Finish == rowmill.FinishLength {
 		return failed(rowmill.RowOutputTruncated,
@@ -155,7 +158,7 @@ func (c *Classifier) rejectForm(r *engine.Reply, attempt int, problem string) (r
 	return failed(rowmill.RowSchemaViolation, "The answer does not have the form of structured_outputs: "+problem, r.Content, attempt), c.breached(attempt)
 }
 
-// breached returns the outcome of a row with an answer in the wrong form.
+// breached returns the outcome of an attempt whose answer has the wrong form.
 func (c *Classifier) breached(attempt int) Outcome {
 	if attempt < c.maxAttempts && !c.deterministic {
 		return Again
@@ -163,7 +166,8 @@ func (c *Classifier) breached(attempt int) Outcome {
 	return Final
 }
 
-// beginsJSON reports whether text is the beginning of JSON, and whether it is complete.
+// beginsJSON reports whether text is JSON or the beginning of JSON, and whether the
+// JSON is complete.
 func beginsJSON(text string) (begins, complete bool) {
 	var value json.RawMessage
 	err := json.NewDecoder(strings.NewReader(text)).Decode(&value)
@@ -179,13 +183,13 @@ func failed(code, message, raw string, attempts int) rowmill.Output {
 	}
 }
 
-// score returns the geometric mean of the token probabilities in percent: 100·exp(sum/n)
-// of their natural logarithms.
+// score returns the geometric mean of token probabilities in percent: 100·exp(sum/n).
+// sum is the sum of the natural logarithms of n probabilities.
 func score(sum float64, n int64) float64 {
 	return 100 * math.Exp(min(0, sum/float64(n)))
 }
 
-// reasoningText returns a reasoning and an answer as one JSON object.
+// reasoningText returns the reasoning and the answer of a model as one JSON object.
 func reasoningText(reasoning, content string) string {
 	var b bytes.Buffer
 	b.Grow(len(reasoning) + len(content) + 64)
@@ -198,9 +202,9 @@ func reasoningText(reasoning, content string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// rowSeed derives the seed of a row from the seed of its job, so a retry gets the same
-// seed. After a schema violation the caller passes a higher attempt, which gives another
-// seed. The mixing function is SplitMix64 (Steele et al., 2014).
+// rowSeed derives the seed of a row from the seed of its job. A retry gets the same
+// seed, unless the caller passes a higher attempt after a schema violation. The mixing
+// function is SplitMix64 (Steele et al., 2014).
 func rowSeed(job, row int64, attempt int) int64 {
 	x := uint64(job) + 0x9E3779B97F4A7C15*uint64(row+1) + uint64(attempt)<<48
 	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9

@@ -114,11 +114,11 @@ func TestClassifierClassesOfError(t *testing.T) {
 	}{
 		{engine.Error{Class: engine.RowFault}, 1, 0, Final, rowmill.RowRejected},
 		{engine.Error{Class: engine.RowFault, TooLong: true}, 1, 0, Final, rowmill.RowTooLong},
-		{engine.Error{Class: engine.Moment}, 1, 0, Again, ""},
-		{engine.Error{Class: engine.Moment}, 5, 0, Final, rowmill.RowAttemptsUsedUp},
-		{engine.Error{Class: engine.Moment, Status: 500}, 2, 2, Again, ""},
-		{engine.Error{Class: engine.Moment, Status: 500}, 3, 3, Final, rowmill.RowAttemptsUsedUp},
-		{engine.Error{Class: engine.Moment, Status: 500}, 3, 1, Again, ""},
+		{engine.Error{Class: engine.Transient}, 1, 0, Again, ""},
+		{engine.Error{Class: engine.Transient}, 5, 0, Final, rowmill.RowAttemptsUsedUp},
+		{engine.Error{Class: engine.Transient, Status: 500}, 2, 2, Again, ""},
+		{engine.Error{Class: engine.Transient, Status: 500}, 3, 3, Final, rowmill.RowAttemptsUsedUp},
+		{engine.Error{Class: engine.Transient, Status: 500}, 3, 1, Again, ""},
 	} {
 		out, v := j.refuse(&c.err, c.attempt, c.crashes)
 		if v != c.outcome || (c.code != "") != out.Failed() || out.Failed() && out.Err.Code != c.code {

@@ -10,74 +10,77 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A crash holds the rows that came back with a broken connection, until a probe has
-// shown whether the server still runs. If it does not, one of the rows in flight may
-// have caused the crash: these rows are suspects, and each is tried apart from all other
-// rows.
+// A crash has the rows whose connection broke, until a probe has shown whether the server
+// still runs. If the server has crashed, one of the rows in flight may have caused the
+// crash. These rows are suspects: each of them is tried while no other row runs on the
+// server.
 //
 //	in flight at a crash ──► suspect ──► tried alone ──► answered
 //	                            ▲             │
-//	                            └─────────────┴── first crash alone; the second: failed
+//	                            └─────────────┴── first crash alone; the second one: failed
 //
 // After a crash with many rows in flight, groups of suspects are tried first: only the
 // group with the bad row crashes the server again.
 type crash struct {
-	at       time.Time // when the first connection broke; zero while there is none
-	broken   []broken
-	rows     int  // number of rows in broken that were in flight at the first break
-	beside   int  // number of other requests in flight at that time
-	others   int  // how many of these requests have not ended
-	survived bool // at least one of these requests was answered
+	at                time.Time // when the first connection broke; zero if none is broken
+	broken            []broken  // rows whose connection broke
+	rows              int       // number of rows in broken that were in flight at time at
+	otherRequests     int       // number of other requests in flight at time at
+	otherRequestsLeft int       // number of these other requests that have not ended
+	survived          bool      // at least one of these other requests was answered
 }
 
-// broken is a row that came back with a broken connection.
+// broken is a row whose connection broke before its answer arrived.
 type broken struct {
-	task   *Task
-	fault  *engine.Error
-	before bool // it was in flight when the first connection broke
-	alone  bool // nothing else was in flight
+	task        *Task
+	fault       *engine.Error
+	wasInFlight bool // the row was in flight when the first connection broke
+	alone       bool // no other row was in flight
 }
 
 const (
-	// mostCrashes: a row fails when the server has crashed this often while the row was
-	// alone there.
+	// mostCrashes is the number of crashes after which a row fails. Only crashes while the
+	// row ran alone on the server count.
 	mostCrashes = 2
-	// fewSuspects: up to this number, suspects are tried one by one; otherwise in groups
-	// first.
+	// fewSuspects is the largest number of suspects that are tried one by one. More suspects
+	// are first tried in groups.
 	fewSuspects = 8
-	// trialShare: after a trial, other rows run for this multiple of the trial's time.
+	// trialShare sets the pause after a trial: other rows run trialShare times as long as
+	// the trial took.
 	trialShare = 4
 )
 
-// broke keeps the rows of a request until a probe has shown whether the server runs.
-func (d *Dispatcher) broke(r *request, tasks []broken, now time.Time) {
+// keepBrokenRows stores the rows of request r whose connection broke, until Judge decides about
+// them.
+func (d *Dispatcher) keepBrokenRows(r *request, tasks []broken, now time.Time) {
 	c := &d.crash
 	if c.at.IsZero() {
-		*c = crash{at: now, beside: d.requests, others: d.requests}
+		*c = crash{at: now, otherRequests: d.requests, otherRequestsLeft: d.requests}
 	}
 	for _, b := range tasks {
-		b.before = !r.began.After(c.at)
-		b.alone = r.apart && d.trial.size == 1
-		if b.before {
+		b.wasInFlight = !r.began.After(c.at)
+		b.alone = r.isSuspect && d.trial.size == 1
+		if b.wasInFlight {
 			c.rows++
 		}
 		c.broken = append(c.broken, b)
 	}
 }
 
-// ended notes the end of a request. The request counts if it was in flight when the
-// first connection broke.
+// ended records the end of request r, if r was in flight when the first connection
+// broke.
 func (c *crash) ended(r *request, seen requestResult) {
 	if c.at.IsZero() || r.began.After(c.at) {
 		return
 	}
-	c.others--
+	c.otherRequestsLeft--
 	c.survived = c.survived || seen.answered
 }
 
-// Judge takes the result of a probe that started at began. down: the server did not
-// answer the probe. crashed: the server crashed with rows in flight. again: connections
-// broke after the probe started, so another probe is needed.
+// Judge processes the result of a probe that started at began. down means that the
+// server did not answer the probe. crashed is true if the server crashed with rows in
+// flight. again is true if connections broke after the probe started, so another probe
+// is needed.
 func (d *Dispatcher) Judge(began time.Time, down bool) (crashed, again bool) {
 	d.mu.Lock()
 	c := d.crash
@@ -87,16 +90,16 @@ func (d *Dispatcher) Judge(began time.Time, down bool) (crashed, again bool) {
 	}
 	d.crash = crash{}
 	d.mu.Unlock()
-	crashed = down || len(c.broken) > 1 && c.others <= 0 && !c.survived
+	crashed = down || len(c.broken) > 1 && c.otherRequestsLeft <= 0 && !c.survived
 	for _, b := range c.broken {
-		b.alone = b.before && (b.alone || c.rows == 1 && c.beside == 0)
+		b.alone = b.wasInFlight && (b.alone || c.rows == 1 && c.otherRequests == 0)
 		b.task.queue.judge(b, crashed, c.rows)
 		b.task.queue.out.put(true, b.task)
 	}
 	return crashed && c.rows > 0, false
 }
 
-// brokenTasks returns the tasks of rows with broken connections.
+// brokenTasks returns the tasks of rows.
 func brokenTasks(rows []broken) (tasks []*Task) {
 	for _, b := range rows {
 		tasks = append(tasks, b.task)
@@ -104,21 +107,22 @@ func brokenTasks(rows []broken) (tasks []*Task) {
 	return tasks
 }
 
-// judge decides whether a row with a broken connection is retried or has failed. suspects
-// is the number of rows that may have caused the crash.
+// judge decides whether a row whose connection broke is retried or has failed. crashed
+// means that the server crashed. suspects is the number of rows that may have caused
+// the crash.
 func (q *Queue) judge(b broken, crashed bool, suspects int) {
 	t := b.task
 	switch {
 	case crashed && b.alone:
-		if t.crashed++; t.crashed >= mostCrashes {
-			t.Out, t.Outcome = failed(rowmill.RowCrashesServer, fmt.Sprintf("The server crashed %d times while this row alone ran on it: %s", t.crashed, b.fault.Message), "", t.attempts+t.crashed), Final
+		if t.soloCrashes++; t.soloCrashes >= mostCrashes {
+			t.Out, t.Outcome = failed(rowmill.RowCrashesServer, fmt.Sprintf("The server crashed %d times while this row alone ran on it: %s", t.soloCrashes, b.fault.Message), "", t.attempts+t.soloCrashes), Final
 			return
 		}
-		t.apart = 1
-	case crashed && b.before && t.apart == 0 && suspects > fewSuspects:
-		t.apart = int(math.Ceil(math.Sqrt(float64(suspects))))
-	case crashed && b.before:
-		t.apart = 1
+		t.trialGroup = 1
+	case crashed && b.wasInFlight && t.trialGroup == 0 && suspects > fewSuspects:
+		t.trialGroup = int(math.Ceil(math.Sqrt(float64(suspects))))
+	case crashed && b.wasInFlight:
+		t.trialGroup = 1
 	}
 	if !crashed && t.refusals > 0 && q.disp.answeredAt(q).After(t.refusedAt) { // only the connections of this row break
 		if t.lost(b.fault); t.Outcome == Final {
@@ -128,21 +132,21 @@ func (q *Queue) judge(b broken, crashed bool, suspects int) {
 	q.refused(t, b.fault, new(requestResult), time.Now())
 }
 
-// A trial runs suspects while nothing else is in flight: a group after a crash with many
-// rows, or a single row.
+// A trial runs suspects while no other row is in flight on the server: a group of
+// suspects after a crash with many rows, or a single suspect.
 type trial struct {
-	suspects []*Task
-	size     int           // of the groups in this round
-	left     int           // number of rows that may still join the group
-	running  int           // rows of the group in flight
-	began    time.Time     // when the group started
+	suspects []*Task       // suspects that wait for a trial
+	size     int           // maximum number of rows in the current group
+	left     int           // number of rows that may still join the current group
+	running  int           // number of rows of the current group in flight
+	began    time.Time     // when the current group started
 	ended    time.Time     // when the last group ended
 	pause    time.Duration // how long other rows run before the next group
 }
 
-// put keeps the suspects among tasks, and returns the others.
+// put stores the suspects among the tasks of a queue, and returns the other tasks.
 func (v *trial) put(q *Queue, tasks []*Task) []*Task {
-	suspected := func(t *Task) bool { return t.apart > 0 }
+	suspected := func(t *Task) bool { return t.trialGroup > 0 }
 	if !slices.ContainsFunc(tasks, suspected) {
 		return tasks
 	}
@@ -158,7 +162,8 @@ func (v *trial) put(q *Queue, tasks []*Task) []*Task {
 	return others
 }
 
-// take removes the suspects of a queue and returns them; nil is every queue.
+// take removes and returns the waiting suspects of queue q, or of all queues if q is
+// nil.
 func (v *trial) take(q *Queue) (tasks []*Task) {
 	v.suspects = slices.DeleteFunc(v.suspects, func(t *Task) bool {
 		if q != nil && t.queue != q {
@@ -171,8 +176,8 @@ func (v *trial) take(q *Queue) (tasks []*Task) {
 	return tasks
 }
 
-// end notes the end of a suspect's request, and reports whether other rows may be sent
-// now.
+// end records the end of a suspect's request. It returns true if the group has ended,
+// so that other rows may be sent.
 func (v *trial) end(now time.Time) bool {
 	if v.running--; v.running > 0 {
 		return false
@@ -181,13 +186,13 @@ func (v *trial) end(now time.Time) bool {
 	return true
 }
 
-// pickSuspect moves the next suspect into r. A trial starts when nothing is in flight,
-// and either no other rows wait or the other rows have run long enough. stop: nothing
-// else may be sent now.
+// pickSuspect moves the next suspect into r. A trial starts when no row is in flight,
+// and either no other rows wait or other rows have run for the pause. stop is true if
+// no other row may be sent now.
 func (d *Dispatcher) pickSuspect(r *request) (picked, stop bool) {
 	v := &d.trial
 	next := slices.IndexFunc(v.suspects, func(t *Task) bool {
-		return d.of(t.queue).ready() && (v.left == 0 || t.apart >= v.size)
+		return d.routeOf(t.queue).ready() && (v.left == 0 || t.trialGroup >= v.size)
 	})
 	switch others := d.queued > len(v.suspects); {
 	case !d.crash.at.IsZero(): // no probe has shown yet whether the server runs
@@ -203,7 +208,7 @@ func (d *Dispatcher) pickSuspect(r *request) (picked, stop bool) {
 	case d.inFlight > 0:
 		return false, true
 	default:
-		v.size = v.suspects[next].apart
+		v.size = v.suspects[next].trialGroup
 		v.left, v.began = min(v.size, max(d.window.Limit(false), 1)), time.Now()
 	}
 	t := v.suspects[next]
@@ -211,7 +216,7 @@ func (d *Dispatcher) pickSuspect(r *request) (picked, stop bool) {
 	t.queue.suspects.Add(-1)
 	v.left--
 	v.running++
-	r.queue, r.apart, r.one[0] = t.queue, true, t
+	r.queue, r.isSuspect, r.one[0] = t.queue, true, t
 	r.tasks = r.one[:]
 	d.markTrial(r)
 	return true, true

@@ -78,7 +78,7 @@ func (f *fragile) run(ctx context.Context, texts ...string) error {
 	if poisoned {
 		took.Reset(100 * time.Millisecond)
 	}
-	broken := &engine.Error{Class: engine.Busy, Broke: true, Code: "connection_broken", Message: "reset"}
+	broken := &engine.Error{Class: engine.Busy, ConnectionBroke: true, Code: "connection_broken", Message: "reset"}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

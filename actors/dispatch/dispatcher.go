@@ -15,70 +15,75 @@ import (
 
 // Config has the settings of a Dispatcher.
 type Config struct {
-	Engine     string        // name of the server, stored with each output
-	Node       string        // name of the node, stored with each row that needed more than one attempt
-	RowTimeout time.Duration // the shortest timeout of a request, once the server's speed is known
-	Wait       time.Duration // the longest time that a row waits for a busy server
-	Pace       engine.Pace   // upper limits of requests and tokens
-	Weights    fair.Weights  // of the accounts
+	Engine     string        // name of the inference server, stored with each output
+	Node       string        // name of this node, stored with each row that needed several attempts
+	RowTimeout time.Duration // the minimum timeout of a request, once the server's speed is known
+	Wait       time.Duration // the maximum time that a row waits for a busy server
+	Pace       engine.Pace   // the maximum numbers of requests and tokens per minute
+	Weights    fair.Weights  // the accounts' shares of the server
 	Metrics    Metrics
 }
 
 // Metrics has the metrics of a server.
 type Metrics struct {
-	InFlight prometheus.Gauge
-	Seconds  prometheus.Observer // duration of each request
-	Retries  prometheus.Counter
+	InFlight prometheus.Gauge    // number of rows in flight
+	Seconds  prometheus.Observer // duration of each request in seconds
+	Retries  prometheus.Counter  // number of attempts that failed and are retried
 }
 
-// Hooks are called when the Dispatcher learns something about its server. They must not
-// block.
+// Hooks are functions that the Dispatcher calls when it learns something about its
+// server. They must not block.
 type Hooks struct {
-	Opened  func(r engine.Route, pause time.Duration, err error) // the breaker of a route opened, because requests failed
-	Filled  func()                                               // the window is full and could grow
-	Suspect func(error)                                          // a connection broke
-	// Panicked gets the *panics.Panic of a row. The row has failed.
+	// Opened is called when a route stops for pause, because its requests fail or the
+	// server asked for a pause. err is the last error.
+	Opened func(r engine.Route, pause time.Duration, err error)
+	// Filled is called when the window is full and could grow.
+	Filled func()
+	// Suspect is called with an error that may mean that the server is down.
+	Suspect func(error)
+	// Panicked is called with a *panics.Panic after our own code panicked on a row. The
+	// row has failed.
 	Panicked func(error)
 }
 
 // A Dispatcher shares one inference server among the jobs that use it. Each job has a
-// queue of rows. Whenever the window has room, the next row is picked: first by
-// priority, the lowest number first; then accounts take turns, by the cost of their rows
-// in tokens and by their weights (deficit round robin, Shreedhar and Varghese 1995);
-// then the jobs of the account take turns. Rows run on goroutines of the Dispatcher;
-// each takes the next row when it has finished one. A Dispatcher is safe for concurrent
-// use.
+// queue of rows. When the window has room, the Dispatcher picks the next row: first by
+// priority, the lowest number first; then accounts take turns, by the cost of their
+// rows in tokens and by their weights (deficit round robin, Shreedhar and Varghese
+// 1995); then the jobs of the account take turns. Rows run on goroutines of the
+// Dispatcher; each goroutine takes the next row when it has finished a row. A
+// Dispatcher is safe for concurrent use.
 type Dispatcher struct {
 	cfg   Config
 	hooks Hooks
 
-	mu       sync.Mutex
-	more     *sync.Cond // a waiting goroutine may find work
-	window   *engine.Window
-	routes   map[engine.Route]*route
-	latency  latency
-	levels   [rowmill.Lowest + 1]level
-	crash    crash
-	trial    trial
-	pace     pace
-	requests int            // requests in flight
-	inFlight int            // rows in flight
-	urgent   int            // urgent rows in flight
-	flying   map[string]int // by account: rows in flight
-	tokens   int64          // expected cost of the rows in flight
-	queued   int            // rows in queues
-	workers  int            // number of goroutines: the largest limit that the window has had
-	waiting  int            // goroutines that wait for work and were not woken
-	answered time.Time      // when the server last answered a row
-	growing  bool           // the hook Filled was called since the last reading of gauges
-	paused   bool
-	closed   bool
-	done     sync.WaitGroup
+	mu                sync.Mutex
+	more              *sync.Cond // signalled when a waiting goroutine may find work
+	window            *engine.Window
+	routes            map[engine.Route]*route
+	latency           latency
+	levels            [rowmill.Lowest + 1]level // the queues that take turns, by priority
+	crash             crash
+	trial             trial
+	pace              pace
+	requests          int            // number of requests in flight
+	inFlight          int            // number of rows in flight
+	urgent            int            // number of urgent rows in flight
+	inFlightByAccount map[string]int // by account: number of rows in flight
+	tokens            int64          // expected tokens of the rows in flight
+	queued            int            // number of rows that wait in queues
+	workers           int            // number of goroutines: the largest limit that the window has had
+	waiting           int            // number of goroutines that wait for work and were not woken
+	answered          time.Time      // when the server last answered a row
+	reportedFull      bool           // Hooks.Filled was called since the gauges were last read
+	paused            bool
+	closed            bool
+	done              sync.WaitGroup
 }
 
-// New returns a Dispatcher that is paused.
+// New returns a Dispatcher that sends no rows before Resume is called.
 func New(cfg Config) *Dispatcher {
-	d := &Dispatcher{cfg: cfg, window: engine.NewWindow(0), pace: newPace(cfg.Pace), paused: true, flying: make(map[string]int), routes: make(map[engine.Route]*route)}
+	d := &Dispatcher{cfg: cfg, window: engine.NewWindow(0), pace: newPace(cfg.Pace), paused: true, inFlightByAccount: make(map[string]int), routes: make(map[engine.Route]*route)}
 	d.more = sync.NewCond(&d.mu)
 	for i := range d.levels {
 		d.levels[i].weights = cfg.Weights
@@ -89,7 +94,7 @@ func New(cfg Config) *Dispatcher {
 // Watch sets the hooks. Call it before the first Resume.
 func (d *Dispatcher) Watch(h Hooks) { d.hooks = h }
 
-// put adds tasks to a queue.
+// put adds tasks to queue q.
 func (d *Dispatcher) put(q *Queue, tasks []*Task) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,18 +108,18 @@ func (d *Dispatcher) put(q *Queue, tasks []*Task) {
 	if first {
 		d.enter(q)
 	}
-	q.full = len(q.waiting)
+	q.lengthAfterPut = len(q.waiting)
 	d.wake()
 }
 
-// withdraw removes the waiting tasks of a queue and returns them.
+// withdraw removes and returns the waiting tasks of queue q.
 func (d *Dispatcher) withdraw(q *Queue) []*Task {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	tasks := q.waiting
 	if len(tasks) > 0 {
 		d.levels[q.priority].remove(q)
-		d.of(q).drop(q)
+		d.routeOf(q).drop(q)
 		d.queued -= len(tasks)
 	}
 	q.waiting = nil
@@ -127,13 +132,13 @@ func (d *Dispatcher) withdraw(q *Queue) []*Task {
 func (d *Dispatcher) Observe(g engine.Gauges, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.growing = false
+	d.reportedFull = false
 	d.window.Observe(g, d.inFlight, d.tokens, now)
 	d.wake()
 }
 
-// Renew starts a new window because the server is new or has changed: it has this many
-// slots. Renew also lets each resting route try a row.
+// Renew starts a new window with this many slots, because the server is new or has
+// changed. It also lets each resting route try a row.
 func (d *Dispatcher) Renew(slots int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -147,10 +152,10 @@ func (d *Dispatcher) Renew(slots int) {
 func (d *Dispatcher) NextReading() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.window.Next(d.inFlight)
+	return d.window.ReadingInterval(d.inFlight)
 }
 
-// Resume starts dispatching.
+// Resume starts the sending of rows, or starts it again after Pause.
 func (d *Dispatcher) Resume() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -158,10 +163,11 @@ func (d *Dispatcher) Resume() {
 	d.wake()
 }
 
-// Pause stops dispatching and gives all waiting tasks back to their jobs. This costs no
-// attempt.
+// Pause stops the sending of rows and gives all waiting tasks back to their jobs. This
+// costs no attempt.
 func (d *Dispatcher) Pause() { giveBack(d.pause()) }
 
+// pause stops the sending of rows and returns all waiting tasks.
 func (d *Dispatcher) pause() (back []*Task) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -185,7 +191,7 @@ func (d *Dispatcher) pause() (back []*Task) {
 	return back
 }
 
-// Close waits for the requests in flight and stops the goroutines.
+// Close waits for the requests in flight and stops the goroutines of the Dispatcher.
 func (d *Dispatcher) Close() {
 	d.mu.Lock()
 	d.closed = true
@@ -206,19 +212,20 @@ func (d *Dispatcher) Alive(since time.Time) bool {
 	return d.answered.After(since)
 }
 
-// Load returns the limit of the window, and the numbers of rows in flight and in queues.
+// Load returns the number of rows that the window allows, and the numbers of rows in
+// flight and in queues.
 func (d *Dispatcher) Load() (limit, inFlight, queued int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.window.Limit(false), d.inFlight, d.queued
 }
 
-// demand returns how many rows of a queue should be here, in flight and waiting: enough
-// that the server does not idle until the worker sends more.
+// demand returns how many rows of queue q should be at this Dispatcher, in flight and
+// waiting: enough that the server does not idle until the worker sends more rows.
 func (d *Dispatcher) demand(q *Queue) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.of(q).breaker.phase != closed {
+	if d.routeOf(q).breaker.phase != closed {
 		return leastAhead
 	}
 	limit := d.window.Limit(q.priority.Urgent())
@@ -228,25 +235,26 @@ func (d *Dispatcher) demand(q *Queue) int {
 		most = max(half, amplyAhead)
 	}
 	ahead := min(most, max(leastAhead, d.latency.within(aheadTime)))
-	if d.window.Grows(limit) || d.latency.gap == 0 { // the window may grow by this much before a row ends
+	if d.window.Grows(limit) || d.latency.gap == 0 { // the window may grow by half before a row ends
 		ahead = max(ahead, half)
 	}
 	return limit + ahead
 }
 
-// The rows that wait here should last for aheadTime: a little longer than the worker
-// takes to send more rows. Not more rows should wait, because no other server can run
-// them meanwhile. If a server sends many answers at once, it seems faster than it is. So
-// at most half a window waits, or amplyAhead rows: the worker has nothing to do before
-// gatherTasks rows have come back.
+// The waiting rows of a queue should last for aheadTime: a little longer than the worker
+// takes to send more rows. If more rows waited, other servers could not run them. A server
+// that sends many answers at once seems faster than it is, so the number of waiting rows
+// is also limited to half a window, or amplyAhead rows if that is more. It is at least
+// leastAhead. (The worker gets back gatherTasks rows at a time.)
 const (
 	aheadTime  = 50 * time.Millisecond
 	leastAhead = 4
 	amplyAhead = 3 * gatherTasks
 )
 
-// timeout returns how long an answer with at most this many tokens may take; a longer
-// request is hanging. It is 0 while the server's speed is unknown.
+// timeout returns how long an answer with at most this many tokens may take. A request
+// that takes longer counts as lost. The result is 0 while the server's speed is
+// unknown.
 func (d *Dispatcher) timeout(tokens int) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -260,14 +268,14 @@ func (d *Dispatcher) cacheTokens() int64 {
 	return d.window.CacheTokens()
 }
 
-// wake wakes a goroutine for each waiting row that has room in the window.
+// wake wakes or starts a goroutine for each waiting row that fits into the window.
 func (d *Dispatcher) wake() {
 	if d.paused || d.closed {
 		return
 	}
 	limit := d.window.Limit(len(d.levels[0].accounts) > 0)
 	if d.newcomer() != nil {
-		limit += d.aside(limit)
+		limit += d.newcomerRoom(limit)
 	}
 	room := min(limit-d.inFlight, d.queued)
 	woken := max(0, min(room, d.waiting))
@@ -297,7 +305,8 @@ func (d *Dispatcher) work() {
 	}
 }
 
-// next waits until a request can be sent, and takes it.
+// next waits until a request can be sent, and moves it into r. It returns false when
+// the Dispatcher is closed.
 func (d *Dispatcher) next(r *request) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -305,7 +314,7 @@ func (d *Dispatcher) next(r *request) bool {
 		if d.closed {
 			return false
 		}
-		if !d.paused && !d.holds(time.Now()) && d.pick(r) {
+		if !d.paused && !d.mustWait(time.Now()) && d.pick(r) {
 			r.began = time.Now()
 			d.pace.sent(r.tokens())
 			d.requests++
@@ -313,7 +322,7 @@ func (d *Dispatcher) next(r *request) bool {
 			if r.queue.priority.Urgent() {
 				d.urgent += len(r.tasks)
 			}
-			d.flying[r.queue.account] += len(r.tasks)
+			d.inFlightByAccount[r.queue.account] += len(r.tasks)
 			d.tokens += r.tokens()
 			d.queued -= len(r.tasks)
 			if d.waiting > 0 && d.queued > 0 && d.inFlight < d.window.Limit(false) { // one finished request may make room for several
@@ -322,8 +331,8 @@ func (d *Dispatcher) next(r *request) bool {
 			}
 			return true
 		}
-		if !d.growing && d.queued > 0 && !d.paused && d.window.Grows(d.inFlight) {
-			d.growing = true
+		if !d.reportedFull && d.queued > 0 && !d.paused && d.window.Grows(d.inFlight) {
+			d.reportedFull = true
 			d.hooks.Filled()
 		}
 		d.waiting++
@@ -331,8 +340,9 @@ func (d *Dispatcher) next(r *request) bool {
 	}
 }
 
-// finish notes the end of a request. It reports whether the request's queue was about to
-// run out of rows before another request could start.
+// finish records the end of a request with this many rows and expected tokens. low is
+// true if the request's queue has few rows left, so that the worker should send more at
+// once.
 func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen requestResult) (low bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -346,26 +356,26 @@ func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen requestR
 	case d.closed: // there are no more probes
 		giveBack(brokenTasks(seen.broken))
 	default:
-		d.broke(sent, seen.broken, now)
+		d.keepBrokenRows(sent, seen.broken, now)
 		d.hooks.Suspect(seen.err)
 	}
 	d.inFlight -= rows
 	d.tokens -= tokens
-	if d.flying[q.account] -= rows; d.flying[q.account] <= 0 {
-		delete(d.flying, q.account)
+	if d.inFlightByAccount[q.account] -= rows; d.inFlightByAccount[q.account] <= 0 {
+		delete(d.inFlightByAccount, q.account)
 	}
 	if q.priority.Urgent() {
 		if d.urgent -= rows; d.urgent == 0 {
 			d.wake()
 		}
 	}
-	r := d.of(q)
+	r := d.routeOf(q)
 	if sent.trial {
 		r.trying = false
 	}
 	switch {
 	case seen.answered:
-		d.answered, r.answered, r.again = now, now, false
+		d.answered, r.answered, r.hasRepeatedRefusal = now, now, false
 		r.breaker.answered()
 		d.latency.answered(rows, seen.tokens, seen.took, now)
 		d.window.Answered(rows, seen.prompts, seen.tokens, d.inFlight+rows, now)
@@ -373,20 +383,20 @@ func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen requestR
 		d.failed(r, sent, seen, now)
 	}
 	d.release(r)
-	if sent.apart && d.trial.end(now) {
+	if sent.isSuspect && d.trial.end(now) {
 		d.wake()
 	}
 	return low
 }
 
-// busyPause is the longest rest of a route if its server refuses one row after another
-// without naming a time: the server may accept other rows at once.
+// busyPause is the maximum pause of a route whose server refuses one row after another
+// without naming a time: the server may accept other rows soon.
 const busyPause = 5 * time.Second
 
-// failed notes a failed request. Its route rests if the server asks for a pause, or if
-// one request after another fails.
+// failed records a failed request. The request's route rests if the server asks for a
+// pause, or if one request after another fails.
 func (d *Dispatcher) failed(r *route, sent *request, seen requestResult, now time.Time) {
-	others := d.inFlight > 0 // the refusal of a row that runs alone says nothing about the window
+	others := d.inFlight > 0 // if a row ran alone, its refusal says nothing about the size of the window
 	crowded := seen.overloaded && others && d.window.Limit(false) > 1
 	if seen.overloaded && others {
 		d.window.Refused(now)
@@ -395,9 +405,9 @@ func (d *Dispatcher) failed(r *route, sent *request, seen requestResult, now tim
 	var rests bool
 	switch {
 	case d.paused:
-	case seen.asked > 0:
-		pause, rests = r.asked(seen.asked, seen.first, sent.trial)
-	case !crowded && (!seen.busy || seen.first || sent.trial): // after a repeated refusal of the same row, other rows may still be accepted
+	case seen.requestedPause > 0:
+		pause, rests = r.restOnRequest(seen.requestedPause, seen.isFirstRefusal, sent.trial)
+	case !crowded && (!seen.busy || seen.isFirstRefusal || sent.trial): // after a repeated refusal of the same row, other rows may still be accepted
 		pause, rests = r.failed(seen.took, sent.trial, now)
 		if seen.busy {
 			pause = min(pause, busyPause)
@@ -413,5 +423,5 @@ func (d *Dispatcher) failed(r *route, sent *request, seen requestResult, now tim
 func (d *Dispatcher) answeredAt(q *Queue) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.of(q).answered
+	return d.routeOf(q).answered
 }

@@ -106,7 +106,7 @@ func TestTheFirstRowOfAnAccountNeedsNoRoom(t *testing.T) {
 		}
 		d.inFlight++
 		d.urgent++
-		d.flying[r.queue.account]++
+		d.inFlightByAccount[r.queue.account]++
 		return true
 	}
 	for take() {
@@ -124,15 +124,15 @@ func TestTheFirstRowOfAnAccountNeedsNoRoom(t *testing.T) {
 	if take() {
 		t.Fatalf("another row of %s goes beyond the window", r.queue.account)
 	}
-	for range d.aside(room) {
+	for range d.newcomerRoom(room) {
 		d.put(&Queue{account: fmt.Sprint("account ", d.queued), group: 1}, tasks(1, 10))
 	}
 	beyond := 1
 	for take() {
 		beyond++
 	}
-	if beyond != d.aside(room) {
-		t.Fatalf("%d rows went beyond the window, want %d", beyond, d.aside(room))
+	if beyond != d.newcomerRoom(room) {
+		t.Fatalf("%d rows went beyond the window, want %d", beyond, d.newcomerRoom(room))
 	}
 }
 
@@ -183,7 +183,7 @@ func TestDispatcherLosesNothing(t *testing.T) {
 				in += n
 				made := tasks(n, rapid.IntRange(0, 40_000).Draw(t, "size"))
 				for _, task := range made {
-					task.apart = max(0, rapid.IntRange(-2, 2).Draw(t, "apart")) // suspects, alone or in groups of two
+					task.trialGroup = max(0, rapid.IntRange(-2, 2).Draw(t, "apart")) // suspects, alone or in groups of two
 				}
 				d.put(l, made)
 			default:
@@ -191,7 +191,7 @@ func TestDispatcherLosesNothing(t *testing.T) {
 				if d.pick(&r) {
 					left += len(r.tasks)
 					d.queued -= len(r.tasks)
-					if r.apart {
+					if r.isSuspect {
 						d.trial.end(time.Now())
 					}
 				}
@@ -234,7 +234,7 @@ func TestDispatcherMakesRoomForUrgentRows(t *testing.T) {
 		var r request
 		for d.pick(&r) {
 			d.inFlight++
-			d.flying[r.queue.account]++
+			d.inFlightByAccount[r.queue.account]++
 			if r.queue == urgent {
 				d.urgent++
 			}

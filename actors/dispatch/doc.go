@@ -1,4 +1,4 @@
-// Package dispatch sends the rows of jobs to an inference server and returns the
+// Package dispatch sends the rows of jobs to an inference server and returns their
 // answers. It decides which job may send next (Dispatcher), which row of a worker is
 // sent next and which must wait (Rows), how long an answer may take, when the rows of a
 // model pause because its requests fail (breaker), whether the server is in use (Health),

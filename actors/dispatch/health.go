@@ -8,23 +8,24 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// Health decides from probes whether a server is in use, and when its gauges are read.
-// If only the rows of a single model fail, their route rests and the server stays in
-// use. It is a plain struct: its owner makes one call at a time and passes the time in.
+// Health decides from probes whether a server is in use, and when its gauges are read. If
+// only the rows of a single model fail, the route of this model rests and the server stays
+// in use. Health has no lock and no clock: only one call may run at a time, and the caller
+// passes the time in.
 //
 //	         a probe succeeds      a probe fails, and no row was answered lately
 //	unknown ──────────────────► up ──────────────────────────────────────────────► down
 //	                             ▲                                                   │
 //	                             └───────────────── a probe succeeds ────────────────┘
 //
-// Leave moves the server from every state to gone.
+// The method Leave changes any state to gone.
 type Health struct {
 	phase   healthPhase
-	info    engine.Info
-	late    int       // probes in a row that timed out
-	probing bool      // a probe is running
-	reading bool      // gauges are being read
-	read    time.Time // when the last reading started or ended
+	info    engine.Info // the last successful answer to a probe
+	late    int         // number of consecutive probes that timed out
+	probing bool        // a probe is running
+	reading bool        // the gauges are being read
+	read    time.Time   // when the last reading of the gauges started
 }
 
 type healthPhase uint8
@@ -36,24 +37,25 @@ const (
 	gone
 )
 
-// A Change is the effect of a probe on the state.
+// A Change is what a probe has changed for the server.
 type Change uint8
 
-// The possible changes.
+// The possible results of a probe.
 const (
-	Same    Change = iota
-	Renewed        // the server came up, or it may be another server: its speed is measured again
-	Altered        // it serves other models
-	Fell           // the server went down, or is still unknown
+	Same    Change = iota // nothing has changed
+	Renewed               // the server came up, or may be another server: its speed is measured again
+	Altered               // the server serves other models
+	Fell                  // the server went down, or has never answered a probe
 )
 
 // Up reports whether the server is in use.
 func (h *Health) Up() bool { return h.phase == up }
 
-// Info returns the last answer to a probe.
+// Info returns the server's information from the last successful probe.
 func (h *Health) Info() engine.Info { return h.info }
 
-// StartProbe reports whether to start a probe now, and notes that it has started.
+// StartProbe returns true if the caller should start a probe now, and then records that
+// a probe runs.
 func (h *Health) StartProbe() bool {
 	if h.probing {
 		return false
@@ -62,8 +64,8 @@ func (h *Health) StartProbe() bool {
 	return true
 }
 
-// Probed takes the result of a probe. answers says that the server answered a row during
-// the probe: a busy server may answer rows and be late with a probe. A refused
+// Probed processes the result of a probe. answers means that the server answered a row
+// during the probe: a busy server may answer rows and be late with a probe. A refused
 // connection is never a sign of a busy server.
 func (h *Health) Probed(info engine.Info, err error, answers bool) Change {
 	h.probing = false
@@ -71,7 +73,7 @@ func (h *Health) Probed(info engine.Info, err error, answers bool) Change {
 	case h.phase == gone:
 		return Same
 	case err == nil:
-		return h.rise(info)
+		return h.markUp(info)
 	case h.phase == unknown:
 		return Fell
 	case h.phase == up && (errors.Is(err, syscall.ECONNREFUSED) || !answers && !h.excuses(err)):
@@ -81,24 +83,25 @@ func (h *Health) Probed(info engine.Info, err error, answers bool) Change {
 	return Same
 }
 
-// Gone reports whether a probe shows that the server is not there: the probe failed, and
-// not with a timeout.
+// Gone reports whether the error of a probe shows that the server does not run: the
+// probe failed, and not by a timeout.
 func Gone(err error) bool {
 	return err != nil && !timedOut(err)
 }
 
+// timedOut reports whether err is a timeout.
 func timedOut(err error) bool {
 	var timeout interface{ Timeout() bool }
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// mostLate is the number of probes in a row that may time out before a server counts as
-// down: a server that read long prompts once took 10 s to answer a probe. If the server
-// refuses the connection, it counts as down at once.
+// mostLate is the maximum number of consecutive probes that may time out before the
+// server counts as down: a server that read long prompts once took 10 s to answer a
+// probe. A server that refuses the connection counts as down at once.
 const mostLate = 2
 
-// excuses reports whether a probe with this error says nothing about the server: it timed
-// out, and at most mostLate probes in a row have timed out.
+// excuses reports whether a failed probe does not show that the server is down: the
+// probe timed out, and at most mostLate consecutive probes have timed out.
 func (h *Health) excuses(err error) bool {
 	if !timedOut(err) {
 		return false
@@ -107,8 +110,8 @@ func (h *Health) excuses(err error) bool {
 	return h.late <= mostLate
 }
 
-// rise notes a successful probe.
-func (h *Health) rise(info engine.Info) Change {
+// markUp processes a successful probe with the answer info.
+func (h *Health) markUp(info engine.Info) Change {
 	was, before := h.phase, h.info
 	h.phase, h.info, h.late = up, info, 0
 	switch {
@@ -120,10 +123,11 @@ func (h *Health) rise(info engine.Info) Change {
 	return Same
 }
 
-// Leave takes the server out of use for good.
+// Leave takes the server out of use permanently.
 func (h *Health) Leave() { h.phase = gone }
 
-// Read reports whether to read the gauges now, and notes that a reading has started.
+// Read returns true if the caller should read the gauges now, and then records that a
+// reading has started.
 func (h *Health) Read(now time.Time) bool {
 	if h.phase != up || h.reading {
 		return false
@@ -132,11 +136,11 @@ func (h *Health) Read(now time.Time) bool {
 	return true
 }
 
-// ReadEarly is Read for a window that has become full. It requires that the last reading
-// is at least next ago.
+// ReadEarly is Read for a window that has become full. It returns false if less than
+// next has passed since the last reading started.
 func (h *Health) ReadEarly(next time.Duration, now time.Time) bool {
 	return now.Sub(h.read) >= next && h.Read(now)
 }
 
-// HasRead notes the end of a reading.
+// HasRead records that a reading of the gauges has ended.
 func (h *Health) HasRead() { h.reading = false }

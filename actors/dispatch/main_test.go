@@ -181,7 +181,7 @@ func (b *bench) wait(n int) (back []*Task) {
 }
 
 // lost returns the error of a broken connection.
-func lost() error { return &engine.Error{Class: engine.Moment, Message: "connection reset"} }
+func lost() error { return &engine.Error{Class: engine.Transient, Message: "connection reset"} }
 
 // gated returns the refusal of a path that is disabled.
 func gated() error {

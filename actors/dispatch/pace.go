@@ -8,18 +8,19 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A pace limits the requests and tokens per minute that are sent to a server. Tokens are
-// counted as expected at the start of a request, and as reported by the server at its
-// end.
+// A pace limits the requests and tokens per minute that are sent to a server. The
+// expected tokens of a request count at its start; at its end the server's count
+// replaces them.
 type pace struct {
 	requests, tokens allowance
 	timer            *time.Timer // wakes the dispatcher when the next request may be sent
 }
 
-// An allowance is a token bucket. It may fall below zero: then nothing is sent.
+// An allowance is a token bucket: a limit of requests or tokens per minute. Its content
+// may be below zero; then nothing is sent.
 type allowance struct {
-	limit float64   // per minute; 0 for no limit
-	left  float64   // how much may be sent now
+	limit float64   // maximum per minute; 0 for no limit
+	left  float64   // requests or tokens that may be sent now
 	at    time.Time // when left was computed
 }
 
@@ -34,10 +35,10 @@ func newAllowance(limit int) allowance {
 }
 
 // most returns the largest burst: a sixtieth of the limit per minute, but at least one.
-// With larger bursts a busy minute after an idle minute could exceed the limit.
+// With larger bursts, a busy minute after an idle minute could exceed the limit.
 func (a *allowance) most() float64 { return max(1, a.limit/60) }
 
-// wait returns the time until something may be sent.
+// wait returns how long to wait until this limit allows the next request.
 func (a *allowance) wait(now time.Time) time.Duration {
 	if a.limit == 0 {
 		return 0
@@ -52,14 +53,14 @@ func (a *allowance) wait(now time.Time) time.Duration {
 	return time.Duration((1-a.left)/perSecond*float64(time.Second)).Truncate(time.Millisecond) + time.Millisecond
 }
 
-// wait returns the time until a request may be sent.
+// wait returns how long to wait until both limits allow the next request.
 func (p *pace) wait(now time.Time) time.Duration {
 	return max(p.requests.wait(now), p.tokens.wait(now))
 }
 
-// holds reports whether the pace allows no request now. It arranges that the dispatcher
-// is woken when the next request may be sent.
-func (d *Dispatcher) holds(now time.Time) bool {
+// mustWait reports whether the limits per minute allow no request now. If rows wait, it
+// starts a timer that wakes the Dispatcher when the next request may be sent.
+func (d *Dispatcher) mustWait(now time.Time) bool {
 	p := &d.pace
 	wait := p.wait(now)
 	if wait == 0 || d.queued == 0 {
@@ -77,14 +78,14 @@ func (d *Dispatcher) holds(now time.Time) bool {
 	return true
 }
 
-// sent counts a request with this expected cost.
+// sent counts a request with this many expected tokens.
 func (p *pace) sent(tokens int64) {
 	p.requests.left--
 	p.tokens.left -= float64(tokens)
 }
 
-// ended replaces the expected tokens of a request by the server's count. A refused
-// request costs no tokens.
+// ended replaces the expected tokens of a request by the server's count after the
+// request has ended. A request that the server refused costs no tokens.
 func (p *pace) ended(expected int64, seen *requestResult) {
 	switch {
 	case seen.answered:
@@ -94,8 +95,8 @@ func (p *pace) ended(expected int64, seen *requestResult) {
 	}
 }
 
-// Paced returns a message with the limits that waiting rows wait for, and until when;
-// empty if they do not wait for a limit.
+// Paced returns a message if waiting rows wait for a limit per minute: the limits, and
+// the time of the next request. It is empty if the rows wait for no limit.
 func (d *Dispatcher) Paced() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

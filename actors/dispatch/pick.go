@@ -6,22 +6,24 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// A request is sent to the server as a unit: one row, or a group of texts to embed.
+// A request is what the Dispatcher sends to the server at a time: one row, or a group
+// of texts to embed.
 type request struct {
-	queue *Queue
-	tasks []*Task
-	began time.Time
-	trial bool     // it tries a route after the route's rest
-	apart bool     // its row is a suspect
-	one   [1]*Task // backing array of tasks for a single row
+	queue     *Queue
+	tasks     []*Task
+	began     time.Time // when the request was sent
+	trial     bool      // the request tries a route after the rest of the route
+	isSuspect bool      // the row of the request is a suspect
+	one       [1]*Task  // memory for tasks if the request has a single row
 }
 
-// pick moves the next tasks into r if the window has room for them.
+// pick moves the next tasks into r if the window has room for them. It returns false if
+// no request can be sent now.
 func (d *Dispatcher) pick(r *request) bool {
 	if picked, stop := d.pickSuspect(r); picked || stop {
 		return picked
 	}
-	if limit := d.window.Limit(true); d.inFlight >= limit && d.inFlight < limit+d.aside(limit) {
+	if limit := d.window.Limit(true); d.inFlight >= limit && d.inFlight < limit+d.newcomerRoom(limit) {
 		if q := d.newcomer(); q != nil {
 			d.levels[rowmill.Prototyping].advance(q)
 			d.take(r, q)
@@ -50,47 +52,48 @@ func (d *Dispatcher) pick(r *request) bool {
 	return false
 }
 
-// take moves the next tasks of the queue into r. The queue must be next in turn.
+// take moves the next tasks of queue q into r. It must be the turn of q.
 func (d *Dispatcher) take(r *request, q *Queue) {
 	r.take(q)
 	d.levels[q.priority].charge(q, r.tokens())
 	d.markTrial(r)
 }
 
-// markTrial marks r as the trial of its route if the route has rested. Then the route's
-// other queues must wait for the result.
+// markTrial makes r the trial of its route, if the route's breaker is half-open. The
+// other queues of the route must then wait for the result.
 func (d *Dispatcher) markTrial(r *request) {
-	route := d.of(r.queue)
+	route := d.routeOf(r.queue)
 	if r.trial = route.breaker.phase == halfOpen; r.trial {
 		route.trying = true
 		d.hold(r.queue.route)
 	}
 }
 
-// newcomer returns an urgent queue of an account with no row in flight here; nil if there
-// is none.
+// newcomer returns a queue of an account that has urgent rows waiting and no row in
+// flight at this server; nil if there is none.
 func (d *Dispatcher) newcomer() *Queue {
 	for _, a := range d.levels[rowmill.Prototyping].accounts {
-		if d.flying[a.name] == 0 {
+		if d.inFlightByAccount[a.name] == 0 {
 			return a.queues[0]
 		}
 	}
 	return nil
 }
 
-// aside returns how many rows of newcomers may run in addition to a full window of this
-// size: the first rows of an account do not wait for long answers of another account.
-func (d *Dispatcher) aside(limit int) int {
+// newcomerRoom returns how many rows of newcomers may run in addition to a full window of
+// limit rows. So the first rows of an account do not wait for long answers of another
+// account.
+func (d *Dispatcher) newcomerRoom(limit int) int {
 	return max(1, limit/8)
 }
 
-// besideUrgent is the percentage of the window for all rows while urgent rows are in
-// flight: in a smaller batch each row is faster. Below 70 the other rows lose more than
-// the urgent rows gain, see B10 in bench/README.md.
+// besideUrgent is the percentage of the window that all rows together may use while
+// urgent rows are in flight: in a smaller batch each row is faster. Below 70 the other
+// rows lose more than the urgent rows gain, see B10 in bench/README.md.
 const besideUrgent = 70
 
-// fits reports whether the server's KV cache has room for a task. Urgent tasks may use a
-// quarter more than the limit.
+// fits reports whether the server's KV cache has room for a task. Urgent tasks may
+// exceed the limit by a quarter.
 func (d *Dispatcher) fits(t *Task, urgent bool) bool {
 	bound := d.window.Tokens()
 	if urgent {
@@ -99,11 +102,11 @@ func (d *Dispatcher) fits(t *Task, urgent bool) bool {
 	return bound == 0 || d.inFlight < fewRows || d.tokens+t.expect <= bound
 }
 
-// fewRows is the number of rows that may always be in flight, because the expected cost
-// may be wrong.
+// fewRows is the number of rows that may always be in flight, even if their expected
+// tokens exceed the limit: the expectation may be wrong.
 const fewRows = 16
 
-// tokens returns the expected cost of the request's rows.
+// tokens returns the expected tokens of the request's prompts and answers.
 func (r *request) tokens() (n int64) {
 	for _, t := range r.tasks {
 		n += t.expect
@@ -111,7 +114,7 @@ func (r *request) tokens() (n int64) {
 	return n
 }
 
-// take moves the next tasks of the queue into the request.
+// take moves the next tasks of queue q into the request.
 func (r *request) take(q *Queue) {
 	r.queue = q
 	if n := min(q.group, len(q.waiting)); n > 1 {

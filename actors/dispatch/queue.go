@@ -11,47 +11,51 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// A Job has the data that all rows of a job share. It does not change.
+// A Job has the data that all rows of a job share on this node. It never changes.
 type Job struct {
 	Ctx           context.Context // ends when the job stops on this node
 	Spec          *rowmill.Spec
 	Classifier    *Classifier
 	Counter       *prompt.Counter
-	ContextLength int          // tokens; 0 if unknown
-	MaxTokens     int          // of an answer; 0 if unknown
+	ContextLength int          // context length of the model in tokens; 0 if unknown
+	MaxTokens     int          // maximum tokens of an answer; 0 if unknown
 	PromptLimit   int          // maximum tokens of a prompt; 0 for no limit
-	Group         int          // texts in a request for embeddings
-	Trace         *tracing.Job // nil for none
+	Group         int          // number of texts in one request for embeddings
+	Trace         *tracing.Job // trace of the job; nil if the job is not traced
 }
 
-// A Queue holds a job's rows for one server, and sends them.
+// A Queue has the rows of one job that wait for one server, and sends them when the
+// Dispatcher picks them.
 type Queue struct {
-	job         Job
-	route       engine.Route
-	account     string
-	priority    rowmill.Priority
-	group       int // rows in a request
-	disp        *Dispatcher
-	call        engine.Call
-	countPrompt func(context.Context, string) (int, error) // returns the number of tokens of a prompt; nil if the server cannot count
-	cannotCount atomic.Bool                                // the server turned out not to count
-	cutsPrompts atomic.Bool                                // the server cuts prompts without a message
-	answers     atomic.Int64                               // number of answers
-	repaired    atomic.Bool                                // the JSON of some answers was taken out of other text
-	limit       atomic.Int64                               // maximum tokens of a prompt, learned from a refusal; 0 before
+	job      Job
+	route    engine.Route
+	account  string
+	priority rowmill.Priority
+	group    int // number of rows in a request
+	disp     *Dispatcher
+	call     engine.Call
+	// countPrompt asks the server for the number of tokens of a prompt; nil if the server
+	// cannot count.
+	countPrompt func(context.Context, string) (int, error)
+	cannotCount atomic.Bool  // the server has answered that it cannot count
+	cutsPrompts atomic.Bool  // the server cuts long prompts without an error
+	answers     atomic.Int64 // number of accepted answers
+	repaired    atomic.Bool  // JSON was taken out of other text in some answers
+	limit       atomic.Int64 // maximum tokens of a prompt, learned from a refusal; 0 before
 	out         *Completions
-	waiting     []*Task // owned by the dispatcher
+	waiting     []*Task // tasks that wait to be sent; guarded by Dispatcher.mu
 
-	suspects atomic.Int64 // number of rows that wait for their trial
+	suspects atomic.Int64 // number of rows that wait for a trial (see trial)
 
-	full int // length of waiting when the worker last added rows; owned by the dispatcher
+	lengthAfterPut int // length of waiting when the worker last added rows; guarded by Dispatcher.mu
 }
 
-// low reports whether the queue is about to run out of rows.
-func (q *Queue) low() bool { return 2*len(q.waiting) <= q.full }
+// low reports whether at most half of the rows that the worker last left here still
+// wait.
+func (q *Queue) low() bool { return 2*len(q.waiting) <= q.lengthAfterPut }
 
-// Open opens a queue for the rows of a job. The tasks of these rows come back through
-// out. The error says what the server does not support.
+// Open returns a queue for the rows of a job on the given server. Tasks come back to
+// the worker through out. The error says what the server does not support.
 func (d *Dispatcher) Open(job Job, server engine.Engine, out *Completions) (*Queue, error) {
 	spec := job.Spec
 	embeds := spec.Model.Kind == rowmill.KindEmbedding
@@ -82,21 +86,22 @@ func (q *Queue) promptLimit() int {
 	return int(q.limit.Load())
 }
 
-// Put adds rows to the queue.
+// Put adds rows to the end of the queue.
 func (q *Queue) Put(tasks []*Task) { q.disp.put(q, tasks) }
 
-// Withdraw takes back the waiting rows. Rows at the server come back through the completions.
+// Withdraw removes and returns the waiting rows. Rows in flight come back through the
+// completions.
 func (q *Queue) Withdraw() []*Task { return q.disp.withdraw(q) }
 
-// Waiting returns the number of the job's rows that the server has not started.
+// Waiting returns the number of the job's rows in the queue that are not in flight.
 func (q *Queue) Waiting() int {
 	q.disp.mu.Lock()
 	defer q.disp.mu.Unlock()
 	return len(q.waiting) + int(q.suspects.Load())
 }
 
-// Demand returns how many rows of the job should be at the server, in flight and
-// waiting.
+// Demand returns how many rows of the job should be in flight at the server or waiting
+// in the queue.
 func (q *Queue) Demand() int {
 	want := q.disp.demand(q)
 	if q.group > 1 {
@@ -111,8 +116,8 @@ func (q *Queue) Group() int { return q.group }
 // CacheTokens returns the size of the server's KV cache in tokens; 0 if unknown.
 func (q *Queue) CacheTokens() int64 { return q.disp.cacheTokens() }
 
-// Warnings lists the parameters that the server does not support or changes, and the
-// limits on its requests.
+// Warnings returns messages for the job: parameters that the server changes or does not
+// support, limits per minute, and repaired answers.
 func (q *Queue) Warnings() []string {
 	all := q.call.Warnings()
 	if paced := q.disp.pace.warning(q.disp.cfg.Engine); paced != "" {

@@ -8,29 +8,30 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A route has the state of an engine.Route in a Dispatcher. Each route rests alone: if all
-// rows of a model fail, this says nothing about other models. A route rests while no row
-// is sent on it.
+// A route has the state of an engine.Route (a model and a request path) in a Dispatcher.
+// A route rests while its breaker is open: no row is sent on it. Each route rests
+// independently: if all rows of one model fail, other models may still work.
 //
-// While its breaker is open no row is sent; while it is half-open a single row is sent.
-// During this time its queues are held and take no turns.
+// While the breaker is half-open, a single row is sent. While the route rests or tries a
+// row, its queues are in held and take no turns.
 type route struct {
-	breaker  breaker
-	answered time.Time // when one of its rows was last answered
-	trying   bool      // the row that tries the route is in flight
-	picky    bool      // the route is half-open and waits for a row that was never refused
-	again    bool      // a row was refused again since the last answer
-	held     []*Queue  // queues with waiting rows that take no turns
+	breaker            breaker
+	answered           time.Time // when a row of the route was last answered
+	trying             bool      // the row that tries the half-open route is in flight
+	needsUnrefusedRow  bool      // the half-open route waits for a row that no server has refused
+	hasRepeatedRefusal bool      // a row with earlier refusals was refused again since the last answer
+	held               []*Queue  // queues that have waiting rows and take no turns
 }
 
-// ready reports whether a row may be sent.
+// ready reports whether a row may be sent on the route now.
 func (r *route) ready() bool {
-	return r.breaker.phase == closed || r.breaker.phase == halfOpen && !r.trying && !r.picky
+	return r.breaker.phase == closed || r.breaker.phase == halfOpen && !r.trying && !r.needsUnrefusedRow
 }
 
-// failed notes a failed request that took this long, and returns the pause if the
-// breaker opens. The failure does not count if the request was sent before the last
-// answer, or before the row that tries the route.
+// failed counts a failed request that took took, and returns the pause if the breaker
+// opens. trial means that the request tried the route. The failure does not count if
+// the request was sent before the last answer, or before the trial of a half-open
+// route.
 func (r *route) failed(took time.Duration, trial bool, now time.Time) (pause time.Duration, opens bool) {
 	if r.breaker.phase == open || r.breaker.phase == halfOpen && !trial || r.answered.After(now.Add(-took)) {
 		return 0, false
@@ -38,12 +39,13 @@ func (r *route) failed(took time.Duration, trial bool, now time.Time) (pause tim
 	return r.breaker.failed(now)
 }
 
-// asked lets the route rest because the server asked for a pause, and returns the pause.
-// It returns false if the route rests already, or if the server has only refused a single
-// row repeatedly: the server may never accept that row.
-func (r *route) asked(pause time.Duration, first, trial bool) (time.Duration, bool) {
-	alone := !first && !trial && !r.again
-	r.again = r.again || !first
+// restOnRequest lets the route rest because the server asked for a pause, and returns the
+// pause. first is requestResult.isFirstRefusal, and trial means that the request tried the
+// route. asked returns false if the route already rests, or if the server has only
+// refused one row repeatedly: the server may never accept that row.
+func (r *route) restOnRequest(pause time.Duration, first, trial bool) (time.Duration, bool) {
+	alone := !first && !trial && !r.hasRepeatedRefusal
+	r.hasRepeatedRefusal = r.hasRepeatedRefusal || !first
 	if alone || r.breaker.phase == open || r.breaker.phase == halfOpen && !trial {
 		return 0, false
 	}
@@ -51,15 +53,15 @@ func (r *route) asked(pause time.Duration, first, trial bool) (time.Duration, bo
 	return pause, true
 }
 
-// hold keeps a queue out of the turns until the route is ready.
+// hold adds a queue to held, so that it takes no turns until the route is ready.
 func (r *route) hold(q *Queue) {
 	if !slices.Contains(r.held, q) {
 		r.held = append(r.held, q)
 	}
 }
 
-// refusals returns how often busy servers have refused the queue's next row: a row that
-// was never refused is better for a trial.
+// refusals returns how often busy servers have refused the next row of the queue. A row
+// with 0 refusals is best for the trial of a route.
 func (q *Queue) refusals() int {
 	if len(q.waiting) == 0 {
 		return 0
@@ -67,13 +69,13 @@ func (q *Queue) refusals() int {
 	return q.waiting[0].refusals
 }
 
-// drop removes a held queue.
+// drop removes a queue from held.
 func (r *route) drop(q *Queue) {
 	r.held = slices.DeleteFunc(r.held, func(other *Queue) bool { return other == q })
 }
 
-// of returns the route of a queue.
-func (d *Dispatcher) of(q *Queue) *route {
+// routeOf returns the route of queue q.
+func (d *Dispatcher) routeOf(q *Queue) *route {
 	r := d.routes[q.route]
 	if r == nil {
 		r = &route{}
@@ -82,11 +84,11 @@ func (d *Dispatcher) of(q *Queue) *route {
 	return r
 }
 
-// enter lets a queue with rows take turns, or holds it if its route is not ready.
+// enter lets queue q take turns, or adds it to held if its route is not ready.
 func (d *Dispatcher) enter(q *Queue) {
-	r := d.of(q)
-	if r.picky && q.refusals() == 0 {
-		r.picky = false
+	r := d.routeOf(q)
+	if r.needsUnrefusedRow && q.refusals() == 0 {
+		r.needsUnrefusedRow = false
 	} else if !r.ready() {
 		r.hold(q)
 		return
@@ -94,7 +96,7 @@ func (d *Dispatcher) enter(q *Queue) {
 	d.levels[q.priority].add(q)
 }
 
-// hold takes all queues of a route out of the turns.
+// hold takes all queues of the route name out of the turns, and adds them to held.
 func (d *Dispatcher) hold(name engine.Route) {
 	r := d.routes[name]
 	for i := range d.levels {
@@ -104,7 +106,7 @@ func (d *Dispatcher) hold(name engine.Route) {
 	}
 }
 
-// release lets the held queues of a route take turns again, if the route is ready.
+// release lets the queues in held take turns again if the route is ready.
 func (d *Dispatcher) release(r *route) {
 	if !r.ready() || len(r.held) == 0 {
 		return
@@ -118,8 +120,8 @@ func (d *Dispatcher) release(r *route) {
 	d.wake()
 }
 
-// Rest gives back all rows that wait for a route with an open breaker. This costs no
-// attempt.
+// Rest gives all waiting rows of a route with an open breaker back to their jobs. This
+// costs no attempt.
 func (d *Dispatcher) Rest(name engine.Route) {
 	d.mu.Lock()
 	var back []*Task
@@ -130,8 +132,8 @@ func (d *Dispatcher) Rest(name engine.Route) {
 	giveBack(back)
 }
 
-// takeHeld takes the waiting tasks of the queues that a route holds, and appends them to
-// back.
+// takeHeld removes the waiting tasks from the queues in held, and appends these tasks
+// to back.
 func (d *Dispatcher) takeHeld(r *route, back []*Task) []*Task {
 	for _, q := range r.held {
 		d.queued -= len(q.waiting)
@@ -142,7 +144,7 @@ func (d *Dispatcher) takeHeld(r *route, back []*Task) []*Task {
 	return back
 }
 
-// giveBack returns tasks to their jobs, without an attempt.
+// giveBack returns tasks to their jobs without counting an attempt.
 func giveBack(tasks []*Task) {
 	for _, t := range tasks {
 		t.Outcome = NotCounted
@@ -150,7 +152,7 @@ func giveBack(tasks []*Task) {
 	}
 }
 
-// Try lets a single row of a route through, after the pause of the route.
+// Try lets a single row try the route name after the route's pause.
 func (d *Dispatcher) Try(name engine.Route) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -159,29 +161,30 @@ func (d *Dispatcher) Try(name engine.Route) {
 	}
 }
 
-// pickyTime is how long a half-open route waits for a row that was never refused.
-// Otherwise a row that its server always refuses would make all other rows wait, pause
-// after pause. The workers of other jobs need a few milliseconds to send their rows.
-const pickyTime = 100 * time.Millisecond
+// unrefusedRowWait is how long a half-open route waits for a row that was never refused.
+// Without this wait, a row that its server always refuses could try the route after
+// every pause, and all other rows would wait. The workers of other jobs need a few
+// milliseconds to send their rows.
+const unrefusedRowWait = 100 * time.Millisecond
 
-// try makes a route half-open after its rest. For pickyTime only a row that was never
-// refused may try the route, then any row.
+// try makes a route half-open after its rest. During unrefusedRowWait only a row that was
+// never refused may try the route; after unrefusedRowWait any row may.
 func (d *Dispatcher) try(r *route) {
 	r.breaker.try(time.Now())
 	r.trying = false
-	r.picky = r.breaker.phase == halfOpen && !slices.ContainsFunc(r.held, func(q *Queue) bool { return q.refusals() == 0 })
-	if r.picky {
-		time.AfterFunc(pickyTime, func() { d.settle(r) })
+	r.needsUnrefusedRow = r.breaker.phase == halfOpen && !slices.ContainsFunc(r.held, func(q *Queue) bool { return q.refusals() == 0 })
+	if r.needsUnrefusedRow {
+		time.AfterFunc(unrefusedRowWait, func() { d.endPicky(r) })
 	}
 	d.release(r)
 }
 
-// settle lets any row try the route after pickyTime. A row that was never refused may
-// have come, but was perhaps withdrawn.
-func (d *Dispatcher) settle(r *route) {
+// endPicky lets any row try the route after unrefusedRowWait. A row that was never refused may
+// have arrived and been withdrawn again.
+func (d *Dispatcher) endPicky(r *route) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	r.picky = false
+	r.needsUnrefusedRow = false
 	d.release(r)
 	d.wake() // a suspect may wait for the route too
 }

@@ -9,61 +9,64 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// Rows holds the loaded rows of a worker: rows that can be sent now, in the order in
-// which they should be sent, and rows that must wait before another attempt.
+// Rows has the loaded rows of a worker that are not at a server: rows that can be sent
+// now, in the order of sending, and rows that wait before another attempt.
 type Rows struct {
 	lengths order.Lengths
 	now     *order.Pool[*Task]
-	later   []*Task // tasks that wait for a retry, in the order of their due times
+	later   []*Task // tasks that wait for a retry, in the order of the times at which they may be sent
 	total   int64   // number of rows of the job
 
-	// suspects may have crashed their server. Other nodes get them only if this node has
-	// no server: a crash there would hit the rows of another server too.
+	// suspects has rows that may have crashed their server. Other nodes get these rows only
+	// if this node has no server: otherwise they might crash a server there too.
 	suspects []*Task
 }
 
-// NewRows returns an empty Rows for a job with this many rows in total.
+// NewRows returns an empty Rows for a job that has total rows.
 func NewRows(total int64) *Rows {
 	q := &Rows{total: total}
 	q.now = order.NewPool[*Task](&q.lengths, total)
 	return q
 }
 
-// InOrder sends rows in the order of the input, except rows that wait for a retry. It is
-// for jobs with answers of equal length. Call it before Add.
+// InOrder makes Take return rows in the order of the input, except rows that wait for a
+// retry. It is for jobs whose answers all have the same length. Call it before Add.
 func (q *Rows) InOrder() { q.now.InOrder() }
 
-// holdBack limits how long short rows wait: until the worker loads rows of a shard more
-// than this number of shards later. So only about this many shards and their parts are
-// open at a time.
+// holdBack limits how long rows with short answers wait: until the worker loads rows of
+// a shard more than holdBack shards later. So only about this many shards and their
+// parts are open at a time.
 const holdBack = 2
 
-// Add adds loaded rows of a shard. The caller adds rows in the order of their shards.
+// Add adds loaded rows of one shard. The caller must add rows in the order of their
+// shards.
 func (q *Rows) Add(tasks []*Task) {
 	if len(tasks) == 0 {
 		return
 	}
-	q.now.Add(q.unsuspected(tasks))
+	q.now.Add(q.keepSuspects(tasks))
 	shard := tasks[0].Behind
 	if oldest, ok := q.now.Oldest(); ok && shard-oldest > holdBack {
 		q.now.Expedite(shard - holdBack - 1)
 	}
 }
 
+// rowOf returns the row of a task as package order needs it.
 func rowOf(t *Task) order.Row[*Task] {
 	return order.Row[*Task]{Value: t, Text: t.Row.Text, Position: t.Row.Index, Batch: t.Behind, Share: t.Share, Avoid: t.avoid}
 }
 
-// Return takes back rows that have waited in the queue of an engine.
+// Return takes back rows that waited in the queue of a server and were not sent.
 func (q *Rows) Return(tasks []*Task) {
-	q.now.Front(q.unsuspected(tasks)...)
+	q.now.Front(q.keepSuspects(tasks)...)
 }
 
-// unsuspected keeps the suspects, and returns the rows of the other tasks.
-func (q *Rows) unsuspected(tasks []*Task) []order.Row[*Task] {
+// keepSuspects adds the suspects among tasks to q.suspects, and returns the rows of the
+// other tasks.
+func (q *Rows) keepSuspects(tasks []*Task) []order.Row[*Task] {
 	rows := make([]order.Row[*Task], 0, len(tasks))
 	for _, t := range tasks {
-		if t.apart > 0 {
+		if t.trialGroup > 0 {
 			q.suspects = append(q.suspects, t)
 		} else {
 			rows = append(rows, rowOf(t))
@@ -72,23 +75,23 @@ func (q *Rows) unsuspected(tasks []*Task) []order.Row[*Task] {
 	return rows
 }
 
-// Ready returns the number of rows that can be sent to an engine now.
+// Ready returns the number of rows that can be sent to a server now.
 func (q *Rows) Ready() int { return q.now.Len() + len(q.suspects) }
 
-// Spare returns the number of ready rows that other nodes may have.
+// Spare returns the number of ready rows that other nodes could run instead.
 func (q *Rows) Spare() int { return q.now.Len() }
 
 // Empty reports whether there are no rows, including rows that wait for a retry.
 func (q *Rows) Empty() bool { return q.Ready() == 0 && len(q.later) == 0 }
 
-// Remember sets the size of the prefix cache of a server, in tokens of prompts.
-func (q *Rows) Remember(tokens int64) { q.now.Remember(tokens * prompt.BytesPerToken) }
+// SetCacheTokens sets the size of a server's prefix cache, in tokens of prompts.
+func (q *Rows) SetCacheTokens(tokens int64) { q.now.SetCacheBytes(tokens * prompt.BytesPerToken) }
 
-// Leave forgets an engine: the worker no longer uses it.
+// Leave forgets a server that the worker no longer uses.
 func (q *Rows) Leave(port order.Port) { q.now.Leave(port) }
 
-// Take removes and returns up to n tasks for an engine. alone is true if the worker has
-// no other engine.
+// Take removes and returns up to n tasks for server to. alone means that the worker has
+// no other server.
 func (q *Rows) Take(to order.Port, n int, alone bool) []*Task {
 	tasks := q.takeSuspects(to, n, alone)
 	for _, r := range q.now.Take(to, n-len(tasks), alone) {
@@ -100,7 +103,7 @@ func (q *Rows) Take(to order.Port, n int, alone bool) []*Task {
 	return tasks
 }
 
-// takeSuspects removes up to n suspects for an engine.
+// takeSuspects removes and returns up to n suspects for server to.
 func (q *Rows) takeSuspects(to order.Port, n int, alone bool) (tasks []*Task) {
 	q.suspects = slices.DeleteFunc(q.suspects, func(t *Task) bool {
 		if len(tasks) >= n || t.avoid == to && !alone {
@@ -112,7 +115,7 @@ func (q *Rows) takeSuspects(to order.Port, n int, alone bool) (tasks []*Task) {
 	return tasks
 }
 
-// Learn uses an accepted answer to estimate the length of later answers.
+// Learn uses the accepted answer of t to estimate the length of later answers.
 func (q *Rows) Learn(t *Task) {
 	q.lengths.Learn(len(t.Row.Text), t.Row.Index, q.total, t.Out.InputTokens, t.Out.OutputTokens)
 }
@@ -124,8 +127,8 @@ const (
 	lastRetry  = 15 * time.Second
 )
 
-// Retry keeps t for another attempt, preferably at another engine. A row without a
-// failed or refused request can be sent at once.
+// Retry stores t for another attempt, if possible at another server. If no request of
+// the row has failed or was refused, the row can be sent again at once.
 func (q *Rows) Retry(t *Task, now time.Time) {
 	tries := t.attempts + t.lostRequests + t.refusals
 	if tries == 0 {
@@ -142,8 +145,8 @@ func (q *Rows) Retry(t *Task, now time.Time) {
 	q.later = slices.Insert(q.later, at, t)
 }
 
-// Wake makes due tasks ready, before all other tasks, and returns the time until the
-// next task is due; 0 if none waits.
+// Wake makes the tasks ready that may be sent again at now, before all other tasks. It
+// returns the time until it must be called again; 0 if no more tasks wait.
 func (q *Rows) Wake(now time.Time) time.Duration {
 	due := slices.IndexFunc(q.later, func(t *Task) bool { return t.due.After(now) })
 	if due < 0 {
@@ -159,15 +162,17 @@ func (q *Rows) Wake(now time.Time) time.Duration {
 	return q.later[0].due.Sub(now)
 }
 
-// Spread makes the suspects available to other nodes, because this node has no server.
-func (q *Rows) Spread() {
+// ReleaseSuspects makes the suspects available to other nodes. Call it if this node has no
+// server.
+func (q *Rows) ReleaseSuspects() {
 	for _, t := range q.suspects {
 		q.now.Front(rowOf(t))
 	}
 	q.suspects = nil
 }
 
-// Remove removes up to n tasks that could be sent, in their order. The suspects stay.
+// Remove removes and returns up to n ready tasks, in the order of sending. It removes
+// no suspects.
 func (q *Rows) Remove(n int) []*Task {
 	if n <= 0 {
 		return nil
@@ -181,7 +186,7 @@ func (q *Rows) Remove(n int) []*Task {
 	return tasks
 }
 
-// RemoveLater removes all tasks that wait for a retry, and the suspects.
+// RemoveLater removes and returns all tasks that wait for a retry, and all suspects.
 func (q *Rows) RemoveLater() []*Task {
 	tasks := slices.Concat(q.later, q.suspects)
 	q.later, q.suspects = nil, nil

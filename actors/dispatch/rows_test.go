@@ -144,7 +144,7 @@ func TestRowsKeepsSuspects(t *testing.T) {
 		}},
 		{"taken back from a queue", func(q *Rows, suspect *Task) { q.Return([]*Task{suspect}) }},
 		{"another node has said so", func(q *Rows, suspect *Task) {
-			suspect.apart = 0
+			suspect.trialGroup = 0
 			suspect.Suspect(1, 1)
 			q.Add([]*Task{suspect})
 		}},
@@ -153,7 +153,7 @@ func TestRowsKeepsSuspects(t *testing.T) {
 			t.Parallel()
 			q := NewRows(10)
 			q.Add(tasks(2, 1))
-			suspect := &Task{apart: 1, refusals: 1, refusedAt: now, Port: 0}
+			suspect := &Task{trialGroup: 1, refusals: 1, refusedAt: now, Port: 0}
 			c.enters(q, suspect)
 			if q.Ready() != 3 || q.Spare() != 2 {
 				t.Errorf("%d rows are ready, %d for other nodes, want 3 and 2", q.Ready(), q.Spare())
@@ -168,7 +168,7 @@ func TestRowsKeepsSuspects(t *testing.T) {
 				t.Fatalf("its server gets %v", got)
 			}
 			q.Return([]*Task{suspect})
-			if q.Spread(); q.Spare() != 1 {
+			if q.ReleaseSuspects(); q.Spare() != 1 {
 				t.Error("a node without a server keeps it")
 			}
 			if given := q.Remove(1); len(given) != 1 || given[0] != suspect {
@@ -176,7 +176,7 @@ func TestRowsKeepsSuspects(t *testing.T) {
 			} else if group, _ := suspect.Suspected(); group != 1 {
 				t.Error("the row is no suspect any more")
 			}
-			q.Return([]*Task{{apart: 1}})
+			q.Return([]*Task{{trialGroup: 1}})
 			if rest := q.RemoveLater(); len(rest) != 1 || q.Ready() != 0 {
 				t.Errorf("a node that leaves gives %d suspects back, want 1", len(rest))
 			}
@@ -188,7 +188,7 @@ func TestRowsKeepsSuspects(t *testing.T) {
 func TestRowsSuspectsAvoidTheirServer(t *testing.T) {
 	t.Parallel()
 	q := NewRows(10)
-	q.Return([]*Task{{apart: 1, avoid: 0}})
+	q.Return([]*Task{{trialGroup: 1, avoid: 0}})
 	if len(q.Take(0, 1, false)) != 0 || len(q.Take(1, 1, false)) != 1 {
 		t.Error("the suspect goes to the server that crashed")
 	}

@@ -16,21 +16,25 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// A requestResult is the information that a request has given about its server.
+// A requestResult says what a request has shown about its server.
 type requestResult struct {
-	answered   bool          // the server works
-	took       time.Duration // if answered: the time of the request
+	answered   bool          // the server has answered at least one row of the request
+	took       time.Duration // duration of the request
 	tokens     int64         // if answered: tokens of the answer
 	prompts    int64         // if answered: tokens of the prompts
-	overloaded bool          // the server refused because it has too much to do
-	busy       bool          // the server refused for its own reason, not because of the row
-	first      bool          // if busy: the row was not refused before since the server's last answer
-	asked      time.Duration // if busy: the pause that the server asks for; 0 if it does not say
-	broken     []broken      // rows with broken connections: a probe must find the reason
-	err        error         // the request failed: server busy, connection broken, or status 500 and above
+	overloaded bool          // the server refused because it is overloaded
+	busy       bool          // the server refused because of its own state, not because of the row
+	// If busy, first is true for the first refusal of the row, and if no row of the route
+	// was answered since the row's last refusal.
+	isFirstRefusal bool
+	requestedPause time.Duration // if busy: the pause that the server asked for; 0 if it named none
+	broken         []broken      // rows whose connection broke: a probe must find the reason
+	// err is an error that counts against the server: busy, broken connection, or status
+	// 500 and above.
+	err error
 }
 
-// run sends a request. It returns the tasks that go back to the worker with their
+// run sends a request. back has the tasks that go back to the worker with their
 // outcomes.
 func (q *Queue) run(r *request) (seen requestResult, back []*Task) {
 	if q.job.Ctx.Err() != nil { // the job stopped while its rows waited
@@ -70,19 +74,20 @@ func (q *Queue) run(r *request) (seen requestResult, back []*Task) {
 	})
 }
 
-// panicked fails tasks after our own code panicked on their row or answer: it would
-// panic again.
+// panicked fails all tasks of a request after our own code panicked on a row or its
+// answer. A retry would panic again.
 func (q *Queue) panicked(tasks []*Task, err error, began time.Time) requestResult {
 	q.disp.hooks.Panicked(err)
 	for _, t := range tasks {
 		t.Out, t.Outcome = failed(rowmill.RowInternal, "An internal error of the service stopped this row. The log of the node has the error.", "", t.attempts+1), Final
-		t.tried(q.attempt(t.Out.Err.Code, t.Out.Err.Message), began)
+		t.recordAttempt(q.attempt(t.Out.Err.Code, t.Out.Err.Message), began)
 	}
 	return requestResult{}
 }
 
-// wait returns how long to wait for the answer to a task: longer after each timeout of
-// the task. usual is the time at the server's measured speed; 0 if that is unknown.
+// wait returns how long to wait for the answer to a row: longer after each of its
+// timeouts. usual is the time at the measured speed of the server. Both times are 0 if
+// the speed is unknown.
 func (q *Queue) wait(timeouts int, usual time.Duration) time.Duration {
 	if usual == 0 {
 		return 0
@@ -90,14 +95,15 @@ func (q *Queue) wait(timeouts int, usual time.Duration) time.Duration {
 	return max(q.disp.cfg.RowTimeout, usual) << min(timeouts, 4)
 }
 
-// codeTimeout is the code of an engine.Error after a timeout of a row.
+// codeTimeout is the Code of the engine.Error of a request that timed out.
 const codeTimeout = "timeout"
 
-// errOverdue is the cause with which supervised cancels a request.
+// errOverdue is the reason with which supervised cancels a request.
 var errOverdue = errors.New("no complete answer within the timeout, which follows the measured speed of the server")
 
 // supervised returns a context for a request that is sent before the server's speed is
-// known. Once it is known, the timeout applies to this request too.
+// known. When the speed becomes known, the timeout applies to this request too. The
+// caller must call end.
 func (q *Queue) supervised(timeouts int) (ctx context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(q.job.Ctx)
 	began := time.Now()
@@ -119,27 +125,28 @@ func (q *Queue) supervised(timeouts int) (ctx context.Context, end func()) {
 	return ctx, func() { cancel(nil) }
 }
 
-// orTimeout returns the error of a request. If supervised has cancelled the request, this
-// is a timeout instead of err.
+// orTimeout returns a timeout error if supervised has cancelled the request, and err
+// otherwise.
 func orTimeout(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errOverdue) {
-		return &engine.Error{Class: engine.Moment, Code: codeTimeout, Message: errOverdue.Error()}
+		return &engine.Error{Class: engine.Transient, Code: codeTimeout, Message: errOverdue.Error()}
 	}
 	return err
 }
 
-// bytesOf returns the bytes of a text without a copy. Nothing may change these bytes: an
-// engine only reads the text of a row and does not keep it. A copy would be half of a
-// row's allocations.
+// bytesOf returns the bytes of a text without copying them. The bytes must not be
+// changed: an engine only reads the text of a row during the request. A copy would be
+// half of a row's allocations.
 func bytesOf(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
 
-// generate sends the request of one task, and sets the task's output and outcome.
+// generate sends the request of one task, and sets the output and the outcome of the
+// task.
 func (q *Queue) generate(ctx context.Context, t *Task, usual time.Duration, began time.Time, traceparent string) (seen requestResult) {
 	text, ok := q.fit(t)
 	if !ok {
 		return seen
 	}
-	reply, err := q.call.Generate(ctx, engine.Row{Text: bytesOf(text), Seed: q.seed(t), Patience: q.wait(t.timeouts, usual), Failures: t.status500s, Traceparent: traceparent})
+	reply, err := q.call.Generate(ctx, engine.Row{Text: bytesOf(text), Seed: q.seed(t), Timeout: q.wait(t.timeouts, usual), Failures: t.status500s, Traceparent: traceparent})
 	if err = orTimeout(ctx, err); err != nil {
 		q.failed(t, err, &seen, began)
 		return seen
@@ -148,13 +155,13 @@ func (q *Queue) generate(ctx context.Context, t *Task, usual time.Duration, bega
 	return requestResult{answered: true, tokens: reply.OutputTokens, prompts: reply.InputTokens}
 }
 
-// embed sends a request for the embeddings of all tasks, and sets their outputs and
+// embed sends one request for the embeddings of all tasks, and sets their outputs and
 // outcomes.
 func (q *Queue) embed(ctx context.Context, tasks []*Task, usual time.Duration, began time.Time, traceparent string) (seen requestResult) {
 	rows, texts, sent := make([]engine.Row, 0, len(tasks)), make([]string, 0, len(tasks)), make([]*Task, 0, len(tasks))
 	for _, t := range tasks {
 		if text, ok := q.fit(t); ok {
-			rows = append(rows, engine.Row{Text: bytesOf(text), Patience: q.wait(t.timeouts, usual), Traceparent: traceparent})
+			rows = append(rows, engine.Row{Text: bytesOf(text), Timeout: q.wait(t.timeouts, usual), Traceparent: traceparent})
 			texts, sent = append(texts, text), append(sent, t)
 		}
 	}
@@ -178,45 +185,45 @@ func (q *Queue) embed(ctx context.Context, tasks []*Task, usual time.Duration, b
 	return seen
 }
 
-// shortenPercent is the percentage by which a prompt is cut further each time the server
-// refuses it as too long although it fits by our count. mostShortenings is the number of
-// such attempts. shortenUnknownPercent is the percentage if no limit is known.
+// shortenPercent is the percentage by which a prompt is cut further, each time the server
+// refuses the prompt as too long although it fits by our count. shortenUnknownPercent is
+// the percentage if no limit is known. mostShortenings is the maximum number of such cuts.
 const (
 	shortenPercent        = 10
 	shortenUnknownPercent = 40
 	mostShortenings       = 8
 )
 
-// shorten cuts the text of the next attempt after the server refused the prompt as
-// too long. prompt is the server's count of its tokens and limit the server's limit;
-// each is 0 if unknown.
+// shorten sets how much of the text the next attempt sends, after the server refused
+// the prompt as too long. prompt is the number of tokens that the server counted, and
+// limit is the server's limit; each is 0 if unknown.
 func (t *Task) shorten(prompt, limit int) {
 	first := t.shortened == 0 && t.unlimited
 	switch {
 	case limit > 0 && prompt > limit:
-		t.most = t.sent * limit / prompt
+		t.maxBytes = t.sent * limit / prompt
 	case limit == 0:
-		t.most = t.sent * (100 - shortenUnknownPercent) / 100
+		t.maxBytes = t.sent * (100 - shortenUnknownPercent) / 100
 	default:
-		t.most = t.most * (100 - shortenPercent) / 100
+		t.maxBytes = t.maxBytes * (100 - shortenPercent) / 100
 	}
 	if !first || limit == 0 {
 		t.shortened++
 	}
 }
 
-// fit returns the text to send: the row's text, cut if the prompt would not leave room
-// for the answer and the job allows cuts. If the server does not count and our count may
-// differ from the server's, fit may cut the text but fails no row: the server's answer
-// decides, unless the server would cut the prompt itself. If ok is false, the task has
-// failed or its job has stopped.
+// fit returns the text to send: the row's text, cut if the prompt leaves too little
+// room for the answer and the job allows cuts. If only our own count is known and it
+// may be wrong, fit may cut the text but fails no row: the server's answer decides,
+// unless the server would silently cut the prompt. If ok is false, the task has failed
+// or its job has stopped.
 func (q *Queue) fit(t *Task) (text string, ok bool) {
 	limit := q.promptLimit() * (100 - shortenPercent*t.shortened) / 100
 	t.sent = len(t.Row.Text)
 	if t.unlimited = limit == 0; t.unlimited {
 		text = t.Row.Text
-		if t.most > 0 {
-			text = prompt.Beginning(text, t.most)
+		if t.maxBytes > 0 {
+			text = prompt.Beginning(text, t.maxBytes)
 		}
 		t.sent, t.Cut = len(text), len(text) < len(t.Row.Text)
 		return text, true
@@ -243,9 +250,9 @@ func (q *Queue) fit(t *Task) (text string, ok bool) {
 		return "", q.tooLong(t, fmt.Sprintf("The prompt has more than %d tokens even without the row's text: system prompt and max_tokens leave no room in the context.", limit))
 	}
 	switch {
-	case t.most > 0:
-		text = prompt.Beginning(text, t.most)
-	case t.shortened > 0 && len(text) == len(t.Row.Text): // our count is far from the server's: cut by length
+	case t.maxBytes > 0:
+		text = prompt.Beginning(text, t.maxBytes)
+	case t.shortened > 0 && len(text) == len(t.Row.Text): // our count is far too low: cut by length
 		text = prompt.Beginning(text, len(text)*(100-shortenPercent*t.shortened)/100)
 	}
 	t.Cut = len(text) < len(t.Row.Text)
@@ -260,15 +267,16 @@ func (q *Queue) fit(t *Task) (text string, ok bool) {
 	return text, true
 }
 
-// tooLong fails a task whose prompt does not fit. It returns false.
+// tooLong fails a task whose prompt does not fit into the context. It always returns
+// false.
 func (q *Queue) tooLong(t *Task, message string) bool {
 	t.Out, t.Outcome = failed(rowmill.RowTooLong, message, "", t.attempts), Final
 	return false
 }
 
-// seed returns the seed to send with a row; nil for the engine's own. A row has its own
-// seed if the client asked for this, and after an answer broke the schema, so that the
-// next answer differs.
+// seed returns the seed to send with a row, or nil to let the engine choose. A row gets
+// its own seed if the client asked for this, and after an answer broke the schema, so
+// that the next answer differs.
 func (q *Queue) seed(t *Task) *int64 {
 	if !q.job.Spec.SeedPerRow && (t.schemaFailures == 0 || q.job.Classifier.deterministic) {
 		return nil
@@ -277,30 +285,33 @@ func (q *Queue) seed(t *Task) *int64 {
 	return &s
 }
 
-// One in compareEvery answers is used to compare our token count with the server's, and
-// one in compareAtFirst of the first compareFirst answers. Counting a text that is not
-// in the processor's caches takes as long as three whole rows.
+// Our token count is compared with the server's count for one in compareEvery answers,
+// and for one in compareAtFirst of the first compareFirst answers. Not for all: counting
+// a text that is not in the processor's caches takes as long as three whole rows.
 const (
 	compareEvery   = 1024
 	compareFirst   = 1024
 	compareAtFirst = 16
 )
 
-// compares reports whether the answer with this number, from 1, is compared.
+// compares reports whether our token count is compared for answer number n, counted
+// from 1.
 func compares(n int64) bool {
 	return n%compareEvery == 1 || n <= compareFirst && n%compareAtFirst == 1
 }
 
-// maxTryMessage limits the message of an attempt in bytes: servers write a line or two.
-// The error of a failed row has the full last message.
+// maxTryMessage is the maximum length in bytes of the message of an attempt. Servers
+// write a line or two. The error of a failed row has its last message in full.
 const maxTryMessage = 240
 
-// attempt returns the record of an attempt at this server.
+// attempt returns the record of an attempt at this server that ended with code and
+// message.
 func (q *Queue) attempt(code, message string) rowmill.Attempt {
 	return rowmill.Attempt{Node: q.disp.cfg.Node, Engine: q.disp.cfg.Engine, Code: code, Message: textfmt.Shorten(message, maxTryMessage)}
 }
 
-// accepted decides the outcome of a task with an answer, and counts the answer's tokens.
+// accepted processes the answer to a task: it counts the answer's tokens and sets the
+// outcome. The classifier may still reject the answer.
 func (q *Queue) accepted(t *Task, reply *engine.Reply, text string, began time.Time) {
 	switch {
 	case reply.InputTokens == 0: // the server does not count tokens
@@ -313,28 +324,28 @@ func (q *Queue) accepted(t *Task, reply *engine.Reply, text string, began time.T
 		reply.OutputTokens = int64(max(1, q.job.Counter.Count(reply.Content)-q.job.Counter.Count("")))
 	}
 	t.attempts++
-	t.apart = 0
+	t.trialGroup = 0
 	came := len(reply.Content)
 	t.Out, t.Outcome = q.job.Classifier.accept(q.job.Ctx, reply, t.attempts)
 	t.Out.Engine = q.disp.cfg.Engine
 	switch turnedDown := t.Out.Err; {
 	case turnedDown != nil:
-		t.tried(q.attempt(turnedDown.Code, turnedDown.Message), began)
+		t.recordAttempt(q.attempt(turnedDown.Code, turnedDown.Message), began)
 	case t.Outcome == Final && len(reply.Content) < came:
 		q.repaired.Store(true)
-		t.tried(q.attempt(rowmill.RowRepaired, fmt.Sprintf("the JSON was taken out of an answer of %d bytes", came)), began)
-	case t.tries != nil && t.Outcome == Final:
-		t.tried(q.attempt("", ""), began)
+		t.recordAttempt(q.attempt(rowmill.RowRepaired, fmt.Sprintf("the JSON was taken out of an answer of %d bytes", came)), began)
+	case t.attemptLog != nil && t.Outcome == Final:
+		t.recordAttempt(q.attempt("", ""), began)
 	}
-	if t.Outcome == Again { // accept returns Again only after it rejected an answer
-		t.Out = rowmill.Output{} // no memory is reserved for this output
+	if t.Outcome == Again { // Again always means here that the answer was rejected
+		t.Out = rowmill.Output{} // the worker has no memory reserved for a rejected output
 		t.schemaFailures++
 		q.disp.cfg.Metrics.Retries.Inc()
 	}
 }
 
-// failed decides the outcome of a task without an answer, and notes in seen what the
-// error says about the server.
+// failed sets the outcome of a task that got no answer, and adds to seen what the error
+// shows about the server.
 func (q *Queue) failed(t *Task, err error, seen *requestResult, began time.Time) {
 	var fault *engine.Error
 	if !errors.As(err, &fault) { // the job stopped
@@ -344,19 +355,20 @@ func (q *Queue) failed(t *Task, err error, seen *requestResult, began time.Time)
 	q.handleFault(t, fault, seen)
 	end := q.attempt(fault.Code, fault.Message)
 	end.Status = fault.Status
-	t.tried(end, began)
+	t.recordAttempt(end, began)
 }
 
-// handleFault decides the outcome of a task from the error of its server.
+// handleFault sets the outcome of a task from the error of its server, and adds to seen
+// what the error shows about the server.
 func (q *Queue) handleFault(t *Task, fault *engine.Error, seen *requestResult) {
 	now := time.Now()
 	seen.overloaded = seen.overloaded || fault.Overloaded && t.refusals == 0
-	if fault.Class == engine.ServerFault || fault.Class == engine.Busy || fault.Class == engine.Moment && (fault.Status == 0 || fault.Status >= 500) {
+	if fault.Class == engine.ServerFault || fault.Class == engine.Busy || fault.Class == engine.Transient && (fault.Status == 0 || fault.Status >= 500) {
 		seen.err = fault
 	}
 	t.due = now.Add(fault.RetryAfter)
 	switch {
-	case fault.Broke:
+	case fault.ConnectionBroke:
 		t.Outcome = NotCounted
 		seen.broken = append(seen.broken, broken{task: t, fault: fault})
 		return
@@ -394,7 +406,8 @@ func (q *Queue) handleFault(t *Task, fault *engine.Error, seen *requestResult) {
 	}
 }
 
-// lost counts a lost request, which is no attempt.
+// lost counts a lost request, which is no attempt. After maxLostRequests lost requests
+// the row fails.
 func (t *Task) lost(fault *engine.Error) {
 	if fault.Code == codeTimeout {
 		t.timeouts++
@@ -410,21 +423,21 @@ func (t *Task) lost(fault *engine.Error) {
 	t.Out, t.Outcome = failed(rowmill.RowAttemptsUsedUp, what+fault.Message, "", t.attempts+t.lostRequests), Final
 }
 
-// refusalGap is the longest time between two refusals of a row that count as one wait. A
-// row asks again sooner, unless other rows go first.
+// refusalGap is the maximum time between two refusals of a row that belong to the same
+// wait for the server. A row is sent again sooner, unless other rows go first.
 const refusalGap = 2 * time.Minute
 
-// refused lets a task wait for its busy server. This costs the row no attempt. After the
-// maximum wait the row fails, or the whole job if no row of its route was answered in
-// that time.
+// refused makes a task wait for its busy server. This costs the row no attempt. After
+// the maximum wait (Config.Wait) the row fails. If no row of its route was answered
+// during this time, the whole job fails.
 func (q *Queue) refused(t *Task, fault *engine.Error, seen *requestResult, now time.Time) {
-	seen.first = seen.first || t.refusals == 0 || !q.disp.answeredAt(q).After(t.refusedAt)
+	seen.isFirstRefusal = seen.isFirstRefusal || t.refusals == 0 || !q.disp.answeredAt(q).After(t.refusedAt)
 	if t.refusals == 0 || now.Sub(t.refusedAt) > refusalGap {
 		t.refusedFrom = now
 	}
 	t.refusals++
 	t.refusedAt = now
-	seen.busy, seen.asked = true, max(seen.asked, fault.RetryAfter)
+	seen.busy, seen.requestedPause = true, max(seen.requestedPause, fault.RetryAfter)
 	switch most := q.disp.cfg.Wait; {
 	case most <= 0 || now.Sub(t.refusedFrom) < most:
 		t.Outcome = NotCounted
@@ -435,10 +448,10 @@ func (q *Queue) refused(t *Task, fault *engine.Error, seen *requestResult, now t
 	}
 }
 
-// countOn returns a function that asks the server behind call for the tokens of a
-// prompt; nil if the server cannot count. If the server refuses a prompt as too long, it
-// gives no number. Then the function returns our own count, but at least an eighth above
-// the limit, so that cuts in such steps soon make the text short enough to be counted.
+// countOn returns a function that asks the server behind call for the number of tokens
+// of a prompt; nil if the server cannot count. A server that refuses a prompt as too
+// long gives no number. The function then returns our own count, but at least an eighth
+// above the limit, so that repeated cuts soon make the text short enough to be counted.
 func countOn(call engine.Call, job Job) func(context.Context, string) (int, error) {
 	counter, ok := call.(engine.PromptCounter)
 	if !ok {

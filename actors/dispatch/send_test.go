@@ -28,8 +28,8 @@ func TestQueue_AnswersComeBack(t *testing.T) {
 	back := b.run(tasksOf(texts, plain))
 	seen := make(map[int]bool)
 	for _, task := range back {
-		if seen[task.Rel] || task.Outcome != Final || task.Out.Text != "re: "+texts[task.Rel] || task.Out.Engine != "e" || task.Out.Attempts != 1 || task.Out.Tries != nil || task.tries != nil {
-			t.Fatalf("row %d came back as %+v with attempts %+v", task.Rel, task.Out, task.tries)
+		if seen[task.Rel] || task.Outcome != Final || task.Out.Text != "re: "+texts[task.Rel] || task.Out.Engine != "e" || task.Out.Attempts != 1 || task.Out.Tries != nil || task.attemptLog != nil {
+			t.Fatalf("row %d came back as %+v with attempts %+v", task.Rel, task.Out, task.attemptLog)
 		}
 		seen[task.Rel] = true
 	}
@@ -105,11 +105,11 @@ func TestQueue_ErrorsOfServers(t *testing.T) {
 		code    string
 		suspect bool
 	}{
-		"busy":                   {engine.Error{Class: engine.Moment, Status: 429, Overloaded: true}, 1, Again, "", false},
-		"busy every time":        {engine.Error{Class: engine.Moment, Status: 429, Overloaded: true}, 3, Final, rowmill.RowAttemptsUsedUp, false},
-		"crashes":                {engine.Error{Class: engine.Moment, Status: 500}, 2, Again, "", false},
-		"lost":                   {engine.Error{Class: engine.Moment}, 9, NotCounted, "", true},
-		"lost every time":        {engine.Error{Class: engine.Moment}, 10, Final, rowmill.RowAttemptsUsedUp, true},
+		"busy":                   {engine.Error{Class: engine.Transient, Status: 429, Overloaded: true}, 1, Again, "", false},
+		"busy every time":        {engine.Error{Class: engine.Transient, Status: 429, Overloaded: true}, 3, Final, rowmill.RowAttemptsUsedUp, false},
+		"crashes":                {engine.Error{Class: engine.Transient, Status: 500}, 2, Again, "", false},
+		"lost":                   {engine.Error{Class: engine.Transient}, 9, NotCounted, "", true},
+		"lost every time":        {engine.Error{Class: engine.Transient}, 10, Final, rowmill.RowAttemptsUsedUp, true},
 		"server down":            {engine.Error{Class: engine.ServerFault, Status: 404}, 1, NotCounted, "", true},
 		"rejected":               {engine.Error{Class: engine.RowFault, Status: 400}, 1, Final, rowmill.RowRejected, false},
 		"schema the server lost": {engine.Error{Class: engine.JobFault, Status: 400}, 1, Final, rowmill.CodeEngineError, false},
@@ -123,7 +123,7 @@ func TestQueue_ErrorsOfServers(t *testing.T) {
 			for range c.times {
 				b.once(row)
 			}
-			if tries := row.tries; len(tries.Attempts)+tries.Omitted != c.times || tries.Attempts[0].Status != c.err.Status {
+			if tries := row.attemptLog; len(tries.Attempts)+tries.Omitted != c.times || tries.Attempts[0].Status != c.err.Status {
 				t.Errorf("attempts %+v after %d", tries, c.times)
 			}
 			if (row.Out.Tries != nil) != (c.outcome == Final) {
@@ -145,10 +145,10 @@ func TestQueue_KeepsAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		script := []func() (engine.Reply, error){
 			func() (engine.Reply, error) {
-				return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: 503, Code: "busy", Message: "too much to do"}
+				return engine.Reply{}, &engine.Error{Class: engine.Transient, Status: 503, Code: "busy", Message: "too much to do"}
 			},
 			func() (engine.Reply, error) {
-				return engine.Reply{}, &engine.Error{Class: engine.Moment, Code: codeTimeout, Message: strings.Repeat("ä", 1000)}
+				return engine.Reply{}, &engine.Error{Class: engine.Transient, Code: codeTimeout, Message: strings.Repeat("ä", 1000)}
 			},
 			func() (engine.Reply, error) { return answered("no object") },
 			func() (engine.Reply, error) { return answered(`{"n": 1}`) },
@@ -189,7 +189,7 @@ func TestQueue_KeepsAttempts(t *testing.T) {
 func TestQueue_WaitsAsLongAsTheServerAsks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, refuses(engine.Error{Class: engine.Moment, Status: 503, RetryAfter: time.Hour}))
+		b := newBench(t, refuses(engine.Error{Class: engine.Transient, Status: 503, RetryAfter: time.Hour}))
 		rows := NewRows(1)
 		rows.Retry(b.once(tasks(1, 10)[0]), time.Now())
 		if got := rows.Wake(time.Now()); got != time.Hour {
@@ -445,12 +445,12 @@ func TestQueue_RequestsThatHang(t *testing.T) {
 				time.Sleep(time.Second)
 				return answered("ok")
 			}
-			if row.Patience == 0 {
+			if row.Timeout == 0 {
 				<-ctx.Done()
 				return engine.Reply{}, ctx.Err()
 			}
-			time.Sleep(row.Patience)
-			return engine.Reply{}, &engine.Error{Class: engine.Moment, Code: codeTimeout, Message: "no answer"}
+			time.Sleep(row.Timeout)
+			return engine.Reply{}, &engine.Error{Class: engine.Transient, Code: codeTimeout, Message: "no answer"}
 		}
 		b := newBench(t, s, func(j *Job) { j.MaxTokens = 100 })
 		defer b.disp.Close()

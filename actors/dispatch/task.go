@@ -9,61 +9,69 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// A Task is one row that is processed on a node.
+// A Task is one row that runs on this node, with its output and the history of its
+// attempts.
 type Task struct {
-	Row     rowmill.Row // its text shares memory with its block
-	Out     rowmill.Output
-	Shard   int
-	Rel     int // number of the row in the shard
-	Share   int // the row's share, if rows are assigned by prefix: numbered from 1 in the order of loading; 0 for none
+	Row   rowmill.Row // the row; its text shares memory with its block
+	Out   rowmill.Output
+	Shard int
+	Rel   int // number of the row in its shard
+	// Share is the row's share if rows are assigned by prefix, numbered from 1 in the
+	// order of loading; otherwise 0.
+	Share   int
 	Behind  int // the shard that limits how long the row may wait, see assign.Span.Behind
 	Outcome Outcome
 	Cut     bool // only a part of the row's text was sent
 
-	Port     order.Port // the engine that the row was last sent to; set by the worker
-	Reserved int64      // bytes that its worker reserved for the answer
+	Port     order.Port // the server to which the worker last sent the row
+	Reserved int64      // bytes that the worker has reserved for the answer
 
-	attempts int // requests that count against the row
+	attempts int // number of attempts that count against the row
 	failures
 	cutting
-	tries                  *rowmill.Tries
-	due                    time.Time  // the row is not sent again before this time
-	apart                  int        // the row may have crashed its server: size of the group in which it is tried, 1 for alone; 0: no suspect
-	crashed                int        // times that the server crashed while only this row ran there
-	refusals               int        // refusals by a busy server, which cost no attempt
-	refusedFrom, refusedAt time.Time  // the first and the last refusal
+	attemptLog *rowmill.Tries // the recorded attempts; nil before the first
+	due        time.Time      // the row is not sent again before this time
+	// trialGroup is the size of the group in which the row is tried because it may have crashed
+	// its server: 1 for the row alone, 0 if it is no suspect.
+	trialGroup             int
+	soloCrashes            int        // number of crashes of a server while it ran only this row
+	refusals               int        // number of refusals by busy servers, which cost no attempt
+	refusedFrom, refusedAt time.Time  // the first refusal of the current wait, and the last refusal
 	expect                 int64      // expected tokens of the prompt and the answer
-	avoid                  order.Port // the engine where its last request failed: other engines are better
+	avoid                  order.Port // the server of the row's last failed request: others are preferred
 	block                  *block
-	queue                  *Queue // where it was last put
+	queue                  *Queue // the queue to which the row was last added
 }
 
-// failures counts requests of a row that failed.
+// failures counts the failed requests of a row, by kind.
 type failures struct {
-	schemaFailures int // number of attempts with an answer that broke the schema
-	status500s     int // number of attempts that were answered with status 500
-	lostRequests   int // lost requests that do not count as attempts
-	timeouts       int // number of lost requests that were timeouts
+	schemaFailures int // number of answers that broke the schema
+	status500s     int // number of answers with status 500
+	lostRequests   int // number of requests without an answer, which are no attempts
+	timeouts       int // number of lostRequests that timed out
 }
 
-// cutting says how much of a row's text is sent, so that the server takes the prompt.
+// cutting says how much of a row's text is sent, if the whole text makes the prompt too
+// long.
 type cutting struct {
-	shortened int  // times that the server refused the prompt as too long
-	unlimited bool // it was last sent without a known limit for its prompt
-	sent      int  // bytes of its text in the last request
-	most      int  // bytes of its text to send, from the server's count of tokens; 0 if not set
+	shortened int  // number of times that the server refused the prompt as too long
+	unlimited bool // the last request was sent without a known limit for its prompt
+	sent      int  // bytes of the row's text in the last request
+	maxBytes  int  // maximum bytes of the row's text to send, from the server's count; 0 if not set
 }
 
-// A block counts the tasks that still use the memory of their block of rows.
+// A block counts the tasks that use the memory of one block of rows. The memory is
+// freed with the last task.
 type block struct {
-	bytes int64
+	bytes int64         // size of the memory
 	left  int           // number of tasks that are not freed
-	span  *tracing.Span // of these rows; nil for none
-	freed func()        // called when no task is left; may be nil
+	span  *tracing.Span // trace span of these rows; nil for none
+	freed func()        // called when the last task is freed; may be nil
 }
 
-// NewTasks returns tasks for rows of a shard that share memory. first is the number of
-// the shard's first row. bytes is the memory that they use until the last task is freed.
+// NewTasks returns tasks for rows of a shard that share memory. first is the row number
+// of the shard's first row. bytes is the size of the memory, which stays in use until
+// the last task is freed.
 func NewTasks(shard int, first int64, rows []rowmill.Row) (tasks []*Task, bytes int64) {
 	slab, shared := make([]Task, len(rows)), &block{left: len(rows)}
 	tasks = make([]*Task, len(rows))
@@ -76,44 +84,48 @@ func NewTasks(shard int, first int64, rows []rowmill.Row) (tasks []*Task, bytes 
 	return tasks, shared.bytes
 }
 
-// Trace puts the spans of requests below the given span. The tasks must come from one
-// call of NewTasks. freed is called when the last task has been freed.
+// Trace makes span the parent of the trace spans of the tasks' requests. The tasks must
+// come from one call of NewTasks. freed is called when the last task has been freed.
 func Trace(tasks []*Task, span *tracing.Span, freed func()) {
 	tasks[0].block.span, tasks[0].block.freed = span, freed
 }
 
-// Suspect marks a row that may have crashed a server: the task is sent apart from other
-// rows, in groups of at most this size. crashes is the number of crashes while the row
-// was alone.
-func (t *Task) Suspect(group, crashes int) { t.apart, t.crashed = max(group, 1), max(crashes, 0) }
+// Suspect marks a row that may have crashed a server. The row is sent separately from
+// other rows, in groups of at most group suspects. crashes is the number of crashes of
+// a server while it ran only this row.
+func (t *Task) Suspect(group, crashes int) {
+	t.trialGroup, t.soloCrashes = max(group, 1), max(crashes, 0)
+}
 
-// Suspected returns the values that Suspect takes; group is 0 if the row is no suspect.
-func (t *Task) Suspected() (group, crashes int) { return t.apart, t.crashed }
+// Suspected returns the values that were passed to Suspect; group is 0 if the row is no
+// suspect.
+func (t *Task) Suspected() (group, crashes int) { return t.trialGroup, t.soloCrashes }
 
-// Attempted reports whether the row has used up an attempt.
+// Attempted reports whether an attempt at the row has counted.
 func (t *Task) Attempted() bool { return t.attempts > 0 }
 
-// maxLostRequests is the number of lost connections after which a row counts as their cause.
-// Each outage of a server costs a row at most one.
+// maxLostRequests is the number of lost requests after which a row fails, because the
+// row is probably the cause. One outage of a server costs a row at most one lost
+// request.
 const maxLostRequests = 10
 
-// tried records the end of a request that was sent at began. A final output gets all
-// recorded attempts.
-func (t *Task) tried(a rowmill.Attempt, began time.Time) {
-	if t.tries == nil {
-		t.tries = new(rowmill.Tries)
+// recordAttempt records the end of a request that was sent at began. If the outcome is final,
+// the output gets all recorded attempts.
+func (t *Task) recordAttempt(a rowmill.Attempt, began time.Time) {
+	if t.attemptLog == nil {
+		t.attemptLog = new(rowmill.Tries)
 	}
 	a.At, a.Took = atOf(began), time.Since(began).Truncate(time.Microsecond)
-	t.tries.Add(a)
+	t.attemptLog.Add(a)
 	if t.Outcome == Final {
-		t.Out.Tries = t.tries
+		t.Out.Tries = t.attemptLog
 	}
 }
 
-// atOf returns the start time of an attempt, as records have it.
+// atOf returns the start time of an attempt with the precision of stored records.
 func atOf(began time.Time) time.Time { return began.UTC().Truncate(time.Millisecond) }
 
-// OutputBytes returns the memory of the task's output.
+// OutputBytes returns the memory of the task's output in bytes.
 func (t *Task) OutputBytes() int64 {
 	n := int64(len(t.Out.Text)+4*len(t.Out.Embedding)) + t.Out.Tries.Bytes()
 	if t.Out.Err != nil {
@@ -122,19 +134,19 @@ func (t *Task) OutputBytes() int64 {
 	return n
 }
 
-// TaskBytes is the memory of a row without its text: the task, and the headers of text
-// and id.
+// TaskBytes is the memory of a row without its text, in bytes: the task, and the
+// headers of its text and id.
 const TaskBytes = 320
 
-// RowBytes returns the memory of the task without its output: it is in use from the load of
-// the task's block on.
+// RowBytes returns the memory of the task without its output, in bytes. This memory is
+// in use as soon as the block of the row is loaded.
 func (t *Task) RowBytes() int64 { return int64(len(t.Row.Text)+len(t.Row.Fields)) + TaskBytes }
 
-// Free clears the row and its output, because queues may hold the task itself for
-// longer, and returns the number of bytes that this frees.
+// Free clears the row and its output, and returns the number of bytes that this frees.
+// The task itself may stay in queues for longer.
 func (t *Task) Free() int64 {
 	bytes := t.OutputBytes()
-	t.Row, t.Out, t.tries = rowmill.Row{}, rowmill.Output{}, nil
+	t.Row, t.Out, t.attemptLog = rowmill.Row{}, rowmill.Output{}, nil
 	if t.block.left--; t.block.left == 0 {
 		bytes += t.block.bytes
 		if t.block.freed != nil {
@@ -144,26 +156,26 @@ func (t *Task) Free() int64 {
 	return bytes
 }
 
-// Completions passes finished tasks from the goroutines that ran them to their worker,
-// several at a time if the worker is not needed at once.
+// Completions passes finished tasks from the goroutines that ran them to their worker.
+// It gathers several tasks, unless the worker is needed at once.
 type Completions struct {
-	Notify func() // called when tasks wait that the worker does not know of; must not block
+	Notify func() // called when new tasks wait for Take; must not block
 
 	mu        sync.Mutex
 	tasks     []*Task
-	announced bool // Notify was called after the last Take
-	late      *time.Timer
+	announced bool        // Notify was called after the last Take
+	late      *time.Timer // calls remind after gatherTime
 }
 
-// If the worker is not needed at once, it is notified of its tasks after gatherTasks
-// tasks or after gatherTime: waking the worker costs as much as a few rows, and servers
-// have rows for aheadTime.
+// If the worker is not needed at once, it is notified after gatherTasks tasks or after
+// gatherTime. Waking the worker costs as much as a few rows, and servers have enough
+// waiting rows for aheadTime.
 const (
 	gatherTasks = 128
 	gatherTime  = aheadTime / 10
 )
 
-// put adds tasks. soon says that the worker is needed at once.
+// put adds finished tasks. soon means that the worker must be notified at once.
 func (o *Completions) put(soon bool, tasks ...*Task) {
 	if len(tasks) == 0 {
 		return
@@ -187,7 +199,7 @@ func (o *Completions) put(soon bool, tasks ...*Task) {
 	}
 }
 
-// remind announces tasks that have waited for gatherTime.
+// remind notifies the worker of tasks that have waited for gatherTime.
 func (o *Completions) remind() {
 	o.mu.Lock()
 	announce := !o.announced && len(o.tasks) > 0
@@ -198,7 +210,8 @@ func (o *Completions) remind() {
 	}
 }
 
-// Take returns the gathered tasks. New tasks gather in spare.
+// Take removes and returns the gathered tasks. It uses the memory of spare for new
+// tasks.
 func (o *Completions) Take(spare []*Task) []*Task {
 	o.mu.Lock()
 	defer o.mu.Unlock()

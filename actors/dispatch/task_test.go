@@ -127,7 +127,7 @@ func TestQueue_PassesFailuresToTheEngine(t *testing.T) {
 	s := &scripted{}
 	s.answer = func(context.Context, engine.Row) (engine.Reply, error) {
 		if try := len(s.sent); try <= len(statuses) {
-			return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: statuses[try-1]}
+			return engine.Reply{}, &engine.Error{Class: engine.Transient, Status: statuses[try-1]}
 		}
 		return answered("fine")
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// traced begins the span of a request; nil if no task is traced. Its parent is the span
-// of the block of rows with the first traced task. Names follow OpenTelemetry's
-// conventions for generative AI, or are our own.
+// traced begins the trace span of a request, or returns nil if no task is traced. The
+// parent of the span is the span of the first traced task's block of rows. Names follow
+// OpenTelemetry's conventions for generative AI; names with rowmill are our own.
 func (q *Queue) traced(tasks []*Task) *tracing.Span {
 	for _, t := range tasks {
 		if !q.job.Trace.Traces(t.Row.Index) {
@@ -25,7 +25,7 @@ func (q *Queue) traced(tasks []*Task) *tracing.Span {
 	return nil
 }
 
-// operationOf returns the operation that the requests of a job ask for.
+// operationOf returns the OpenTelemetry name for the operation of a job's requests.
 func operationOf(spec *rowmill.Spec) string {
 	switch {
 	case spec.Model.Kind == rowmill.KindEmbedding, spec.Raw != nil && spec.Raw.Path == "/v1/embeddings":
@@ -36,14 +36,15 @@ func operationOf(spec *rowmill.Spec) string {
 	return "chat"
 }
 
-// conclude records the result of a request's first task in the span of the request, and
-// ends the span. began is the time at which the request was sent.
+// conclude records the result of a request in its trace span, and ends the span. A
+// failure is taken from the first task. began is the time at which the request was
+// sent.
 func conclude(span *tracing.Span, tasks []*Task, seen *requestResult, began time.Time) {
 	if seen.answered {
 		span.Set(slog.Int64("gen_ai.usage.input_tokens", seen.prompts), slog.Int64("gen_ai.usage.output_tokens", seen.tokens))
 	}
 	if try := tasks[0].lastTry(began); try != nil {
-		span.Fail(try.Code) // its message may contain text from the server's answer
+		span.Fail(try.Code) // not the message, because it may contain text from the server's answer
 		if try.Status != 0 {
 			span.Set(slog.Int("http.response.status_code", try.Status))
 		}
@@ -51,13 +52,14 @@ func conclude(span *tracing.Span, tasks []*Task, seen *requestResult, began time
 	span.End(nil)
 }
 
-// lastTry returns the recorded attempt that was sent at began; nil if the first attempt
-// was accepted or none was made.
+// lastTry returns the recorded attempt that was sent at began. It returns nil if this
+// attempt is not recorded, because the first answer was accepted or no request was
+// sent.
 func (t *Task) lastTry(began time.Time) *rowmill.Attempt {
-	if t.tries == nil {
+	if t.attemptLog == nil {
 		return nil
 	}
-	last := &t.tries.Attempts[len(t.tries.Attempts)-1]
+	last := &t.attemptLog.Attempts[len(t.attemptLog.Attempts)-1]
 	if !last.At.Equal(atOf(began)) {
 		return nil
 	}

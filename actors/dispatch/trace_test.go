@@ -26,7 +26,7 @@ func TestQueue_Traces(t *testing.T) {
 			return answered("fine")
 		case busy:
 			busy = false
-			return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: 429, Code: "busy", Message: "wait, said of a row"}
+			return engine.Reply{}, &engine.Error{Class: engine.Transient, Status: 429, Code: "busy", Message: "wait, said of a row"}
 		}
 		return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Code: "too_rude", Message: "no"}
 	}}

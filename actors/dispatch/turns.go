@@ -5,24 +5,27 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A level holds the queues of one priority, by account.
+// A level has the queues of one priority that take turns, grouped by account.
 type level struct {
 	accounts []*account
 	weights  fair.Weights
 }
 
+// An account has the queues of one account that take turns.
 type account struct {
-	name    string
-	queues  []*Queue
-	deficit int64 // tokens that the account may still send in this turn; below 0: it sent too many
-	quantum int64 // tokens that a turn adds to deficit, by the account's weight
+	name   string
+	queues []*Queue
+	// deficit is the number of tokens that the account may still send in this turn. It is
+	// below 0 if the account has sent more than its turn allowed.
+	deficit int64
+	quantum int64 // tokens that each turn adds to deficit; proportional to the account's weight
 }
 
-// quantum is the number of tokens, of prompts and expected answers, that an account of
-// weight 1 may send before the next account's turn: a few rows of the usual size.
+// quantum is the number of tokens (of prompts and expected answers) that an account of
+// weight 1 may send in one turn: a few rows of usual size.
 const quantum = 4096
 
-// add lets a queue with rows take turns.
+// add lets queue q take turns.
 func (v *level) add(q *Queue) {
 	for _, a := range v.accounts {
 		if a.name == q.account {
@@ -33,8 +36,9 @@ func (v *level) add(q *Queue) {
 	v.accounts = append(v.accounts, &account{name: q.account, queues: []*Queue{q}, quantum: quantum * int64(v.weights.Of(q.account))})
 }
 
-// next returns the queue with the next turn, which is the first queue of the first
-// account, or nil. An account that has used up its turn's tokens goes to the back.
+// next returns the queue that has the next turn, or nil if there is none. This queue is
+// the first queue of the first account. An account that has used up the tokens of its
+// turn moves to the end.
 func (v *level) next() *Queue {
 	for len(v.accounts) > 0 {
 		a := v.accounts[0]
@@ -50,7 +54,7 @@ func (v *level) next() *Queue {
 	return nil
 }
 
-// advance gives the next turn to queue q, the first queue of its account.
+// advance gives the next turn to queue q, which must be the first queue of its account.
 func (v *level) advance(q *Queue) {
 	for i, a := range v.accounts {
 		if a.queues[0] == q {
@@ -60,8 +64,8 @@ func (v *level) advance(q *Queue) {
 	}
 }
 
-// charge counts tokens that q has just sent, and passes the turn to the account's next
-// queue. q must be the first queue of the first account.
+// charge subtracts tokens that queue q has just sent, and passes the turn to the
+// account's next queue. q must be the first queue of the first account.
 func (v *level) charge(q *Queue, tokens int64) {
 	a := v.accounts[0]
 	a.deficit -= tokens
@@ -82,7 +86,7 @@ func toBack[T any](list []T) {
 	list[len(list)-1] = first
 }
 
-// removeAll takes the queues of a route out of the turns and returns them.
+// removeAll takes the queues of route r out of the turns and returns them.
 func (v *level) removeAll(r engine.Route) (out []*Queue) {
 	for _, a := range v.accounts {
 		for _, q := range a.queues {
@@ -97,7 +101,7 @@ func (v *level) removeAll(r engine.Route) (out []*Queue) {
 	return out
 }
 
-// remove takes a queue out of the turns.
+// remove takes queue q out of the turns.
 func (v *level) remove(q *Queue) {
 	for i, a := range v.accounts {
 		for j, other := range a.queues {

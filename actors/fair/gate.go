@@ -8,50 +8,53 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// A Gate limits how much work runs at a time: it has a number of places for all
-// accounts, and some kept places for accounts that have no place yet, because work may
-// take long. Waiting work is admitted in turns: by priority, the lowest number first,
-// but in every fourth turn urgent work comes last, so that no work waits for ever. Within
-// a priority the accounts take turns, however much work of each account waits. A Gate is
-// safe for concurrent use.
+// A Gate limits how much work runs at a time. It has a number of places for all
+// accounts, and some kept places for accounts that have no place yet, because a place
+// may be in use for long. Waiting work is admitted in turns: by priority, the lowest
+// number first, but in every fourth turn urgent work comes last, so that no work waits
+// for ever. Within a priority the accounts take turns, however much work of each
+// account waits. A Gate is safe for concurrent use.
 type Gate struct {
-	places, kept int
+	places, kept int // number of places for all accounts, and number of kept places
 
 	mu     sync.Mutex
-	inside map[string]int // by account: number of places in use
-	taken  int            // number of all places in use, including kept places
-	turn   int            // number of past turns
-	levels [rowmill.Lowest + 1][]*line
+	inside map[string]int              // by account: number of places in use
+	taken  int                         // number of places in use, including kept places
+	turn   int                         // number of past turns
+	levels [rowmill.Lowest + 1][]*line // by priority: the waiting lines, in the order of their turns
 }
 
-// A line is the waiting work of an account.
+// A line has the waiting work of one account with one priority.
 type line struct {
 	account string
-	waiting []chan struct{} // closed when the work is admitted
+	waiting []chan struct{} // one channel for each work, closed when the work is admitted
 }
 
-// NewGate returns a gate with this many places, and this many kept places.
+// NewGate returns a gate with this many places for all accounts, and this many kept
+// places.
 func NewGate(places, kept int) *Gate {
 	return &Gate{places: places, kept: kept, inside: make(map[string]int)}
 }
 
-// canAdmit reports whether work of an account can be admitted now.
+// canAdmit reports whether a place is free for work of this account.
 func (g *Gate) canAdmit(account string) bool {
 	return g.taken < g.places || g.taken < g.places+g.kept && g.inside[account] == 0
 }
 
+// admit gives a place to work of an account, and closes the work's channel mine.
 func (g *Gate) admit(account string, mine chan struct{}) {
 	g.inside[account]++
 	g.taken++
 	close(mine)
 }
 
-// Enter waits for a place; it returns false if ctx ends first.
+// Enter waits for a place for work of an account; it returns false if ctx ends first.
+// If it returns true, the caller must call Leave after the work.
 func (g *Gate) Enter(ctx context.Context, account string, p rowmill.Priority) bool {
 	return g.LineUp(account, p).Wait(ctx)
 }
 
-// A Turn is work in the waiting line of a gate. The caller must call Wait.
+// A Turn is one work in the waiting line of a Gate. The caller must call Wait.
 type Turn struct {
 	gate    *Gate
 	account string
@@ -59,31 +62,32 @@ type Turn struct {
 	level   rowmill.Priority
 }
 
-// LineUp puts work at the end of an account's line.
+// LineUp puts work at the end of the account's waiting line.
 func (g *Gate) LineUp(account string, p rowmill.Priority) Turn {
 	level := p.Nearest()
 	return Turn{g, account, g.queue(account, level), level}
 }
 
-// Wait waits for admission; it returns false if ctx ends first.
+// Wait waits until the work gets a place; it returns false if ctx ends first.
 func (t Turn) Wait(ctx context.Context) bool {
 	select {
 	case <-t.mine:
 		return true
 	case <-ctx.Done():
 	}
-	if !t.gate.withdraw(t.level, t.account, t.mine) { // the gate has admitted the work meanwhile
+	if !t.gate.withdraw(t.level, t.account, t.mine) { // the work got a place meanwhile
 		t.gate.Leave(t.account)
 	}
 	return false
 }
 
-// queue adds work to its account's line, or admits the work if a place is free.
+// queue admits work of an account if a place is free, and otherwise adds it to the
+// account's line. It returns the channel that is closed when the work is admitted.
 func (g *Gate) queue(account string, level rowmill.Priority) chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	mine := make(chan struct{})
-	if g.canAdmit(account) { // then no other waiting work could be admitted either
+	if g.canAdmit(account) { // no waiting work is overtaken: it could not use this place
 		g.admit(account, mine)
 		return mine
 	}
@@ -96,7 +100,8 @@ func (g *Gate) queue(account string, level rowmill.Priority) chan struct{} {
 	return mine
 }
 
-// withdraw removes work from its line, and reports whether it was still waiting.
+// withdraw removes waiting work from its line. It returns false if the work does not
+// wait any more.
 func (g *Gate) withdraw(level rowmill.Priority, account string, mine chan struct{}) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -115,11 +120,12 @@ func (g *Gate) withdraw(level rowmill.Priority, account string, mine chan struct
 	return true
 }
 
+// find returns the index of an account's line, or -1.
 func find(lines []*line, account string) int {
 	return slices.IndexFunc(lines, func(l *line) bool { return l.account == account })
 }
 
-// Leave returns a place of an account, and admits the next work.
+// Leave frees a place of an account, and admits waiting work.
 func (g *Gate) Leave(account string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -131,7 +137,8 @@ func (g *Gate) Leave(account string) {
 	}
 }
 
-// next admits the next waiting work, and reports whether there was any.
+// next admits the next waiting work. It returns false if no waiting work can be
+// admitted.
 func (g *Gate) next() bool {
 	order := rowmill.Priorities()
 	if (g.turn+1)%4 == 0 {

@@ -7,9 +7,9 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Config sets how places are shared.
+// Config sets how many places there are and how they are divided.
 type Config struct {
-	Places int // for all accounts
+	Places int // number of ordinary places, for all accounts together
 	// Kept is the number of kept places, in addition to Places. They are for accounts
 	// that cannot get an ordinary place. Each account has at most one kept place. Half of
 	// the kept places are only for urgent jobs.
@@ -20,34 +20,35 @@ type Config struct {
 	Patience time.Duration
 }
 
-// Weights sets the accounts' shares of a resource, in proportion to each other. An
-// account without an entry has weight 1.
+// Weights has the accounts' shares of a resource, by account, in proportion to each
+// other. An account without an entry has weight 1.
 type Weights map[string]int
 
 // Of returns the weight of an account, at least 1.
 func (w Weights) Of(account string) int { return max(1, w[account]) }
 
-// Shares gives out places that accounts hold for long and that cannot be taken back. A
+// Shares gives out places that accounts use for long and that cannot be taken back. A
 // caller gets a place or asks again later. A free place goes to the first account that
 // asks, unless a waiting account would then have fewer places in proportion to its
-// weight. Accounts may hold their places for days, so some places are kept for accounts
+// weight. Accounts may use their places for days, so some places are kept for accounts
 // that come later.
 //
 // Only one goroutine at a time may use a Shares.
 type Shares struct {
 	Config
-	held    map[string]int       // by account: number of places, including kept places
-	total   int                  // number of all held places
+	held    map[string]int       // by account: number of places in use, including kept places
+	total   int                  // number of all places in use
 	kept    []keptPlace          // kept places in use, the oldest first
 	waiting map[string]time.Time // by account: until when it counts as waiting
 }
 
+// A keptPlace is a kept place in use.
 type keptPlace struct {
 	account string
-	urgent  bool
+	urgent  bool // the job in the place is urgent
 }
 
-// NewShares returns a Shares with all places free.
+// NewShares returns a Shares in which all places are free.
 func NewShares(c Config) *Shares {
 	return &Shares{Config: c, held: make(map[string]int), waiting: make(map[string]time.Time)}
 }
@@ -55,13 +56,15 @@ func NewShares(c Config) *Shares {
 // Held returns the number of places in use.
 func (s *Shares) Held() int { return s.total }
 
-// Free returns the largest number of places that can still be given out.
+// Free returns how many more places can be given out, ordinary and kept places
+// together.
 func (s *Shares) Free() int { return max(0, s.Places-s.general()) + s.Kept - len(s.kept) }
 
-// general returns the number of ordinary places in use: all except kept places.
+// general returns the number of ordinary places in use.
 func (s *Shares) general() int { return s.total - len(s.kept) }
 
-// Take gives a place to a job of an account, or notes that the account waits.
+// Take gives a place to a job of an account and returns true. Otherwise it returns
+// false and records that the account waits.
 func (s *Shares) Take(account string, p rowmill.Priority, now time.Time) bool {
 	switch {
 	case s.general() < s.Places && !s.behind(account, now):
@@ -77,8 +80,9 @@ func (s *Shares) Take(account string, p rowmill.Priority, now time.Time) bool {
 	return true
 }
 
-// behind reports whether another account waits that would have fewer places than this
-// account, in proportion to its weight, if each account got one more place.
+// behind reports whether a waiting account should get the next place before this
+// account: if each of the two got one more place, the waiting account would have fewer
+// places in proportion to its weight.
 func (s *Shares) behind(account string, now time.Time) bool {
 	for other, until := range s.waiting {
 		if now.After(until) {
@@ -92,8 +96,9 @@ func (s *Shares) behind(account string, now time.Time) bool {
 	return false
 }
 
-// mayKeep reports whether an account may have a kept place: it has no kept place yet,
-// and its job is urgent or it has no place at all.
+// mayKeep reports whether an account may get a kept place for a job: a kept place is
+// free, the account has no kept place yet, and the job is urgent or the account has no
+// place.
 func (s *Shares) mayKeep(account string, urgent bool) bool {
 	others := 0
 	for _, k := range s.kept {
@@ -107,14 +112,15 @@ func (s *Shares) mayKeep(account string, urgent bool) bool {
 	return len(s.kept) < s.Kept && (urgent || s.held[account] == 0 && others < s.Kept/2)
 }
 
-// Hold takes a place for work that already runs, even if no place is free.
-func (s *Shares) Hold(account string) {
+// TakeAnyway counts a place for work that already runs, even if no place is free.
+func (s *Shares) TakeAnyway(account string) {
 	s.held[account]++
 	s.total++
 }
 
-// Leave frees a place of an account: its kept place, if it has one. If the account leaves
-// an ordinary place, the oldest work in a kept place moves to the ordinary place.
+// Leave frees a place of an account. If the account has a kept place, that place
+// becomes free. Otherwise an ordinary place becomes free, and the oldest work in a kept
+// place moves to it.
 func (s *Shares) Leave(account string) {
 	s.total--
 	if s.held[account]--; s.held[account] == 0 {
@@ -127,7 +133,8 @@ func (s *Shares) Leave(account string) {
 	}
 }
 
-// Waits returns the waiting accounts, and the number of places that each has.
+// Waits returns, for each waiting account, the number of places that the account has
+// now. A place is for one worker.
 func (s *Shares) Waits() map[string]int {
 	waits := make(map[string]int, len(s.waiting))
 	for account := range s.waiting {
@@ -136,8 +143,8 @@ func (s *Shares) Waits() map[string]int {
 	return waits
 }
 
-// Shut returns the number of waiting accounts that have no place.
-func (s *Shares) Shut() (accounts int) {
+// CountWithoutPlace returns the number of waiting accounts that have no place at all.
+func (s *Shares) CountWithoutPlace() (accounts int) {
 	for account := range s.waiting {
 		if s.held[account] == 0 {
 			accounts++
@@ -146,6 +153,6 @@ func (s *Shares) Shut() (accounts int) {
 	return accounts
 }
 
-// Forget removes all accounts from the waiting list: an account that still waits will
-// soon ask again.
+// Forget removes all accounts from the waiting list. An account that still waits soon
+// asks again.
 func (s *Shares) Forget() { clear(s.waiting) }

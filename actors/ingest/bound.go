@@ -9,21 +9,21 @@ import (
 	"github.com/rowmill/rowmill/results/archive"
 )
 
-// mustCount reports whether the tokens of a job's input must be counted: for an estimate,
-// or to reserve the cost. For a token quota an upper bound for each row is enough, as
-// long as the sum is within the quota.
+// mustCount reports whether the exact tokens of the input are needed: for an estimate,
+// or to reserve the cost. For a token quota, an upper bound for each row is enough as
+// long as the sum of the bounds is within the quota.
 func mustCount(spec *rowmill.Spec) bool { return spec.Estimate || spec.CostQuota != nil }
 
-// bounded makes the counter use upper bounds for the tokens of rows, unless it must count
-// them. Bounds are fast. When their sum exceeds the quota, the counter counts all further
-// rows, and recount must count the earlier rows.
+// bounded makes the counter use upper bounds for the tokens of rows, unless the job
+// needs exact counts. Bounds are fast to compute. When their sum exceeds the quota, the
+// counter counts all further rows, and recount must count the earlier rows.
 func (t *inputCounter) bounded() *inputCounter {
 	t.useBounds.Store(!mustCount(t.spec))
 	return t
 }
 
-// bound returns the upper bound for a row's tokens; enough is false if the row must be
-// counted.
+// bound returns an upper bound for the tokens of a row. enough is false if the row must
+// be counted.
 func (t *inputCounter) bound(text string) (n int, enough bool) {
 	if !t.useBounds.Load() {
 		return 0, false
@@ -32,8 +32,8 @@ func (t *inputCounter) bound(text string) (n int, enough bool) {
 	return n, t.limit == 0 || n <= t.limit
 }
 
-// within takes the sum of all tokens so far. It reports whether bounds are still enough:
-// the sum is within the quota.
+// within reports whether upper bounds are still enough: tokens, the sum of all bounds
+// so far, is within the quota. Otherwise the counter counts all further rows.
 func (t *inputCounter) within(tokens int64) bool {
 	if quota := t.spec.TokenQuota; quota > 0 && tokens > quota {
 		t.useBounds.Store(false)
@@ -41,8 +41,8 @@ func (t *inputCounter) within(tokens int64) bool {
 	return t.useBounds.Load()
 }
 
-// uncounted returns the sum of the upper bounds, in tokens, of the rows that are not
-// counted yet.
+// uncounted returns the sum of the upper bounds of rows that must still be counted, in
+// tokens. It is 0 while bounds are enough.
 func (t *inputCounter) uncounted() int64 {
 	if t.useBounds.Load() {
 		return 0
@@ -50,8 +50,9 @@ func (t *inputCounter) uncounted() int64 {
 	return t.boundedTokens
 }
 
-// recount counts the first rows, which have only bounds so far, if the sum of all rows
-// exceeded the quota. counted has the result for all rows.
+// recount counts the first rows of the input, which have only upper bounds so far, if
+// the sum of the bounds exceeded the quota. It corrects m.Size. counted is the counter
+// of the whole input.
 func (g *ingester) recount(ctx context.Context, m *shard.Manifest, counted *inputCounter) error {
 	if counted.useBounds.Load() || counted.boundedRows == 0 {
 		return nil
@@ -74,7 +75,7 @@ func (g *ingester) recount(ctx context.Context, m *shard.Manifest, counted *inpu
 	return nil
 }
 
-// eachRow passes the first rows of a job, from its shards, to a counter.
+// eachRow adds the first rows of the job, read from its shards, to a counter.
 func (g *ingester) eachRow(ctx context.Context, m *shard.Manifest, rows int64, to *inputCounter) error {
 	for n := 0; n < len(m.Shards) && m.Shards[n].First < rows && to.err() == nil; n++ {
 		info := m.Shards[n]
@@ -85,13 +86,13 @@ func (g *ingester) eachRow(ctx context.Context, m *shard.Manifest, rows int64, t
 	return nil
 }
 
-// eachOf passes the first rows of shard n to a counter, without copies.
+// eachOf adds the first rows of shard n to a counter, except rows that are copies.
 func (g *ingester) eachOf(ctx context.Context, n int, info shard.Info, rows int, to *inputCounter) error {
 	r, err := archive.OpenShard(ctx, g.Bucket, g.id, &g.spec, n, info)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = r.Close() }() // opened for reading only
+	defer func() { _ = r.Close() }() // opened only for reading
 	for at := 0; at < rows && to.err() == nil; {
 		block, err := r.ReadBlock(r.BlockOf(at))
 		if err != nil {

@@ -17,33 +17,38 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// copies finds rows that have the same text as an earlier row, while the rows of a job
-// are read, and writes a list of these copies next to the shards.
+// copies finds the copies among the rows of a job: rows with the same text as an
+// earlier row, the original. It examines the rows while they are read, and writes a
+// list of the copies next to the shards.
 type copies struct {
-	limit int               // number of different texts that are remembered
-	seen  map[digest]uint32 // by text: the first row with it
-	sets  []*roaring.Bitmap // by shard: its copies; nil if there are none
-	count int64             // number of copies
+	limit int               // maximum number of different texts to remember
+	seen  map[digest]uint32 // by digest of the text: the first row with this text
+	sets  []*roaring.Bitmap // by shard: positions of the copies in the shard; nil if there are none
+	count int64             // number of copies found
 
-	create    func() (blob.Writer, error) // opens the list for writing; nil if no list is written
-	object    blob.Writer                 // nil before the first copy
-	buffered  *bufio.Writer
-	out       *shard.CopiesWriter
-	rels      []uint32 // rows of the current shard that are copies: numbers in the job until end, which makes them positions
-	distances []int64  // by copy in rels: number of rows from the original to the copy
+	create   func() (blob.Writer, error) // opens the list for writing; nil if no list is written
+	object   blob.Writer                 // the list of copies; nil before the first copy
+	buffered *bufio.Writer
+	out      *shard.CopiesWriter
+	// rels has the copies in the current shard: row numbers in the job, until end turns
+	// them into positions in the shard.
+	rels      []uint32
+	distances []int64 // for each copy in rels: its row number minus the row number of its original
 }
 
-// A digest identifies a text: it is the first half of the text's SHA-256. Among 100
-// million rows two different texts have the same digest with a probability below 10⁻²²,
-// and no one can construct such texts.
+// A digest stands for a text: it is the first half of the text's SHA-256. Among 100
+// million rows, two different texts have the same digest with a probability below
+// 10⁻²², and no client can construct such texts.
 type digest [sha256.Size / 2]byte
 
+// newCopies returns copies that remember up to limit different texts. create opens the
+// list for writing; it is nil if no list is written.
 func newCopies(limit int, create func() (blob.Writer, error)) *copies {
 	return &copies{limit: limit, seen: make(map[digest]uint32), create: create}
 }
 
-// add takes the text of the next row and reports whether the row is a copy. Only the first
-// limit different texts are remembered: rows with other texts run, even if they are equal.
+// add examines the next row and reports whether it is a copy. Only the first limit
+// different texts are remembered: a row with another text is never a copy.
 func (c *copies) add(row int64, text string) bool {
 	first, again := c.first(row, text)
 	if again {
@@ -53,8 +58,8 @@ func (c *copies) add(row int64, text string) bool {
 	return again
 }
 
-// first returns the first row with this text. again is false if no earlier row with the
-// text is remembered.
+// first returns the first row with this text. again is true if that is an earlier row,
+// and false if row itself is the first or its text is not remembered.
 func (c *copies) first(row int64, text string) (first int64, again bool) {
 	if row > math.MaxUint32 {
 		return row, false
@@ -70,15 +75,16 @@ func (c *copies) first(row int64, text string) (first int64, again bool) {
 	return row, false
 }
 
-// end ends shard n and returns the shard's copies; nil if there are none. first is the
-// number of the shard's first row. Call end for each shard.
+// end finishes shard n and returns the positions of the copies in the shard; nil if
+// there are none. first is the row number of the shard's first row. Call end once for
+// each shard, in order.
 func (c *copies) end(n int, first int64) (*roaring.Bitmap, error) {
 	if len(c.rels) == 0 {
 		c.sets = append(c.sets, nil)
 		return nil, nil
 	}
 	for i := range c.rels {
-		c.rels[i] -= uint32(first) //nolint:gosec // larger row numbers are never copies
+		c.rels[i] -= uint32(first) //nolint:gosec // a row number above 32 bits is never a copy
 	}
 	set := roaring.BitmapOf(c.rels...)
 	set.RunOptimize()
@@ -88,7 +94,8 @@ func (c *copies) end(n int, first int64) (*roaring.Bitmap, error) {
 	return set, err
 }
 
-// write adds the copies of shard n to the list.
+// write appends the copies of shard n to the list. It creates the list before the first
+// copy.
 func (c *copies) write(n int, set *roaring.Bitmap) (err error) {
 	if c.create == nil {
 		return nil
@@ -106,7 +113,7 @@ func (c *copies) write(n int, set *roaring.Bitmap) (err error) {
 	return nil
 }
 
-// commit makes the list durable, if there is one.
+// commit stores the list permanently, if there is a list.
 func (c *copies) commit() error {
 	if c == nil || c.object == nil {
 		return nil
@@ -124,14 +131,14 @@ func (c *copies) commit() error {
 	return nil
 }
 
-// drop discards a list that is not committed.
+// drop deletes the list, unless it is committed.
 func (c *copies) drop() {
 	if c != nil && c.object != nil {
 		c.object.Abort()
 	}
 }
 
-// of returns the copies in shard n.
+// of returns the positions of the copies in shard n; nil if there are none.
 func (c *copies) of(n int) *roaring.Bitmap {
 	if c == nil || n >= len(c.sets) {
 		return nil
@@ -139,8 +146,8 @@ func (c *copies) of(n int) *roaring.Bitmap {
 	return c.sets[n]
 }
 
-// lookForCopies starts to look for equal rows, if the job wants this. For an estimate
-// copies are only counted: all rows of the sample run.
+// lookForCopies starts the search for copies, if the job wants equal rows to run once.
+// In an estimate the copies are only counted: all rows of the sample run.
 func (g *ingester) lookForCopies(ctx context.Context) {
 	g.copies.drop()
 	g.copies = nil
@@ -153,13 +160,15 @@ func (g *ingester) lookForCopies(ctx context.Context) {
 	}
 }
 
-// Copies has the copies among the rows of a job, and gives access to the stored list.
+// Copies has the copies among the rows of a job, and can open the stored list of them.
 type Copies struct {
 	*shard.Copies
-	memory []byte // the list for rows that are in the record; nil if the list is an object
+	// memory is the list if the rows are in the job's record; nil if the list is an object
+	// in the bucket.
+	memory []byte
 }
 
-// Open opens the list of copies and their originals.
+// Open opens the list of copies, which also has their originals.
 func (c *Copies) Open(ctx context.Context, bucket blob.Bucket, job string) (blob.Object, error) {
 	if c.memory != nil {
 		return inMemory{bytes.NewReader(c.memory)}, nil
@@ -167,14 +176,14 @@ func (c *Copies) Open(ctx context.Context, bucket blob.Bucket, job string) (blob
 	return bucket.Open(ctx, layout.Copies(job))
 }
 
-// inMemory is a list in memory with the methods of an object.
+// inMemory is an object whose content is in memory.
 type inMemory struct{ *bytes.Reader }
 
 func (inMemory) Close() error    { return nil }
 func (inMemory) Info() blob.Info { return blob.Info{} }
 
-// ReadCopies returns the copies among the rows of a job with these shards; nil if there
-// are none.
+// ReadCopies returns the copies among the rows of a job; nil if there are none. m is
+// the job's manifest.
 func ReadCopies(ctx context.Context, bucket blob.Bucket, job string, spec *rowmill.Spec, m shard.Manifest) (*Copies, error) {
 	if m.Copies == 0 || spec.Estimate {
 		return nil, nil
@@ -194,7 +203,7 @@ func ReadCopies(ctx context.Context, bucket blob.Bucket, job string, spec *rowmi
 	return c, nil
 }
 
-// inlineCopies returns the list of copies among rows that are in a record.
+// inlineCopies returns the list of copies among rows that are in the job's record.
 func inlineCopies(texts []string) []byte {
 	var list bytes.Buffer
 	c := newCopies(len(texts), func() (blob.Writer, error) { return listWriter{&list}, nil })
@@ -207,7 +216,7 @@ func inlineCopies(texts []string) []byte {
 	return list.Bytes()
 }
 
-// listWriter writes to memory.
+// listWriter is a blob.Writer that writes to memory.
 type listWriter struct{ *bytes.Buffer }
 
 func (listWriter) Commit() (blob.Info, error) { return blob.Info{}, nil }

@@ -10,8 +10,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Reserve reserves the possible cost of a job, if its account has a limit. The error is
-// a *rowmill.Failure if the cost is above the limit.
+// Reserve reserves the possible cost of a job, if its account has a cost limit. The
+// error is a *rowmill.Failure if the cost exceeds the limit. Reserve updates rec to the
+// stored record.
 func Reserve(ctx context.Context, ledger store.Ledger, rec *store.Record, fence store.Fence, input shard.Manifest) error {
 	spec := &rec.Spec
 	if spec.CostQuota == nil || spec.Estimate {
@@ -35,8 +36,9 @@ func Reserve(ctx context.Context, ledger store.Ledger, rec *store.Record, fence 
 	return err
 }
 
-// unsampledCost returns the expected cost of a job before any of its rows has run:
-// answers are assumed as long as the prompts, up to the allowed length.
+// unsampledCost returns the expected cost of a job before any of its rows has run, and
+// the expected tokens of its answers. It assumes that answers are as long as the
+// prompts, up to the maximum length of an answer.
 func unsampledCost(spec *rowmill.Spec, rows int64, size shard.Size) (usd float64, output int64) {
 	if spec.Model.Kind != rowmill.KindEmbedding {
 		output = min(size.Tokens, rows*int64(spec.AnswerReserve(spec.Model.ContextLength)))
@@ -44,14 +46,14 @@ func unsampledCost(spec *rowmill.Spec, rows int64, size shard.Size) (usd float64
 	return spec.Model.Charge(size.Tokens, output).USD(), output
 }
 
-// Samples reports whether an estimate runs the first rows of its input.
+// Samples reports whether an estimate runs a sample: the first rows of its input.
 func (c Config) Samples(spec *rowmill.Spec, size shard.Size) bool {
 	return spec.Estimate && !spec.Priority.Urgent() && size.Tokens >= c.SampleFrom
 }
 
-// Unsampled returns the estimate of a job with this many rows, made from its input
-// alone. The cost is between the cost of the input and the cost with answers of the
-// greatest length.
+// Unsampled returns the expected cost and the estimate of a job from its input alone,
+// without a sample. rows is the number of rows that would run. The cost is between the
+// cost of the prompts alone and the cost with answers of the maximum length.
 func Unsampled(spec *rowmill.Spec, rows int64, size shard.Size) (float64, rowmill.Estimate) {
 	usd, output := unsampledCost(spec, rows, size)
 	high := spec.Model.Charge(size.Tokens, rows*int64(spec.AnswerReserve(spec.Model.ContextLength))).USD()
@@ -61,11 +63,11 @@ func Unsampled(spec *rowmill.Spec, rows int64, size shard.Size) (float64, rowmil
 	}
 }
 
-// Sampled extrapolates from the answers of the first rows to all rows that would run.
-// The bounds are a 95 % confidence interval of the mean answer, from the variance
-// between the parts of the sample (Cochran, Sampling Techniques, 1977, cluster
-// sampling). With fewer than three parts they are the bounds of an estimate without a
-// sample.
+// Sampled returns the expected cost and the estimate of a job from the answers to a
+// sample: its first rows. parts are the parts of the sample, and rows is the number of
+// rows that would run. The bounds are a 95 % confidence interval of the mean answer,
+// from the variance between the parts (Cochran, Sampling Techniques, 1977, cluster
+// sampling). With fewer than three parts, the bounds are the bounds of Unsampled.
 func Sampled(spec *rowmill.Spec, rows int64, size shard.Size, parts []store.Part) (float64, rowmill.Estimate) {
 	_, e := Unsampled(spec, rows, size)
 	e.Method = rowmill.EstimateSampled

@@ -13,14 +13,14 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// An inputCounter counts the tokens of an input while it is read. It has its own
-// goroutines, so that all processors share the work. The reader adds rows in their order
-// and regularly checks err.
+// An inputCounter counts the tokens of an input while the input is read. It counts on
+// its own goroutines, so that all processors share the work. The reader adds rows in
+// their order and regularly calls err.
 type inputCounter struct {
-	counter *prompt.Counter
-	spec    *rowmill.Spec
-	limit   int   // maximum tokens of a prompt; 0 for no limit
-	stop    int64 // tokens of the sample for an estimate
+	counter      *prompt.Counter
+	spec         *rowmill.Spec
+	limit        int   // maximum tokens of a prompt; 0 for no limit
+	sampleTokens int64 // number of tokens of the sample for an estimate
 
 	// While useBounds is set, the counter adds an upper bound for the tokens of each row
 	// instead of counting them. boundedTokens is the sum of the bounds for the first
@@ -29,61 +29,64 @@ type inputCounter struct {
 	boundedRows   int64
 	boundedTokens int64
 
-	// compute is Config.Compute, or nil if counting need not wait for a processor.
+	// compute is Config.Compute; nil if counting does not wait for a processor.
 	compute func(ctx context.Context) (leave func(), ok bool)
-	// rest gives up the reader's processor, calls wait, and takes a processor again.
+	// rest calls wait while the reader has no processor, and then takes a processor again.
 	rest func(wait func()) error
-	// added is called after each change of the result of progress.
+	// added is called each time the result of progress has changed.
 	added func()
 
-	next    int64 // number of the next row
-	flushed int64 // next at the last call of flush
-	batch   []countedRow
-	bytes   int
-	batches chan *countedBatch // to be counted by any goroutine
-	order   chan *countedBatch // the same batches, to be added up in order
-	done    chan struct{}
-	stopped atomic.Bool // further counts are not needed
+	next    int64              // number of the next row
+	flushed int64              // value of next at the last call of flush
+	batch   []countedRow       // rows that flush will pass on
+	bytes   int                // total size of the texts in batch
+	batches chan *countedBatch // batches that any goroutine may count
+	order   chan *countedBatch // the same batches in order, to be added up
+	done    chan struct{}      // closed when all batches are added up
+	stopped atomic.Bool        // no more counts are needed
 
 	mu      sync.Mutex
-	rows    int64 // size counts all rows before this one, and they are within the quota
+	rows    int64 // all rows before this row are counted in size, and are within the quota
 	size    shard.Size
-	failure *rowmill.Failure
-	fault   error // an error of the system
+	failure *rowmill.Failure // why the job fails because of its input
+	fault   error            // an error of the system, not of the input
 }
 
-// The reader passes a batch to the counting goroutines when the batch has this number of
-// rows or bytes. So the cost per row is negligible.
+// batchRows and batchBytes limit a batch: at the first limit that it reaches, the reader
+// passes the batch to the counting goroutines. Batches make the cost per row negligible.
 const (
 	batchRows  = 512
 	batchBytes = 256 << 10
-	// largeBatch is the size at which the rows are counted before the next row is read,
+	// largeBatch is the size in bytes from which a batch is counted before the next row is read,
 	// so that only one long row is in memory at a time.
 	largeBatch = 1 << 20
-	// waitingBatches is the number of waiting batches for each goroutine.
+	// waitingBatches is the maximum number of waiting batches for each goroutine.
 	waitingBatches = 2
 )
 
+// A countedBatch is a list of rows that are counted together, and their counts.
 type countedBatch struct {
 	rows    []countedRow
 	end     int64  // number of the first row after the batch
-	tokens  []int  // by row, set by the count
-	bounds  []bool // by row: tokens is an upper bound
+	tokens  []int  // by index in rows: the tokens of the row; set by count
+	bounds  []bool // by index in rows: whether tokens is only an upper bound
 	err     error
-	counted chan struct{} // closed after the count
-	added   chan struct{} // closed after the batch is added up
+	counted chan struct{} // closed after the rows are counted
+	added   chan struct{} // closed after the counts are added up
 }
 
+// newInputCounter returns a counter for the input of a job. sample is the number of
+// tokens of the sample for an estimate.
 func newInputCounter(c *prompt.Counter, spec *rowmill.Spec, sample int64) *inputCounter {
 	counters := runtime.GOMAXPROCS(0)
 	return &inputCounter{
-		counter: c, spec: spec, stop: sample, limit: spec.PromptLimit(spec.Model.ContextLength),
+		counter: c, spec: spec, sampleTokens: sample, limit: spec.PromptLimit(spec.Model.ContextLength),
 		batches: make(chan *countedBatch, waitingBatches*counters), order: make(chan *countedBatch, (waitingBatches+1)*counters),
 		done: make(chan struct{}), rest: func(wait func()) error { wait(); return nil }, added: func() {},
 	}
 }
 
-// begin starts the counting. It ends with close or with ctx.
+// begin starts the counting goroutines. They end after close.
 func (t *inputCounter) begin(ctx context.Context) *inputCounter {
 	for range cap(t.batches) / waitingBatches {
 		go func() {
@@ -106,16 +109,16 @@ func (t *inputCounter) begin(ctx context.Context) *inputCounter {
 	return t
 }
 
-// A countedRow is a row of the input.
+// A countedRow is a row to be counted, with its number in the input.
 type countedRow struct {
 	row  int64
 	text string
 }
 
-// add adds the next row.
+// add adds the next row of the input.
 func (t *inputCounter) add(text string) error { return t.addRow(t.next, text) }
 
-// addRow adds a row that need not be the next one.
+// addRow adds a row with this number. Rows before it that were not added are skipped.
 func (t *inputCounter) addRow(row int64, text string) error {
 	t.next = row + 1
 	t.batch = append(t.batch, countedRow{row, text})
@@ -125,8 +128,8 @@ func (t *inputCounter) addRow(row int64, text string) error {
 	return nil
 }
 
-// pass skips the next row.
-func (t *inputCounter) pass() { t.next++ }
+// skip skips the next row of the input.
+func (t *inputCounter) skip() { t.next++ }
 
 // flush passes the collected rows to the counting goroutines.
 func (t *inputCounter) flush() error {
@@ -151,7 +154,8 @@ func (t *inputCounter) flush() error {
 	})
 }
 
-// err returns the reason why the job must not continue, from the rows counted so far.
+// err returns the reason why the job must not continue, if the rows counted so far show
+// one.
 func (t *inputCounter) err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -164,14 +168,15 @@ func (t *inputCounter) err() error {
 	return nil
 }
 
-// progress returns the size of the rows counted so far, and their number.
+// progress returns the number of rows that are counted and within the quota, and the
+// size of the counted rows.
 func (t *inputCounter) progress() (rows int64, size shard.Size) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.rows, t.size
 }
 
-// close counts the remaining rows and returns the sum. It must be called once.
+// close counts the remaining rows and returns the total size. Call it once.
 func (t *inputCounter) close() (shard.Size, error) {
 	err := t.flush()
 	close(t.batches)
@@ -183,7 +188,7 @@ func (t *inputCounter) close() (shard.Size, error) {
 	return t.size, err
 }
 
-// counted returns the part of a row with tokens that can be counted.
+// counted returns the text of a row without the data whose tokens cannot be counted.
 func (t *inputCounter) counted(text string) string {
 	if t.spec.Raw == nil {
 		return text
@@ -191,7 +196,7 @@ func (t *inputCounter) counted(text string) string {
 	return withoutData(text)
 }
 
-// turn counts the rows of a batch when a processor is available.
+// turn waits for a processor and then counts the rows of a batch.
 func (t *inputCounter) turn(ctx context.Context, batch *countedBatch) error {
 	if t.stopped.Load() {
 		return nil
@@ -206,6 +211,7 @@ func (t *inputCounter) turn(ctx context.Context, batch *countedBatch) error {
 	return panics.Catch(func() error { t.count(batch); return nil })
 }
 
+// count sets the tokens of each row of a batch.
 func (t *inputCounter) count(batch *countedBatch) {
 	batch.tokens, batch.bounds = make([]int, len(batch.rows)), make([]bool, len(batch.rows))
 	for i, in := range batch.rows {
@@ -215,9 +221,10 @@ func (t *inputCounter) count(batch *countedBatch) {
 	}
 }
 
-// addUp adds the counts of a batch, one batch after another.
+// addUp adds the counts of a batch to the result and checks the limits. It is called
+// for one batch after another, in order.
 func (t *inputCounter) addUp(batch *countedBatch) {
-	size, failure := t.size, t.failure // no other goroutine writes them
+	size, failure := t.size, t.failure // no other goroutine writes these fields
 	switch {
 	case failure != nil || t.fault != nil:
 		return
@@ -242,7 +249,7 @@ func (t *inputCounter) addUp(batch *countedBatch) {
 			}
 			n = t.limit
 		}
-		if size.SampleTokens < t.stop {
+		if size.SampleTokens < t.sampleTokens {
 			size.SampleRows = in.row + 1
 			size.SampleTokens += int64(n)
 		}
@@ -266,7 +273,8 @@ func (t *inputCounter) addUp(batch *countedBatch) {
 	t.added()
 }
 
-// end notes the reason why the job must not continue.
+// end stops the counting and stores the reason: a failure of the input or a fault of
+// the system.
 func (t *inputCounter) end(failure *rowmill.Failure, fault error) {
 	t.stopped.Store(true)
 	t.mu.Lock()

@@ -18,13 +18,14 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// cut writes rows as shards. fields has the names of the rows' field columns.
+// cut writes all rows as shards and returns their manifest. fields has the names of the
+// rows' field columns.
 func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) (shard.Manifest, error) {
 	m := shard.Manifest{IDType: rows.IDType(), Fields: fields}
 	counted := newInputCounter(g.counter, &g.spec, g.SampleTokens).bounded()
 	g.groups = order.NewGroups()
 	g.lookForCopies(ctx)
-	moment := &moment{ingester: g}
+	moment := &processorTurn{ingester: g}
 	counted.compute = g.Compute
 	counted.rest = func(wait func()) error { return moment.rest(ctx, wait) }
 	if g.follower != nil {
@@ -40,7 +41,7 @@ func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) 
 	if g.copies != nil {
 		m.Copies = g.copies.count
 	}
-	if failure != nil { // the failure of an earlier row comes before any other error
+	if failure != nil { // a failure that counting found in an earlier row goes first
 		return m, failure
 	}
 	if err == nil {
@@ -49,8 +50,8 @@ func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) 
 	return m, err
 }
 
-// cutAll writes rows as shards until there are no more rows.
-func (g *ingester) cutAll(ctx context.Context, moment *moment, rows input.Reader, counted *inputCounter, announcer *announcer, m *shard.Manifest) error {
+// cutAll writes shards until there are no more rows, and adds them to m.
+func (g *ingester) cutAll(ctx context.Context, moment *processorTurn, rows input.Reader, counted *inputCounter, announcer *announcer, m *shard.Manifest) error {
 	if err := moment.take(ctx); err != nil {
 		return err
 	}
@@ -71,9 +72,9 @@ func (g *ingester) cutAll(ctx context.Context, moment *moment, rows input.Reader
 	return err
 }
 
-// cutShard writes one shard that begins with row. Then it stores the first row that did
-// not fit into the shard in row. It returns the reader's error, also io.EOF.
-func (g *ingester) cutShard(ctx context.Context, moment *moment, rows input.Reader, counted *inputCounter, row *rowmill.Row, n int, info shard.Info, fields bool) (shard.Info, error) {
+// cutShard writes shard n, which begins with row. It then stores in row the first row
+// that did not fit into the shard. It returns the reader's error, also io.EOF.
+func (g *ingester) cutShard(ctx context.Context, moment *processorTurn, rows input.Reader, counted *inputCounter, row *rowmill.Row, n int, info shard.Info, fields bool) (shard.Info, error) {
 	w, err := g.Bucket.Create(ctx, layout.Shard(g.id, n), "application/octet-stream")
 	if err != nil {
 		return info, fmt.Errorf("create shard %d: %w", n, err)
@@ -106,7 +107,7 @@ func (g *ingester) cutShard(ctx context.Context, moment *moment, rows input.Read
 			return info, err
 		}
 	}
-	err = counted.flush() // the shard's rows are counted even if the next rows come slowly
+	err = counted.flush() // count the shard's rows now, even if the next rows arrive slowly
 	if err != nil {
 		return info, err
 	}
@@ -119,8 +120,8 @@ func (g *ingester) cutShard(ctx context.Context, moment *moment, rows input.Read
 	return whole, next
 }
 
-// cutRow adds a row to a shard, counts it, and checks it against the quotas. index is the
-// row's number in the input.
+// cutRow adds a row to a shard, adds it to the counter, and checks the quotas. index is
+// the row's number in the input.
 func (g *ingester) cutRow(out *shard.Writer, counted *inputCounter, index int64, row *rowmill.Row) error {
 	text := row.Text
 	if !utf8.ValidString(text) {
@@ -130,7 +131,7 @@ func (g *ingester) cutRow(out *shard.Writer, counted *inputCounter, index int64,
 		return err
 	}
 	if g.copies != nil && g.copies.add(index, text) {
-		counted.pass()
+		counted.skip()
 		g.groups.Add("") // a copy need not run near other rows
 	} else {
 		if err := counted.add(text); err != nil {
@@ -144,24 +145,26 @@ func (g *ingester) cutRow(out *shard.Writer, counted *inputCounter, index int64,
 	return checkRows(index+1, true, &g.spec)
 }
 
-// A moment is the time in which an input uses a processor of the node.
-type moment struct {
+// A processorTurn is the time for which the reading of an input uses one of the node's
+// processors. Then other inputs get a turn.
+type processorTurn struct {
 	*ingester
-	began time.Time
-	leave func() // gives the processor back; nil after the end of the moment
-	rows  int
+	began time.Time // when the current moment began
+	leave func()    // gives the processor back; nil while there is no moment
+	rows  int       // number of rows read, in all moments
 }
 
-// A moment lasts momentTime, checked every momentRows rows: long enough that giving the
-// processor away costs almost nothing, and short compared to the acceptable wait of a job
-// with one row.
+// A moment lasts momentTime, which is checked every momentRows rows. This is long enough
+// that changing the processor costs almost nothing, and short compared with the acceptable
+// wait of a job with one row.
 const (
 	momentTime = 50 * time.Millisecond
 	momentRows = 64
 )
 
-// take waits for a processor, and begins a moment.
-func (m *moment) take(ctx context.Context) error {
+// take waits for a processor and begins a moment. It returns the error of ctx if ctx
+// ends first.
+func (m *processorTurn) take(ctx context.Context) error {
 	leave, ok := m.Compute(ctx)
 	if !ok {
 		return ctx.Err()
@@ -170,9 +173,9 @@ func (m *moment) take(ctx context.Context) error {
 	return nil
 }
 
-// pass is called after each row. If the moment has lasted long enough, pass ends the
-// moment and waits for the next one.
-func (m *moment) pass(ctx context.Context) error {
+// pass must be called after each row. If the moment has lasted momentTime, pass ends it
+// and waits for the next moment.
+func (m *processorTurn) pass(ctx context.Context) error {
 	if m.rows++; m.rows%momentRows != 0 || time.Since(m.began) < momentTime {
 		return nil
 	}
@@ -180,9 +183,9 @@ func (m *moment) pass(ctx context.Context) error {
 	return m.take(ctx)
 }
 
-// rest runs wait without the processor of the moment, and takes a processor again after
-// the wait.
-func (m *moment) rest(ctx context.Context, wait func()) error {
+// rest calls wait without using a processor. If there was a moment before, rest then
+// waits for the next moment.
+func (m *processorTurn) rest(ctx context.Context, wait func()) error {
 	had := m.leave != nil
 	m.end()
 	wait()
@@ -192,8 +195,8 @@ func (m *moment) rest(ctx context.Context, wait func()) error {
 	return m.take(ctx)
 }
 
-// end gives the processor of the moment back, if the moment has one.
-func (m *moment) end() {
+// end ends the moment, if there is one, and gives its processor back.
+func (m *processorTurn) end() {
 	if m.leave != nil {
 		m.leave()
 		m.leave = nil

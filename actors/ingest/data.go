@@ -2,13 +2,13 @@ package ingest
 
 import "strings"
 
-// dataBytes is the length from which a string without a blank counts as encoded data,
-// such as an image. No word is that long, and a model gets some hundred tokens for such
-// data, not one for every few bytes.
+// dataBytes is the minimum length of a string without spaces that counts as encoded
+// data, such as an image. No word is that long. A model computes a few hundred tokens
+// for an image, not tokens in proportion to the length of the string.
 const dataBytes = 1 << 10
 
 // withoutData returns the JSON of a request without long strings of encoded data,
-// because no tokenizer for texts can count their tokens.
+// because a tokenizer for texts cannot count their tokens.
 func withoutData(body string) string {
 	if len(body) < dataBytes {
 		return body
@@ -33,7 +33,7 @@ func withoutData(body string) string {
 			kept.WriteString(body[:open+1])
 		}
 		body = body[end:]
-		if body != "" { // the closing quote
+		if body != "" { // body begins with the closing quote
 			kept.WriteByte('"')
 			body = body[1:]
 		}

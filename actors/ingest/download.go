@@ -14,14 +14,15 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Downloader fetches the content of a URL, as *input.Downloader does.
+// A Downloader writes the content of a URL to w, as *input.Downloader does.
 type Downloader interface {
 	Fetch(ctx context.Context, url string, w io.Writer) (int64, error)
 }
 
-// download stores an input from a URL. The start is recorded before the first request, so
-// no second node ever sends a request. If the object of the input exists, it is complete:
-// the node that stored it may have crashed or lost the job before it could record this.
+// download stores an input from a URL. An input is requested only once: the record says
+// that the download has started before the request is sent. If the object of the input
+// exists, it is complete, even if the record does not say so: the node that stored it
+// may have crashed or lost the job before it updated the record.
 func (g *ingester) download(ctx context.Context) error {
 	if g.rec.DownloadFinished != nil {
 		return nil
@@ -32,21 +33,23 @@ func (g *ingester) download(ctx context.Context) error {
 	return g.markDownloaded(ctx)
 }
 
+// markDownloaded records that the download has finished.
 func (g *ingester) markDownloaded(ctx context.Context) error {
 	return g.mark(ctx, func(r *store.Record, now time.Time) {
 		if r.DownloadStarted == nil {
 			r.DownloadStarted = &now
 		}
 		r.DownloadFinished = &now
-		if r.Job.Message == "" || isDownloading(r.Job.Message) { // otherwise the job already runs or waits
-			r.Say(Reading, false, now)
+		if r.Job.Message == "" || isDownloading(r.Job.Message) { // else the job already runs or waits
+			r.SetMessage(Reading, false, now)
 		}
 	})
 }
 
-// obtain returns when the complete input is stored.
+// obtain downloads the input, or waits for a download that has already started. It
+// returns when the complete input is stored.
 func (g *ingester) obtain(ctx context.Context) error {
-	if d := g.Downloads.of(g.rec.Job.ID); d != nil { // this node started it under an earlier lease
+	if d := g.Downloads.of(g.rec.Job.ID); d != nil { // this node started the download under an earlier lease
 		return d.wait(ctx)
 	}
 	there, err := g.stored(ctx)
@@ -59,7 +62,7 @@ func (g *ingester) obtain(ctx context.Context) error {
 	return g.fetch(ctx)
 }
 
-// stored reports whether the complete input is stored.
+// stored reports whether the complete input is in the bucket.
 func (g *ingester) stored(ctx context.Context) (bool, error) {
 	err := g.Wait(ctx, func() error {
 		_, err := g.Bucket.Stat(ctx, layout.Raw(g.rec.Job.ID))
@@ -69,16 +72,17 @@ func (g *ingester) stored(ctx context.Context) (bool, error) {
 	case errors.Is(err, rowmill.ErrNotFound):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("look for the input: %w", err)
+		return false, fmt.Errorf("check whether the input is stored: %w", err)
 	}
 	return true, nil
 }
 
-// lookInterval is the time between checks of a download on another node.
+// lookInterval is the time between two checks whether a download on another node has
+// ended.
 const lookInterval = time.Second
 
 // await waits until the node that started the download has stored the input. That node
-// no longer owns the job, or it was an earlier process at this address.
+// no longer owns the job, or it is an earlier process at this node's address.
 func (g *ingester) await(ctx context.Context) error {
 	heard := time.Now()
 	for {
@@ -89,7 +93,7 @@ func (g *ingester) await(ctx context.Context) error {
 		case err != nil && time.Since(heard) < g.Silence: // the other node may still be downloading
 			running = true
 		}
-		there, err := g.stored(ctx) // checked after the answer, because the download may just have ended
+		there, err := g.stored(ctx) // after DownloadsAt: the download may have ended since
 		switch {
 		case there || err != nil:
 			return err
@@ -105,8 +109,9 @@ func (g *ingester) await(ctx context.Context) error {
 	}
 }
 
-// fetch downloads the input. The input is stored even if this node loses the job
-// meanwhile. If the rows may run early, they are cut into shards during the download.
+// fetch downloads the input. The download continues even if this node loses the job
+// meanwhile. If the job may run rows early, the input is cut into shards during the
+// download.
 func (g *ingester) fetch(ctx context.Context) error {
 	job, url := g.rec.Job.ID, g.rec.Spec.URL
 	d, err := g.Downloads.begin(job)
@@ -119,8 +124,8 @@ func (g *ingester) fetch(ctx context.Context) error {
 			d.tail = newTail(tailBytes, tailPatience)
 		}
 	}
-	// If the bucket fails, writes with this context are retried for a while. Meanwhile the
-	// server that sends the input must wait.
+	// Writes with this context are retried while the bucket fails. Meanwhile this node reads
+	// nothing from the server that sends the input.
 	patient, done := g.Patient(d.ctx)
 	w, err := g.prepare(ctx, patient)
 	if err != nil {
@@ -135,7 +140,7 @@ func (g *ingester) fetch(ctx context.Context) error {
 	if d.tail == nil {
 		return d.wait(ctx)
 	}
-	if err := g.cutAlong(ctx, d); err != nil {
+	if err := g.cutDuringDownload(ctx, d); err != nil {
 		return err
 	}
 	err = d.wait(ctx)
@@ -148,7 +153,8 @@ func (g *ingester) fetch(ctx context.Context) error {
 	return nil
 }
 
-// fetch downloads a URL and stores the content, unless shards replace the stored content.
+// fetch downloads a URL and stores the content, unless stored shards replace the
+// content.
 func (d *download) fetch(from Downloader, url string, w blob.Writer) error {
 	defer w.Abort()
 	raw := input.NewCompressor(w)
@@ -169,9 +175,9 @@ func (d *download) fetch(from Downloader, url string, w blob.Writer) error {
 	return nil
 }
 
-// prepare opens the object for the input, and then records that this node has started the
-// download. The order matters: if the object cannot be opened, another node may still
-// start the download.
+// prepare opens the object for the input, and then records that this node has started
+// the download. The order matters: if the object cannot be opened, another node may
+// still start the download.
 func (g *ingester) prepare(ctx, patient context.Context) (w blob.Writer, err error) {
 	err = g.Wait(ctx, func() (err error) {
 		w, err = g.Bucket.Create(patient, layout.Raw(g.rec.Job.ID), layout.Bytes)
@@ -182,8 +188,8 @@ func (g *ingester) prepare(ctx, patient context.Context) (w blob.Writer, err err
 	}
 	if err := g.mark(ctx, func(r *store.Record, now time.Time) {
 		r.DownloadStarted, r.Downloader = &now, g.Address
-		_ = r.Job.Become(rowmill.StatusStarting, now) // refused if an earlier owner has set a later status
-		r.Say(downloading, false, now)
+		_ = r.Job.Become(rowmill.StatusStarting, now) // fails if an earlier owner has set a later status
+		r.SetMessage(downloading, false, now)
 	}); err != nil {
 		w.Abort()
 		return nil, err
@@ -191,17 +197,17 @@ func (g *ingester) prepare(ctx, patient context.Context) (w blob.Writer, err err
 	return w, nil
 }
 
-// A stallMeter passes bytes to another writer. It measures the longest write, and reports
-// the progress to the download.
+// A stallMeter passes bytes to another writer, measures the longest write, and updates
+// the progress of the download.
 type stallMeter struct {
 	w        io.Writer
 	download *download
-	longest  time.Duration // of a write
+	longest  time.Duration // duration of the longest write
 }
 
 var _ input.Expecter = (*stallMeter)(nil)
 
-// Expect notes the size of the input in bytes.
+// Expect stores the size of the input in bytes, as the server announced it.
 func (h *stallMeter) Expect(bytes int64) { h.download.size.Store(bytes) }
 
 func (h *stallMeter) Write(p []byte) (int, error) {
@@ -215,8 +221,9 @@ func (h *stallMeter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// addStall returns the error of a download. If our own object storage stalled the
-// connection, it adds this to the message.
+// addStall returns err, the error of a download. If a write to our object storage took
+// so long that the server may have closed the connection, addStall adds this to the
+// message.
 func (h *stallMeter) addStall(err error) error {
 	var failure *rowmill.Failure
 	if h.longest < patienceOfServers || !errors.As(err, &failure) || failure.Code != rowmill.CodeDownloadFailed {
@@ -227,11 +234,11 @@ func (h *stallMeter) addStall(err error) error {
 	return &explained
 }
 
-// patienceOfServers is how long a server that sends a file certainly waits until more of
-// the file is read.
+// patienceOfServers is how long any server that sends a file waits at least while the
+// receiver reads nothing.
 const patienceOfServers = 10 * time.Second
 
-// mark changes the record of the job.
+// mark changes the record of the job in the store with set, and updates g.rec.
 func (g *ingester) mark(ctx context.Context, set func(*store.Record, time.Time)) error {
 	now := g.Clock().UTC()
 	var updated store.Record
@@ -243,7 +250,7 @@ func (g *ingester) mark(ctx context.Context, set func(*store.Record, time.Time))
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("record download: %w", err)
+		return fmt.Errorf("record the state of the download: %w", err)
 	}
 	*g.rec = updated
 	return nil

@@ -14,32 +14,32 @@ import (
 )
 
 // Downloads has the running downloads of a node. A download continues if the node loses
-// the job, for example if Redis does not answer for longer than a lease: an input is
-// requested only once, and the next owner waits for this download.
+// the job, for example if Redis does not answer for longer than a lease. An input is
+// requested only once, so the next owner waits for this download.
 type Downloads struct {
 	cfg     DownloadsConfig
-	life    context.Context
+	life    context.Context // ends all downloads
 	end     context.CancelFunc
 	mu      sync.Mutex
-	running map[string]*download // by job
+	running map[string]*download // by id of the job
 	drains  bool                 // no download begins any more
 }
 
 // ErrDrains means that the input of a job was not requested, because the node drains.
 var ErrDrains = errors.New("the node drains, so it starts no download")
 
-// DownloadsConfig configures Downloads. All fields are required.
+// DownloadsConfig has the settings of Downloads. All fields are required.
 type DownloadsConfig struct {
-	All *sync.WaitGroup // counts the goroutines
-	// Wanted reports whether a job may still use its input. After the node has lost the
-	// job, Wanted is called regularly.
+	All *sync.WaitGroup // counts the goroutines of the downloads
+	// Wanted reports whether a job may still use its input. It is called regularly after
+	// the node has lost the job.
 	Wanted func(ctx context.Context, job string) bool
 	// Ended is called at the end of a download. lost is true if the node lost the job
-	// during the download. Then no other part of the node learns of the end.
+	// during the download. Then only this call reports the end.
 	Ended func(job string, lost bool, err error)
 }
 
-// NewDownloads returns a Downloads without downloads.
+// NewDownloads returns a Downloads without running downloads.
 func NewDownloads(cfg DownloadsConfig) *Downloads {
 	s := &Downloads{cfg: cfg, running: make(map[string]*download)}
 	s.life, s.end = context.WithCancel(context.Background())
@@ -49,35 +49,37 @@ func NewDownloads(cfg DownloadsConfig) *Downloads {
 // Stop ends all downloads.
 func (s *Downloads) Stop() { s.end() }
 
-// A download is one running download.
+// A download is one running download of the input of a job.
 type download struct {
-	ctx  context.Context // ends with the node, or when the input is no longer wanted
+	ctx  context.Context // ends with the node, or when no job needs the input any more
 	stop context.CancelFunc
-	done chan struct{}
-	err  error // set when done
+	done chan struct{} // closed when the download has ended
+	err  error         // error of the download; valid after done is closed
 
-	stored bool         // set when done; false if the shards replace the stored input
-	came   atomic.Int64 // bytes received
-	size   atomic.Int64 // bytes that the server announced; 0 if it did not
-	tail   *tail        // the last bytes, for a reader during the download; nil if there is no reader
+	stored bool         // the input is in the bucket; false if shards replace it; valid after done is closed
+	came   atomic.Int64 // number of bytes received
+	size   atomic.Int64 // size in bytes that the server announced; 0 if it announced none
+	// tail has the last bytes for a reader during the download; nil if there is no reader.
+	tail *tail
 }
 
 // Running reports whether the input of a job is being downloaded.
 func (s *Downloads) Running(job string) bool { return s.of(job) != nil }
 
-// The messages of a job that reads its input.
+// The messages that a client sees while a job downloads or reads its input.
 const (
 	downloading = "Downloading the input."
 	Reading     = "Reading the input."
 )
 
-// isDownloading reports whether a job's message says that its input is being downloaded.
+// isDownloading reports whether the message of a job says that its input is being
+// downloaded.
 func isDownloading(message string) bool {
 	return strings.HasPrefix(message, strings.TrimSuffix(downloading, "."))
 }
 
-// Message returns the message of a job that waits for its input: downloading, with the
-// progress, or reading.
+// Message returns the message of a job that waits for its input: the progress of the
+// download, or Reading.
 func (s *Downloads) Message(job string) string {
 	d := s.of(job)
 	if d == nil {
@@ -93,14 +95,14 @@ func (s *Downloads) Message(job string) string {
 	return fmt.Sprintf("Downloading the input: %s of %s.", textfmt.Size(came), textfmt.Size(size))
 }
 
-// None reports whether no input is being downloaded.
+// None reports whether this node downloads no input.
 func (s *Downloads) None() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.running) == 0
 }
 
-// of returns the download of a job; nil if there is none.
+// of returns the running download of a job; nil if there is none.
 func (s *Downloads) of(job string) *download {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,8 +116,8 @@ func (s *Downloads) Drain() {
 	s.drains = true
 }
 
-// begin adds a download. The caller must then call run or remove. The error is ErrDrains
-// after Drain.
+// begin adds a download for a job. The caller must then call run or remove. The error is
+// ErrDrains after Drain.
 func (s *Downloads) begin(job string) (*download, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +130,7 @@ func (s *Downloads) begin(job string) (*download, error) {
 	return d, nil
 }
 
-// remove removes a finished download.
+// remove removes a download that has ended with err, and wakes all callers of wait.
 func (s *Downloads) remove(job string, d *download, err error) {
 	s.mu.Lock()
 	delete(s.running, job)
@@ -138,7 +140,8 @@ func (s *Downloads) remove(job string, d *download, err error) {
 	close(d.done)
 }
 
-// run runs fetch in the background. The context owner ends when this node loses the job.
+// run calls fetch in the background. The context owner ends when this node loses the
+// job.
 func (s *Downloads) run(owner context.Context, job string, d *download, fetch func() error) {
 	s.cfg.All.Add(2)
 	go func() {
@@ -154,11 +157,11 @@ func (s *Downloads) run(owner context.Context, job string, d *download, fetch fu
 	}()
 }
 
-// wantedInterval is the time between checks whether an input is still wanted.
+// wantedInterval is the time between two checks whether a job still needs an input.
 const wantedInterval = time.Second
 
-// follow waits until this node has lost the job and the job no longer needs the input,
-// and then stops the download.
+// follow stops a download when this node has lost the job and the job no longer needs
+// the input.
 func (s *Downloads) follow(owner context.Context, job string, d *download) {
 	select {
 	case <-d.done:

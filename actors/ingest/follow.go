@@ -15,30 +15,34 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// tailBytes is how much of a download is kept for a reader that follows it: about as
-// much as arrives during a write to a slow disk or a wait for a processor.
+// tailBytes is the number of bytes of a running download that stay in memory for a
+// reader: about as much as arrives during a write to a slow disk or a wait for a
+// processor.
 const tailBytes = 8 << 20
 
-// tailPatience is the total time that a download waits for its reader: enough for some
-// gigabytes over a fast line, and as long as a server certainly waits.
+// tailPatience is the total time for which a download waits for its reader. It is
+// enough for some gigabytes over a fast line, and no longer than any server waits.
 const tailPatience = patienceOfServers
 
-// A tail has the last bytes of a download. The writer waits for the reader, but not for
-// long: overwritten bytes must be read from the stored object.
+// A tail has the last bytes of a running download for its reader. The writer waits for
+// the reader, but only for a limited time. After that, bytes that were not read are
+// overwritten, and the reader must read them from the stored object.
 type tail struct {
-	patience time.Duration // time left to wait; only the writer uses it
-	left     chan struct{} // closed when the reader has left
+	patience time.Duration // time for which the writer may still wait; only the writer uses it
+	left     chan struct{} // closed when the reader has ended
 	taken    chan struct{} // gets a token after each read
 	whole    chan struct{} // closed when the download is complete
-	settled  chan bool     // gets true if shards hold all rows, false if the download must be stored
+	settled  chan bool     // gets true if shards have all rows, false if the download must be stored
 
 	mu    sync.Mutex
-	ring  []byte        // byte n of the download is at n modulo its length
-	came  int64         // bytes received
-	read  int64         // bytes read
+	ring  []byte        // byte n of the download is at n modulo len(ring)
+	came  int64         // number of bytes received
+	read  int64         // number of bytes read
 	grown chan struct{} // closed when more bytes arrive
 }
 
+// newTail returns a tail that has the last bytes bytes and whose writer waits for at
+// most patience in total.
 func newTail(bytes int, patience time.Duration) *tail {
 	return &tail{
 		patience: patience, left: make(chan struct{}), taken: make(chan struct{}, 1),
@@ -47,7 +51,7 @@ func newTail(bytes int, patience time.Duration) *tail {
 	}
 }
 
-// write adds the next bytes.
+// write adds the next bytes of the download.
 func (t *tail) write(ctx context.Context, p []byte) {
 	for len(p) > 0 {
 		n := t.put(p, t.patience <= 0)
@@ -57,8 +61,8 @@ func (t *tail) write(ctx context.Context, p []byte) {
 	}
 }
 
-// put adds the first bytes of p that there is room for, and returns their number. If
-// overwrite is true, it adds all of p, and overwrites bytes that were not read.
+// put adds as many bytes of p as fit without overwriting unread bytes, and returns
+// their number. If overwrite is true, put adds all of p.
 func (t *tail) put(p []byte, overwrite bool) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,7 +74,7 @@ func (t *tail) put(p []byte, overwrite bool) int {
 	if room == 0 {
 		return 0
 	}
-	for at := max(0, room-size); at < room; { // earlier bytes would be overwritten at once
+	for at := max(0, room-size); at < room; { // bytes before these would be overwritten at once
 		at += int64(copy(t.ring[(t.came+at)%size:], p[at:room]))
 	}
 	t.came += room
@@ -79,8 +83,8 @@ func (t *tail) put(p []byte, overwrite bool) int {
 	return int(room)
 }
 
-// wait waits until the reader has read bytes. It gives up when the reader has left, ctx
-// ends, or patience is used up; then later writes do not wait.
+// wait waits until the reader has read bytes. If the reader has ended, ctx ends, or
+// patience is used up, wait returns and later writes do not wait any more.
 func (t *tail) wait(ctx context.Context) {
 	began := time.Now()
 	select {
@@ -94,8 +98,9 @@ func (t *tail) wait(ctx context.Context) {
 	t.patience = 0
 }
 
-// get copies bytes from offset at. If they have not arrived, it returns 0 and a channel
-// to wait for; if they were overwritten, lost is true.
+// get copies bytes of the download from offset at. If they have not arrived yet, n is
+// 0, and the channel grown is closed when more bytes arrive. lost is true if the bytes
+// were overwritten.
 func (t *tail) get(p []byte, at int64) (n int, lost bool, grown <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,12 +122,13 @@ func (t *tail) get(p []byte, at int64) (n int, lost bool, grown <-chan struct{})
 	return n, false, t.grown
 }
 
-// settlePatience is how long a complete download may exist only in memory and in a
-// temporary file while its end is cut: about the time that a working store needs.
+// settlePatience is how long a complete download may be only in memory and in a
+// temporary file, while its last rows are cut into shards. A working store needs about
+// this time.
 const settlePatience = time.Second
 
-// end notes that all bytes have arrived, and reports whether the download need not be
-// stored, because the shards of all its rows are stored, or will be stored at once.
+// end tells the reader that all bytes have arrived. It then waits for settle, and
+// returns true if the download need not be stored because shards have all its rows.
 func (t *tail) end(ctx context.Context) bool {
 	close(t.whole)
 	select {
@@ -134,8 +140,8 @@ func (t *tail) end(ctx context.Context) bool {
 	return false
 }
 
-// settle tells end whether the stored shards hold all rows of the download, so that the
-// download itself need not be stored. Calls after the first change nothing.
+// settle tells end whether the stored shards have all rows of the download, so that the
+// download itself need not be stored. Only the first call has an effect.
 func (t *tail) settle(replaced bool) {
 	select {
 	case t.settled <- replaced:
@@ -143,18 +149,18 @@ func (t *tail) settle(replaced bool) {
 	}
 }
 
-// A follower reads a download to its end, while the download runs. If the follower is too
-// slow, it reads the rest from the stored input.
+// A follower reads a download to its end while the download runs. If the follower is
+// too slow, it reads the remaining bytes from the stored input.
 type follower struct {
-	ctx      context.Context //nolint:containedctx // it lives as long as the reading
+	ctx      context.Context //nolint:containedctx // a follower lives as long as this context
 	download *download
 	bucket   blob.Bucket
-	key      string                  // of the stored input
+	key      string                  // key of the stored input
 	rest     func(wait func()) error // see inputCounter.rest
 
-	at     int64       // bytes read so far
+	at     int64       // number of bytes read so far
 	object blob.Object // the stored input; nil before the follower needs it
-	stored io.Reader   // object, decompressed
+	stored io.Reader   // the decompressed content of object
 }
 
 func (f *follower) Read(p []byte) (int, error) {
@@ -186,7 +192,8 @@ func (f *follower) Read(p []byte) (int, error) {
 	return f.stored.Read(p)
 }
 
-// openStored waits for the stored input, and continues to read at the same byte of it.
+// openStored waits until the input is stored, and continues to read it at the same
+// byte.
 func (f *follower) openStored() (err error) {
 	f.download.tail.settle(false)
 	var ended error
@@ -204,7 +211,7 @@ func (f *follower) openStored() (err error) {
 	return err
 }
 
-// wait waits for more bytes; whole is true if all have arrived.
+// wait waits until more bytes arrive; whole is true if all bytes have arrived.
 func (f *follower) wait(grown <-chan struct{}) (whole bool, err error) {
 	restErr := f.rest(func() {
 		select {
@@ -223,7 +230,7 @@ func (f *follower) wait(grown <-chan struct{}) (whole bool, err error) {
 	return whole, err
 }
 
-// Close tells the download that there is no more reader. It must be called once.
+// Close tells the download that it has no reader any more. Call it once.
 func (f *follower) Close() error {
 	close(f.download.tail.left)
 	if f.object == nil {
@@ -232,10 +239,10 @@ func (f *follower) Close() error {
 	return f.object.Close()
 }
 
-// cutAlong cuts the input into shards during the download. If it succeeds, the shards
-// replace the download. If it fails before the end, this is usually no error: the stored
-// input is cut later.
-func (g *ingester) cutAlong(ctx context.Context, d *download) error {
+// cutDuringDownload cuts the input into shards during the download. If this succeeds, the shards
+// replace the download. If it fails early, cutDuringDownload usually returns no error: the
+// stored input is cut later.
+func (g *ingester) cutDuringDownload(ctx context.Context, d *download) error {
 	whole, err := g.follow(ctx, d)
 	if err == nil {
 		err = g.replaceDownload(ctx, whole)
@@ -245,16 +252,16 @@ func (g *ingester) cutAlong(ctx context.Context, d *download) error {
 	switch {
 	case err == nil:
 		g.whole = whole
-	case d.failed() || !errors.As(err, &failure): // the caller waits for the download and gets its error, or cuts the stored input
+	case d.failed() || !errors.As(err, &failure): // the caller gets the download's error, or cuts the stored input
 	case failure.Code == rowmill.CodeInvalidInputFile:
 		return failure
-	default: // another job may continue this one, and needs the whole input
+	default: // the download goes on: another job may continue this job and needs the whole input
 		g.failure = failure
 	}
 	return nil
 }
 
-// follow cuts a download into shards, to its end.
+// follow cuts a running download into shards, to the end of the download.
 func (g *ingester) follow(ctx context.Context, d *download) (whole shard.Manifest, err error) {
 	g.follower = &follower{
 		ctx: ctx, download: d, bucket: g.Bucket, key: layout.Raw(g.id),
@@ -274,8 +281,8 @@ func (g *ingester) follow(ctx context.Context, d *download) (whole shard.Manifes
 	return whole, err
 }
 
-// replaceDownload writes the list of shards and then records the end of the download, in this
-// order, so that a later owner always finds a complete input.
+// replaceDownload writes the list of shards and then records the end of the download.
+// In this order a later owner always finds a complete input.
 func (g *ingester) replaceDownload(ctx context.Context, whole shard.Manifest) error {
 	if err := g.Wait(ctx, func() error { return g.writeLists(ctx, &whole) }); err != nil {
 		return err

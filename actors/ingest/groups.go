@@ -12,10 +12,10 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// writeGroups writes the groups of the rows (see order.Groups), if there are any.
+// writeGroups stores the group of each row (see order.Groups), if the rows have groups.
 func (g *ingester) writeGroups(ctx context.Context) (written bool, err error) {
 	groups := g.groups.Rows()
-	if len(groups) == 0 || g.spec.Estimate { // an estimate runs its first rows
+	if len(groups) == 0 || g.spec.Estimate { // the sample of an estimate is its first rows
 		return false, nil
 	}
 	if _, err := blob.Write(ctx, g.Bucket, layout.Groups(g.id), layout.Bytes, func(w io.Writer) error {
@@ -27,7 +27,8 @@ func (g *ingester) writeGroups(ctx context.Context) (written bool, err error) {
 	return true, nil
 }
 
-// copyGroups copies the groups of the old job to the new job, unless they are lost.
+// copyGroups copies the groups of the old job's rows to the new job. copied is false if
+// the old job has no groups or they are lost.
 func (t *takeover) copyGroups(ctx context.Context) (copied bool, err error) {
 	if !t.input.Groups {
 		return false, nil
@@ -42,8 +43,9 @@ func (t *takeover) copyGroups(ctx context.Context) (copied bool, err error) {
 	return true, nil
 }
 
-// ReadGroups returns the groups of a job's first rows; none if rows run in input order.
-// Lost groups only mean that some prefixes are computed again.
+// ReadGroups returns the groups of a job's first rows, one byte for each row; nil if
+// the job has none. If the stored groups are lost, rows run in input order, and servers
+// compute some prefixes again.
 func ReadGroups(ctx context.Context, bucket blob.Bucket, job string, m shard.Manifest) ([]byte, error) {
 	if !m.Groups {
 		return nil, nil

@@ -1,7 +1,7 @@
 // Package ingest turns the input of a job into shards: it downloads and reads the input,
 // makes prompts from rows, counts tokens, checks quotas, and estimates the cost. It owns
-// the objects below layout.Input. The fence that the caller passes gives the right to
-// write. The package uses no actors and no engines, and runs no rows.
+// the objects below layout.Input. It writes under the fence of the job's owner, which the
+// caller passes. The package uses no actors and no engines, and runs no rows.
 package ingest
 
 import (
@@ -35,29 +35,29 @@ type Config struct {
 	Limits     input.Limits
 	Clock      func() time.Time
 
-	// Downloads are the downloads of this node. Other nodes reach them at Address,
-	// HOST:PORT; it is empty on a single node. DownloadsAt asks another node; an error
-	// means that it did not answer. A node that is silent for Silence is assumed to have
-	// dropped its downloads.
+	// Downloads has the downloads of this node. Address is the HOST:PORT at which other nodes
+	// reach this node; it is empty on a single node. DownloadsAt asks the node at address
+	// whether it downloads the input of job; an error means that the node did not answer.
+	// After no answer for Silence, the downloads of a node count as lost.
 	Downloads   *Downloads
 	Address     string
 	DownloadsAt func(ctx context.Context, address, job string) (bool, error)
 	Silence     time.Duration
 
-	// Wait retries an operation that may fail for a while. Patient returns a context
-	// under which a single call of Bucket does the same, until done is called.
+	// Wait calls do again while it fails temporarily. Patient returns a context under which
+	// each call of Bucket is retried in the same way, until done is called.
 	Wait    func(ctx context.Context, do func() error) error
 	Patient func(ctx context.Context) (patient context.Context, done func())
 
-	// Confirm is the method of store.Store. It returns nil if this owner may remove an
-	// object: no other owner can need the object.
+	// Confirm is store.Store.Confirm. It returns nil if this owner may remove an object,
+	// because no other owner can need the object.
 	Confirm func(ctx context.Context) error
 
 	// Turn waits until the input may be read, because reading takes memory. The caller
 	// must call leave afterwards. It returns false if ctx ends first.
 	Turn func(ctx context.Context) (leave func(), ok bool)
 
-	// Compute waits for one of the node's processors. The caller must call leave
+	// Compute waits for the use of one of the node's processors. The caller must call leave
 	// afterwards. It returns false if ctx ends first. Inputs with many rows take turns,
 	// so that other work gets processors too.
 	Compute func(ctx context.Context) (leave func(), ok bool)
@@ -66,22 +66,22 @@ type Config struct {
 	// if the job must wait until Run returns.
 	Ready func(Begun)
 
-	// Stream takes a place for an input that is cut during its download, because this
-	// takes memory. The caller must call leave afterwards. It returns false if there is
-	// no place.
+	// Stream takes one of a few places for inputs that are cut during their download, which
+	// needs memory. The caller must call leave afterwards. It returns false if no place is
+	// free.
 	Stream func() (leave func(), ok bool)
 
-	// ShardRows and ShardBytes limit a shard before compression. A single row may be
-	// larger.
+	// ShardRows and ShardBytes limit the rows and the uncompressed bytes of a shard. A single
+	// row may be larger.
 	ShardRows  int
 	ShardBytes int64
 
-	// DedupRows is the number of different rows that are remembered for a job in which
+	// DedupRows is the maximum number of different rows to remember for a job in which
 	// equal rows run once: about 45 bytes of memory each while the input is read.
 	DedupRows int
 
-	// An estimate of an input with at least SampleFrom tokens runs the first rows, up to
-	// SampleTokens.
+	// An estimate of an input with at least SampleFrom tokens runs a sample: the first rows,
+	// up to SampleTokens tokens.
 	SampleFrom   int64
 	SampleTokens int64
 }
@@ -92,23 +92,26 @@ type ingester struct {
 	fence     store.Fence
 	counter   *prompt.Counter
 	rec       *store.Record
-	groups    *order.Groups // of the rows that were cut
-	copies    *copies       // among these rows; nil if the job does not look for copies
+	groups    *order.Groups // groups of the rows that were cut
+	copies    *copies       // finds equal rows; nil if the job does not look for copies
 	id        string        // id of the job
 	spec      rowmill.Spec  // spec of the job
-	size      int64         // bytes of the original input; 0 if unknown
-	announced int           // number of shards passed to Ready
+	size      int64         // size of the original input in bytes; 0 if unknown
+	announced int           // number of shards that were passed to Ready
 
-	follower *follower      // reads the input during the download; nil otherwise
-	whole    shard.Manifest // shards cut during the download; without rows if the cut did not reach the end
-	failure  error          // why the job fails, found by the cut during the download
+	follower *follower // reads the input during the download; nil at other times
+	// whole has the shards that were cut during the download. It has no rows if the cut
+	// did not reach the end.
+	whole   shard.Manifest
+	failure error // why the job fails, if the cut during the download found this
 }
 
-// Run returns the manifest of rec's input. If an earlier run was complete, it uses that
-// result. It may be repeated after a crash: shards have fixed keys, and the manifest is
-// written last. Only a download is never repeated. If the store has lost rows that a job
-// took over, they are taken over again. A *rowmill.Failure means that the input is at
-// fault; any other error is the system's. rec is kept equal to the stored record.
+// Run returns the manifest of the input of rec, and makes the shards if an earlier run
+// has not completed them. Run may be repeated after a crash, because shards have fixed
+// keys and the manifest is written last. Only a download is never repeated. If the
+// store has lost rows that the job took over from another job, they are taken over
+// again. A *rowmill.Failure means that the input is wrong; any other error is an error
+// of the system. Run keeps rec equal to the stored record.
 func Run(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, counter *prompt.Counter) (shard.Manifest, error) {
 	if rec.ShardRows > 0 {
 		cfg.ShardRows, cfg.ShardBytes = rec.ShardRows, rec.ShardBytes
@@ -134,7 +137,7 @@ func Run(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, 
 		if g.failure != nil {
 			return shard.Manifest{}, g.failure
 		}
-		if g.whole.Rows > 0 { // it was cut during the download
+		if g.whole.Rows > 0 { // the input was cut during the download
 			return g.whole, nil
 		}
 	}
@@ -154,8 +157,8 @@ func Run(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, 
 	return m, err
 }
 
-// cutFrom writes the shards of a job's input, and their list. source is this job or the
-// job that it continues.
+// cutFrom writes the shards of a job's input and their list. source is the record of
+// this job, or of the job that this job continues.
 func (g *ingester) cutFrom(ctx context.Context, source store.Record) (m shard.Manifest, err error) {
 	rows, err := g.open(ctx, source)
 	if err != nil {
@@ -173,16 +176,16 @@ func (g *ingester) cutFrom(ctx context.Context, source store.Record) (m shard.Ma
 	return m, nil
 }
 
-// dropDownload removes the stored download after its shards were written. If this fails,
-// the object is removed later with the rest of the input.
+// dropDownload removes the stored download after its shards are written. If this fails,
+// the object is removed later together with the input.
 func (g *ingester) dropDownload(ctx context.Context) {
 	if g.Confirm(ctx) == nil {
 		_ = g.Bucket.Delete(ctx, layout.Raw(g.id))
 	}
 }
 
-// writeLists writes the groups, the list of copies, and the list of shards. From then on,
-// each new owner of the job reads the shards.
+// writeLists writes the groups, the list of copies, and the list of shards. Later
+// owners of the job then use the shards and do not read the input again.
 func (g *ingester) writeLists(ctx context.Context, m *shard.Manifest) (err error) {
 	if m.Groups, err = g.writeGroups(ctx); err != nil {
 		return err
@@ -206,7 +209,8 @@ func (g *ingester) cutRows(ctx context.Context, rows input.Reader, fields []stri
 	return m, nil
 }
 
-// inline counts the tokens of rows that are in the record and need no objects.
+// inline returns the manifest of rows that are in the record and need no objects. It
+// counts their tokens and finds copies.
 func (g *ingester) inline(ctx context.Context) (shard.Manifest, error) {
 	m := shard.Inline(g.rec.Spec.Inline)
 	if err := checkRows(m.Rows, false, &g.rec.Spec); err != nil {
@@ -230,7 +234,7 @@ func (g *ingester) inline(ctx context.Context) (shard.Manifest, error) {
 	return m, err
 }
 
-// rowSource is a reader together with the object to be closed after it.
+// rowSource is a reader of rows that also closes the object from which it reads.
 type rowSource struct {
 	input.Reader
 	object io.Closer
@@ -238,7 +242,8 @@ type rowSource struct {
 
 func (r rowSource) Close() error { return errors.Join(r.Reader.Close(), r.object.Close()) }
 
-// open returns a reader of the stored input of source.
+// open returns a reader of the stored input of source, which is this job or the job
+// that this job continues.
 func (g *ingester) open(ctx context.Context, source store.Record) (input.Reader, error) {
 	own := source.Job.ID == g.rec.Job.ID
 	key := source.Spec.Spooled
@@ -252,7 +257,7 @@ func (g *ingester) open(ctx context.Context, source store.Record) (input.Reader,
 	if err != nil {
 		return nil, fmt.Errorf("open input: %w", err)
 	}
-	if source.Spec.URL == "" { // a download is stored compressed
+	if source.Spec.URL == "" { // a download is stored compressed, so its size is unknown
 		g.size = o.Size()
 	}
 	rows, err := g.read(o, &source.Spec)
@@ -263,8 +268,8 @@ func (g *ingester) open(ctx context.Context, source store.Record) (input.Reader,
 	return rowSource{rows, o}, nil
 }
 
-// read returns a reader of the rows in an object. If the job runs a Function, the reader
-// makes prompts from the rows.
+// read returns a reader of the rows in an object. If the job runs a Function, the
+// reader makes a prompt from each row.
 func (g *ingester) read(o blob.Object, spec *rowmill.Spec) (input.Reader, error) {
 	if spec.Raw != nil {
 		return input.OpenBatch(blob.NewReader(o), spec.Raw.Path, g.Limits), nil
@@ -279,7 +284,7 @@ func (g *ingester) read(o blob.Object, spec *rowmill.Spec) (input.Reader, error)
 	return input.Open(o, o.Size(), opts)
 }
 
-// readSpooled reads rows that were part of their submission.
+// readSpooled returns a reader of rows that the client sent within the submission.
 func (g *ingester) readSpooled(src io.Reader, spec *rowmill.Spec) (input.Reader, error) {
 	if spec.Function == nil {
 		return input.Spooled(src), nil
@@ -291,8 +296,8 @@ func (g *ingester) readSpooled(src io.Reader, spec *rowmill.Spec) (input.Reader,
 	}), err
 }
 
-// options returns the options for reading a file, and for making prompts if the job runs
-// a Function.
+// options returns the options for reading an input file. If the job runs a Function,
+// they say how to make a prompt from a row.
 func (g *ingester) options(spec *rowmill.Spec) (opts input.Options, err error) {
 	opts = input.Options{
 		Format: input.Format(spec.Format), Name: cmp.Or(spec.FileName, input.NameOf(spec.URL)),
@@ -305,7 +310,7 @@ func (g *ingester) options(spec *rowmill.Spec) (opts input.Options, err error) {
 	if err != nil {
 		return opts, err
 	}
-	opts.Fields = &input.Fields{Size: template.Size, Render: template.Render, Keep: func(values []string) string { return keptFields(template, values) }}
+	opts.Fields = &input.Fields{Size: template.Size, Render: template.Render, RowFields: func(values []string) string { return keptFields(template, values) }}
 	for _, in := range template.Inputs() {
 		opts.Fields.Names = append(opts.Fields.Names, in.Name)
 		opts.Fields.Required = append(opts.Fields.Required, in.Required)
@@ -313,16 +318,17 @@ func (g *ingester) options(spec *rowmill.Spec) (opts input.Options, err error) {
 	return opts, nil
 }
 
+// promptOf returns the compiled prompt of the job's Function.
 func promptOf(spec *rowmill.Spec) (*function.Prompt, error) {
 	template, err := function.NewPrompt(*spec.Function)
 	if err != nil {
-		return nil, fmt.Errorf("prompt of the Function: %w", err) // the Function was checked when it was published
+		return nil, fmt.Errorf("compile the prompt of the Function: %w", err) // unexpected: the prompt was checked before
 	}
 	return template, nil
 }
 
-// renderRow makes the prompt of a spooled row. It checks the size, because only the
-// rendered prompt shows the real size.
+// renderRow makes the prompt of a row that the client sent within the submission. It
+// checks the size, which is known only after the prompt is made.
 func renderRow(template *function.Prompt, row int64, object []byte, limit int64) (text, fields string, err error) {
 	given, err := function.ParseRow(object)
 	if err != nil {
@@ -336,7 +342,8 @@ func renderRow(template *function.Prompt, row int64, object []byte, limit int64)
 	return template.Render(values), keptFields(template, values), nil
 }
 
-// fieldColumns returns the names of the columns that show a row's fields in the results.
+// fieldColumns returns the names of the columns in the results that show the fields of
+// a row.
 func fieldColumns(spec *rowmill.Spec) (names []string) {
 	if spec.Function == nil {
 		return nil
@@ -349,7 +356,8 @@ func fieldColumns(spec *rowmill.Spec) (names []string) {
 	return names
 }
 
-// keptFields returns the values for the columns of fieldColumns, encoded as in a row.
+// keptFields returns the values of a row for the columns of fieldColumns, in the
+// encoding of rowmill.Row.Fields.
 func keptFields(template *function.Prompt, values []string) string {
 	shown := make([]string, 0, len(values))
 	for i, in := range template.Inputs() {

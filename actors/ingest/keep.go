@@ -13,9 +13,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Keep changes the input of a finished job so that another job can continue it: rows in
-// the record are written as a shard, and the objects from which shards were cut are
-// removed. It may be repeated.
+// Keep prepares the input of a finished job for another job that continues it. It
+// writes rows in the record as a shard, and removes the objects from which shards were
+// cut. It may be repeated.
 func Keep(ctx context.Context, bucket blob.Bucket, rec *store.Record) error {
 	id := rec.Job.ID
 	if texts := rec.Spec.Inline; texts != nil {
@@ -28,12 +28,12 @@ func Keep(ctx context.Context, bucket blob.Bucket, rec *store.Record) error {
 	if _, err := bucket.Stat(ctx, layout.Manifest(id)); errors.Is(err, rowmill.ErrNotFound) {
 		return nil // the next job cuts the original input
 	} else if err != nil {
-		return fmt.Errorf("look for the manifest: %w", err)
+		return fmt.Errorf("check whether the manifest exists: %w", err)
 	}
 	return errors.Join(bucket.Delete(ctx, layout.Raw(id)), bucket.Delete(ctx, layout.Spooled(id)))
 }
 
-// writeInline writes rows from a record as the only shard of a job.
+// writeInline writes rows that are in a record as shard 0, the only shard of a job.
 func writeInline(ctx context.Context, bucket blob.Bucket, job string, texts []string) (info shard.Info, err error) {
 	_, err = blob.Write(ctx, bucket, layout.Shard(job, 0), layout.Bytes, func(w io.Writer) error {
 		out := shard.NewWriter(w, 0, false)

@@ -51,7 +51,7 @@ func TestRun_AManifestOfAnotherCut(t *testing.T) {
 	r.ShardRows = 2
 	m := r.runs(t, rec, fence)
 	*rec = must(r.store.Update(t.Context(), fence, func(r *store.Record) error {
-		r.Job.NumRows, r.Shards, r.Cut = &m.Rows, len(m.Shards), m.Cut()
+		r.Job.NumRows, r.Shards, r.Cut = &m.Rows, len(m.Shards), m.ShardHash()
 		return nil
 	}))(t)
 	r.runs(t, rec, fence) // the manifest that counts

@@ -11,8 +11,8 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// writeManifest writes the list of shards. Call it after the last shard is written: if the
-// list exists, ingest is complete.
+// writeManifest writes the list of shards. Call it after the last shard is written: if
+// the list exists, the shards are complete.
 func writeManifest(ctx context.Context, bucket blob.Bucket, job string, m shard.Manifest) error {
 	doc, err := json.Marshal(m)
 	if err != nil {

@@ -6,24 +6,24 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// checkRows compares a number of rows with the job's quota. more says that further rows
-// may follow.
+// checkRows returns a failure if a number of rows exceeds the job's quota. more means
+// that further rows may follow.
 func checkRows(rows int64, more bool, spec *rowmill.Spec) error {
 	if spec.RowQuota == 0 || rows <= spec.RowQuota {
 		return nil
 	}
 	return rowmill.Failf(rowmill.CodeRowQuota, "The input has %s rows, and the quota of a job of priority %d is %d rows. %s",
-		counted(rows, more), spec.Priority, spec.RowQuota, raise(spec, "rows", rows, more))
+		counted(rows, more), spec.Priority, spec.RowQuota, quotaAdvice(spec, "rows", rows, more))
 }
 
-// tooManyTokens returns the failure of a job with more tokens, up to row, than its
-// quota.
+// tooManyTokens returns the failure of a job whose rows up to row have more tokens than
+// its quota.
 func tooManyTokens(tokens, row int64, spec *rowmill.Spec) *rowmill.Failure {
 	return rowmill.Failf(rowmill.CodeTokenQuota, "The input has %s tokens, counted to row %d, and the quota of a job of priority %d is %d tokens. %s",
-		counted(tokens, true), row, spec.Priority, spec.TokenQuota, raise(spec, "tokens", tokens, true))
+		counted(tokens, true), row, spec.Priority, spec.TokenQuota, quotaAdvice(spec, "tokens", tokens, true))
 }
 
-// counted returns n for a message; more says that the total may be larger.
+// counted returns n as text for a message. more means that the total may be larger.
 func counted(n int64, more bool) string {
 	if more {
 		return fmt.Sprintf("at least %d", n)
@@ -31,9 +31,9 @@ func counted(n int64, more bool) string {
 	return fmt.Sprint(n)
 }
 
-// raise returns the remedy for a quota failure. If more is true, the total is not known,
-// and the command has a placeholder.
-func raise(spec *rowmill.Spec, what string, value int64, more bool) string {
+// quotaAdvice returns advice for a job that exceeds its quota. what is "rows" or "tokens". If
+// more is true, the total is not known, and the command has N in place of value.
+func quotaAdvice(spec *rowmill.Spec, what string, value int64, more bool) string {
 	remedy := "Split the input"
 	if spec.Priority < rowmill.Lowest {
 		remedy += fmt.Sprintf(", submit it with priority %d", spec.Priority+1)

@@ -10,61 +10,64 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// Begun describes an input that is being cut: the data that all its shards share, and
-// the shards that may run now. No row may be recorded before Run has returned: if a
-// later row is invalid, the job fails as if no row had run.
+// Begun describes an input that is being cut: shards that may run now, and data that
+// all its shards share. No row may be recorded before Run has returned: if a later row
+// is invalid, the job fails as if no row had run.
 type Begun struct {
 	rowmill.IDType
-	Fields []string          // as shard.Manifest has them
-	About  int64             // estimated rows of the whole input; 0 if unknown
-	Shards []shard.Info      // the next shards, each passed once
-	Copies []*roaring.Bitmap // by shard: the rows that do not run, see shard.Copies; nil for none
+	Fields []string     // names of the field columns, as in shard.Manifest
+	About  int64        // estimated number of rows in the whole input; 0 if unknown
+	Shards []shard.Info // the next shards; each shard is passed once
+	// Copies has, for each of these shards, the rows that do not run because they are
+	// copies (see shard.Copies); nil for none.
+	Copies []*roaring.Bitmap
 }
 
 // Early reports whether rows of a job may run before the whole input is read. They may
-// not if other rows decide whether a row runs: in an estimate, a continuation, a batch
-// (all requests are checked first), or for an account with a cost limit (the whole cost
-// is reserved first).
+// not if other rows decide whether a row runs: in an estimate, in a continuation, in a
+// batch (all requests are checked first), or for an account with a cost limit (the
+// whole cost is reserved first).
 func Early(spec *rowmill.Spec) bool {
 	return !spec.Estimate && spec.Continue == nil && spec.Raw == nil && spec.Inline == nil && spec.CostQuota == nil
 }
 
-// An announcer announces shards as soon as they are stored and all their rows are counted,
-// so they are within the quotas. First it waits a little to learn whether rows will be
-// assigned by prefix (see order.Groups). If so, it announces no more shards: that order
-// needs the whole input.
+// An announcer passes shards to Config.Ready as soon as they are stored and all their
+// rows are counted, and so are within the quotas. At first it waits a little to learn
+// whether rows will be assigned by prefix (see order.Groups). If so, it passes on no
+// more shards, because that order needs the whole input.
 type announcer struct {
-	tell      func(Begun) // nil if shards are not announced
-	begun     Begun
-	size      int64 // bytes of the whole source; 0 if unknown
+	tell      func(Begun) // Config.Ready; nil if shards are not announced
+	begun     Begun       // the data that all shards share
+	size      int64       // size of the whole input in bytes; 0 if unknown
 	counted   *inputCounter
-	groups    *order.Groups // only the caller of add uses it
-	announced int           // number of shards announced, in this and earlier attempts
+	groups    *order.Groups // decides whether rows are assigned by prefix; only the caller of add uses it
+	announced int           // number of announced shards, also in earlier attempts
 
-	stored chan storedShard
-	woken  chan struct{}
-	done   chan struct{}
+	stored chan storedShard // shards that add has passed on
+	woken  chan struct{}    // gets a token when more rows are counted
+	done   chan struct{}    // closed when run has ended
 }
 
-// A storedShard is a stored shard, with the state of groups at that time.
+// A storedShard is a shard in the bucket, and what order.Groups had decided when it was
+// stored.
 type storedShard struct {
 	shard.Info
-	copies  *roaring.Bitmap
-	decided bool // it is known whether rows will be assigned by prefix
-	dealt   bool // rows will be assigned by prefix
+	copies           *roaring.Bitmap
+	decided          bool // the decision whether rows are assigned by prefix is final
+	assignedByPrefix bool // the decision is yes
 }
 
-// orderPatience is how long the first row waits for the decision about the order of
-// rows: half of the acceptable time until a job starts. A fast input has enough rows by
-// then.
+// orderPatience is how long the first row waits for the decision whether rows are
+// assigned by prefix: half of the acceptable time until a job starts. From a fast
+// input, enough rows for the decision arrive in this time.
 const orderPatience = 250 * time.Millisecond
 
 // storedAhead is how many shards with uncounted rows may be stored before the reader
-// waits: more than the counters ever have waiting.
+// waits. The counters never have that many waiting.
 const storedAhead = 64
 
-// announcer starts to announce shards that share the data in begun. The caller must close
-// it.
+// announcer starts an announcer for shards that share the data in begun. The caller
+// must close it.
 func (g *ingester) announcer(begun Begun, counted *inputCounter) *announcer {
 	h := &announcer{
 		tell: g.Ready, begun: begun, counted: counted, groups: g.groups, announced: g.announced,
@@ -84,7 +87,7 @@ func (g *ingester) announcer(begun Begun, counted *inputCounter) *announcer {
 	return h
 }
 
-// run announces shards until all are stored.
+// run announces shards until close is called.
 func (h *announcer) run() {
 	defer close(h.done)
 	patience := time.NewTimer(orderPatience)
@@ -100,13 +103,13 @@ func (h *announcer) run() {
 				}
 				return
 			}
-			if n++; n > h.announced { // otherwise an earlier attempt has announced it
+			if n++; n > h.announced { // an earlier attempt has announced the other shards
 				waiting = append(waiting, s)
 			}
 			if h.begun.About == 0 && s.Bytes > 0 {
 				h.begun.About = h.size * int64(s.Rows) / s.Bytes
 			}
-			mayAnnounce, dealt = mayAnnounce || s.decided, s.dealt
+			mayAnnounce, dealt = mayAnnounce || s.decided, s.assignedByPrefix
 		case <-patience.C:
 			mayAnnounce = true
 		case <-h.woken:
@@ -120,7 +123,8 @@ func (h *announcer) run() {
 	}
 }
 
-// announce passes on the first waiting shards with counted rows, and returns their number.
+// announce announces the first shards of waiting whose rows are all counted, and
+// returns their number.
 func (h *announcer) announce(waiting []storedShard) (count int) {
 	rows, _ := h.counted.progress()
 	for count < len(waiting) && waiting[count].First+int64(waiting[count].Rows) <= rows {
@@ -137,7 +141,7 @@ func (h *announcer) announce(waiting []storedShard) (count int) {
 	return count
 }
 
-// add notes that a shard is stored, with its copies.
+// add tells the announcer that a shard is stored. copies has the copies in the shard.
 func (h *announcer) add(info shard.Info, copies *roaring.Bitmap) {
 	if h.tell != nil {
 		decided, dealt := h.groups.Decided()
@@ -145,8 +149,8 @@ func (h *announcer) add(info shard.Info, copies *roaring.Bitmap) {
 	}
 }
 
-// close announces all counted shards and returns the number of announced shards. Call it
-// after the counting has ended.
+// close announces the remaining counted shards, and returns the number of all announced
+// shards. Call it after the counting has ended.
 func (h *announcer) close() (announced int) {
 	close(h.stored)
 	<-h.done

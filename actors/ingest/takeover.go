@@ -17,26 +17,26 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A takeover copies the input and the committed rows of an old job to a new one. It
+// A takeover copies the input and the committed rows of an old job to a new job. It
 // copies each shard, writes its committed rows as one part, and commits this part as
-// carried. It may be repeated after any failure: a shard with a committed carried part
-// is not taken over again, and the manifest is written last. If the store has lost a
-// carried part, the new job may have run some of its rows meanwhile; the takeover leaves
-// these rows out.
+// carried. A takeover may be repeated after any failure: a shard with a committed
+// carried part is not taken over again, and the manifest is written last. If the store
+// has lost a carried part, the new job may have run some of its rows meanwhile; the
+// takeover leaves these rows out.
 type takeover struct {
 	*ingester
-	old     store.Record
-	failed  bool           // failed rows of the old job run again
-	input   shard.Manifest // of the old job
-	rows    *archive.Committed
-	counted *inputCounter
-	taken   int64 // number of rows taken over
-	runs    int64 // number of rows to run
+	old     store.Record       // record of the old job
+	failed  bool               // failed rows of the old job run again in the new job
+	input   shard.Manifest     // manifest of the old job
+	rows    *archive.Committed // the committed rows of the old job
+	counted *inputCounter      // counts the tokens of the rows that will run
+	taken   int64              // number of rows that were taken over
+	runs    int64              // number of rows that will run
 }
 
-// takeOver returns the manifest of a job that continues another job. The size in the
-// manifest is the size of the rows to run. Each time that takeOver finds lost parts in
-// the old job, it begins again without these parts.
+// takeOver returns the manifest of a job that continues another job. The manifest's
+// Size covers only the rows that will run. Each time takeOver finds that parts of the
+// old job are lost, it starts again without these parts.
 func (g *ingester) takeOver(ctx context.Context) (m shard.Manifest, err error) {
 	for again := true; again; {
 		m, again, err = g.takeOverOnce(ctx)
@@ -44,7 +44,8 @@ func (g *ingester) takeOver(ctx context.Context) (m shard.Manifest, err error) {
 	return m, err
 }
 
-// takeOverOnce is one attempt of takeOver. lost is true if it found lost parts.
+// takeOverOnce is one attempt of takeOver. lost is true if it found lost parts, so that
+// another attempt is needed.
 func (g *ingester) takeOverOnce(ctx context.Context) (m shard.Manifest, lost bool, err error) {
 	t := &takeover{ingester: g}
 	id := g.rec.Spec.Continue.Job
@@ -52,12 +53,12 @@ func (g *ingester) takeOverOnce(ctx context.Context) (m shard.Manifest, lost boo
 	if err != nil {
 		return m, false, err
 	}
-	err = g.Jobs.Continued(ctx, id, g.rec.Job.ID) // an earlier attempt to note it may have failed
-	if errors.Is(err, rowmill.ErrConflict) {      // the store has lost the end of the old job meanwhile
+	err = g.Jobs.Continued(ctx, id, g.rec.Job.ID) // again: an earlier attempt may have failed
+	if errors.Is(err, rowmill.ErrConflict) {      // the store has lost the record of the old job's end
 		err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
 	}
 	if err != nil {
-		return m, false, fmt.Errorf("note the job that continues %s: %w", id, err)
+		return m, false, fmt.Errorf("record which job continues %s: %w", id, err)
 	}
 	if !cut {
 		m, err = g.cutFrom(ctx, t.old)
@@ -73,7 +74,7 @@ func (g *ingester) takeOverOnce(ctx context.Context) (m shard.Manifest, lost boo
 	}
 	if err != nil && t.old.Job.Status != rowmill.StatusSucceeded {
 		_, err = shelf.FindLost(ctx, t.old, err)
-		if errors.Is(err, archive.ErrBusy) { // an object may still appear
+		if errors.Is(err, archive.ErrBusy) { // a missing object may still appear
 			err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
 		}
 		return m, err == nil, t.explain(err)
@@ -84,22 +85,22 @@ func (g *ingester) takeOverOnce(ctx context.Context) (m shard.Manifest, lost boo
 	return m, false, writeManifest(ctx, g.Bucket, g.rec.Job.ID, m)
 }
 
-// find reads the job to take over from. This is the job to continue. If that job ended
-// before it took over the rows of its own predecessor, find reads the predecessor,
-// which has all rows. cut is true if the old job has shards.
+// find reads the record of the old job: the job to continue. If that job ended before
+// it took over the rows of its own predecessor, find uses the predecessor, which has
+// all rows. cut is true if the old job has shards.
 func (t *takeover) find(ctx context.Context) (cut bool, err error) {
 	for next := t.rec.Spec.Continue; ; next = t.old.Spec.Continue {
 		t.failed = t.failed || next.Failed
 		t.old, err = t.Jobs.Get(ctx, next.Job)
 		switch {
-		case errors.Is(err, rowmill.ErrNotFound): // records are never removed: a node that remembers the job may write it again
+		case errors.Is(err, rowmill.ErrNotFound): // records are never removed; a node may write this one again
 			return false, fmt.Errorf("the store has lost job %s, which this job continues", next.Job)
 		case err != nil:
 			return false, fmt.Errorf("read the job to continue: %w", err)
 		case t.old.DataRemoved != nil || t.old.InputRemoved != nil:
 			return false, inputGone(next.Job)
-		case !t.old.Job.Status.Terminal(): // the job had ended when it was continued
-			return false, fmt.Errorf("%w: the store has lost the end of job %s, which is now %s", rowmill.ErrUnavailable, next.Job, t.old.Job.Status)
+		case !t.old.Job.Status.Terminal(): // the old job had ended before this job was submitted
+			return false, fmt.Errorf("%w: the store has lost the record that job %s ended; its status is now %s", rowmill.ErrUnavailable, next.Job, t.old.Job.Status)
 		}
 		t.input, err = t.manifest(ctx)
 		if !errors.Is(err, rowmill.ErrNotFound) {
@@ -111,13 +112,15 @@ func (t *takeover) find(ctx context.Context) (cut bool, err error) {
 	}
 }
 
-// inputGone returns the failure of a job that continues job id, which has no input now.
+// inputGone returns the failure of a job that continues the job id, whose input does
+// not exist any more.
 func inputGone(id string) *rowmill.Failure {
 	return rowmill.Failf(rowmill.CodeDownloadFailed,
 		"The input of %s, which this job continues, is not kept any more. Submit it again as a new job.", id)
 }
 
-// explain turns the error of a missing object of the old job into a failure.
+// explain returns a failure in place of an error that says that an object of the old
+// job is missing. It returns other errors unchanged.
 func (t *takeover) explain(err error) error {
 	if errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost) {
 		return errors.Join(inputGone(t.old.Job.ID), err)
@@ -133,7 +136,7 @@ func (t *takeover) manifest(ctx context.Context) (shard.Manifest, error) {
 	return archive.ReadManifest(ctx, t.Bucket, &t.old)
 }
 
-// run takes over one shard after another.
+// run takes over one shard after another, and returns the manifest of the new job.
 func (t *takeover) run(ctx context.Context) (m shard.Manifest, err error) {
 	committed, err := t.Parts.ListParts(ctx, t.rec.Job.ID)
 	if err != nil {
@@ -170,7 +173,8 @@ func (t *takeover) run(ctx context.Context) (m shard.Manifest, err error) {
 	return m, err
 }
 
-// record writes the lists of copies and groups, and records the rows taken over.
+// record writes the lists of copies and groups, and stores the number of rows taken
+// over in the job's record.
 func (t *takeover) record(ctx context.Context, m *shard.Manifest) (err error) {
 	if t.copies != nil {
 		m.Copies = t.copies.count
@@ -203,8 +207,9 @@ func (t *takeover) copyShard(ctx context.Context, n int) (shard.Info, error) {
 	return t.input.Shards[n], nil
 }
 
-// takeShard returns the rows of shard n that are taken over. It commits them, unless the
-// job already has them in parts.
+// takeShard returns the rows of shard n that are taken over. It commits them, unless
+// parts of the new job already have them. parts are the parts of the new job for this
+// shard.
 func (t *takeover) takeShard(ctx context.Context, n int, info shard.Info, parts []store.Part) (*roaring.Bitmap, error) {
 	own := roaring.New()
 	for _, p := range parts {
@@ -221,8 +226,9 @@ func (t *takeover) takeShard(ctx context.Context, n int, info shard.Info, parts 
 	return t.eachToTake(ctx, n, info, func(*rowmill.Row, *rowmill.Output) error { return nil })
 }
 
-// eachToTake visits the rows of shard n that the old job has committed and the new job
-// does not run, and returns their set.
+// eachToTake calls visit for each row of shard n to take over: a row that the old job
+// has committed, unless it failed there and should run again. It returns the set of
+// these rows.
 func (t *takeover) eachToTake(ctx context.Context, n int, info shard.Info, visit results.Visit) (*roaring.Bitmap, error) {
 	rows := roaring.New()
 	err := t.rows.EachOfShard(ctx, n, info.First, info.Rows, func(row *rowmill.Row, out *rowmill.Output) error {
@@ -238,16 +244,17 @@ func (t *takeover) eachToTake(ctx context.Context, n int, info shard.Info, visit
 	return rows, nil
 }
 
-// errNoRows stops the writing of a part for a shard that has no rows to take over.
+// errNoRows stops the writing of a part if a shard has no rows to take over.
 var errNoRows = errors.New("no rows are taken over")
 
-// carry writes the rows of shard n that are taken over as a part and commits it, without
-// the rows that the job has run itself. Tokens of these rows belong to the old job, so
-// they are not in the totals.
+// carry writes the rows of shard n to take over as a carried part, commits the part,
+// and returns its rows. own has rows that the new job has run itself; carry leaves them
+// out. The totals have no tokens, because the tokens of these rows belong to the old
+// job.
 func (t *takeover) carry(ctx context.Context, n int, info shard.Info, own *roaring.Bitmap) (taken *roaring.Bitmap, err error) {
 	schema := t.rows.Schema
 	schema.JobID, schema.IDType, schema.Fields = t.rec.Job.ID, t.input.IDType, t.input.Fields
-	part := store.Part{Key: layout.Carried(t.rec.Job.ID, n), Shard: n, Carried: true}
+	part := store.Part{Key: layout.CarriedPart(t.rec.Job.ID, n), Shard: n, Carried: true}
 	part.Size, err = archive.WritePart(ctx, t.Bucket, part.Key, schema, func(file *results.PartWriter) (err error) {
 		taken, err = t.eachToTake(ctx, n, info, func(row *rowmill.Row, out *rowmill.Output) error {
 			switch {
@@ -282,7 +289,8 @@ func (t *takeover) carry(ctx context.Context, n int, info shard.Info, own *roari
 	return taken, t.Parts.CommitParts(ctx, t.fence, []store.Part{part})
 }
 
-// count checks the rows of shard n that will run against the quotas.
+// count adds the rows of shard n that will run to the counter, and checks the quotas.
+// taken has the rows that are taken over and do not run.
 func (t *takeover) count(ctx context.Context, n int, info shard.Info, taken *roaring.Bitmap) error {
 	left := int64(info.Rows) - int64(taken.GetCardinality())
 	t.runs += left
@@ -315,8 +323,8 @@ func (t *takeover) count(ctx context.Context, n int, info shard.Info, taken *roa
 	return err
 }
 
-// countRow processes the next row, which is taken over or will run, unless it is a copy
-// of an earlier row.
+// countRow adds a row to the counter, unless the row is taken over or is a copy of an
+// earlier row.
 func (t *takeover) countRow(row int64, text string, taken bool) error {
 	switch {
 	case t.copies == nil:

@@ -6,9 +6,10 @@ import (
 	"github.com/rowmill/rowmill/cluster"
 )
 
-// Rank returns the number of members that own jobs and come before self for a job, by
-// rendezvous hashing (Thaler and Ravishankar, "Using Name-Based Mappings to Increase Hit
-// Rates", 1998).
+// Rank returns how many members come before the member self for a job, among the
+// members that own jobs. The order of the members for each job comes from rendezvous
+// hashing (Thaler and Ravishankar, "Using Name-Based Mappings to Increase Hit Rates",
+// 1998).
 func Rank(job, self string, members []cluster.Member) (before int) {
 	mine := rendezvous(job, self)
 	for _, m := range members {
@@ -19,8 +20,8 @@ func Rank(job, self string, members []cluster.Member) (before int) {
 	return before
 }
 
-// First returns the member that owns jobs and comes before all others for a job; ok is
-// false if no member owns jobs.
+// First returns the member that comes first for a job, among the members that own jobs.
+// ok is false if no member owns jobs.
 func First(job string, members []cluster.Member) (first cluster.Member, ok bool) {
 	for _, m := range members {
 		if m.Owns && (!ok || rendezvous(job, m.ID) > rendezvous(job, first.ID)) {
@@ -30,6 +31,8 @@ func First(job string, members []cluster.Member) (first cluster.Member, ok bool)
 	return first, ok
 }
 
+// rendezvous returns a pseudorandom number for a job and a member. The member with the
+// largest number comes first for the job.
 func rendezvous(job, member string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(member + "\x00" + job)) // never fails

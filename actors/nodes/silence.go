@@ -5,33 +5,34 @@ import (
 	"time"
 )
 
-// Silences has the nodes that do not answer requests. A busy node answers late and
-// leaves some requests unanswered; this alone is not reported. The zero value is ready
-// to use. It is safe for concurrent use.
+// Silences tracks the nodes that do not answer requests, so that long silences are
+// logged. A busy node answers late and leaves some requests unanswered; this alone is
+// not reported. The zero value is ready to use. It is safe for concurrent use.
 type Silences struct {
 	mu     sync.Mutex
 	silent map[string]*silence // by address
 }
 
-// A silence is the time in which a node has answered no request.
+// A silence is the time for which a node has answered no request.
 type silence struct {
-	since, last time.Time
-	reported    bool
+	since, last time.Time // times of the first and the last request without an answer
+	reported    bool      // Unanswered has returned true for this silence
 }
 
-// silenceMatters is how long a node must be silent before this is reported: twice the
-// timeout of a request. A node gets several requests a second for each job.
-const silenceMatters = 3 * time.Second
+// minReportedSilence is how long a node must be silent before the silence is reported:
+// twice the timeout of a request. A node gets several requests per second for each job.
+const minReportedSilence = 3 * time.Second
 
-// Answered notes that a node has answered.
+// Answered records that a node has answered, which ends its silence.
 func (s *Silences) Answered(address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.silent, address)
 }
 
-// Unanswered notes a request without an answer. It returns true once for each silence: then
-// the caller logs the silence. gone means that the node refuses connections.
+// Unanswered records a request to which a node did not answer. It returns true once in
+// each silence: the caller then logs the silence. gone means that the node refuses
+// connections.
 func (s *Silences) Unanswered(address string, gone bool, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +50,7 @@ func (s *Silences) Unanswered(address string, gone bool, now time.Time) bool {
 		s.silent[address] = was
 	}
 	was.last = now
-	if was.reported || !gone && now.Sub(was.since) < silenceMatters {
+	if was.reported || !gone && now.Sub(was.since) < minReportedSilence {
 		return false
 	}
 	was.reported = true

@@ -19,18 +19,18 @@ func TestSilences(t *testing.T) {
 		news     bool
 	}{
 		{at: 0, node: "a"},
-		{at: silenceMatters - 1, node: "a"},
-		{at: silenceMatters - 1, node: "a", answered: true},
-		{at: silenceMatters, node: "a"},
-		{at: 2*silenceMatters - 1, node: "b"},
-		{at: 2 * silenceMatters, node: "a", news: true},
-		{at: 3 * silenceMatters, node: "a"},
-		{at: 3 * silenceMatters, node: "c", gone: true, news: true},
-		{at: 4 * silenceMatters, node: "c", gone: true},
-		{at: 4 * silenceMatters, node: "a", answered: true},
-		{at: 4 * silenceMatters, node: "a"},
-		{at: 5 * silenceMatters, node: "a", news: true},
-		{at: 5*silenceMatters + 2*time.Minute, node: "a"}, // no request was sent to it meanwhile
+		{at: minReportedSilence - 1, node: "a"},
+		{at: minReportedSilence - 1, node: "a", answered: true},
+		{at: minReportedSilence, node: "a"},
+		{at: 2*minReportedSilence - 1, node: "b"},
+		{at: 2 * minReportedSilence, node: "a", news: true},
+		{at: 3 * minReportedSilence, node: "a"},
+		{at: 3 * minReportedSilence, node: "c", gone: true, news: true},
+		{at: 4 * minReportedSilence, node: "c", gone: true},
+		{at: 4 * minReportedSilence, node: "a", answered: true},
+		{at: 4 * minReportedSilence, node: "a"},
+		{at: 5 * minReportedSilence, node: "a", news: true},
+		{at: 5*minReportedSilence + 2*time.Minute, node: "a"}, // no request was sent to it meanwhile
 	} {
 		if step.answered {
 			s.Answered(step.node)

@@ -11,25 +11,26 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A State is the information about a node that the node sends to the other nodes.
+// A State is the information about a node that the node sends to all other nodes.
 type State struct {
 	Version  string    `json:"version"`
 	Since    time.Time `json:"since"` // start time of the node
 	Draining bool      `json:"draining,omitempty"`
-	Jobs     int       `json:"jobs"` // number of jobs that it owns
+	Jobs     int       `json:"jobs"` // number of jobs that the node owns
 	Engines  []Engine  `json:"engines,omitempty"`
 
-	// Objects is Reached or Away; empty if the node does not report it.
+	// Objects says whether the node can use the bucket: Reached or Away; empty if unknown.
 	Objects string `json:"objects,omitempty"`
 }
 
-// Values of State.Objects: whether the node can use the bucket.
+// Values of State.Objects: the node can use the bucket (Reached) or cannot (Away).
 const (
 	Reached = "reached"
 	Away    = "away"
 )
 
-// Reaching returns the members that own jobs and report that they can use the bucket.
+// Reaching returns the members that own jobs, do not drain, and report that they can
+// use the bucket.
 func Reaching(members []cluster.Member) (reach []cluster.Member) {
 	for _, m := range members {
 		if s, ok := Read(m); ok && m.Owns && !s.Draining && s.Objects == Reached {
@@ -44,30 +45,32 @@ type Engine struct {
 	Name      string               `json:"name"`
 	Kind      string               `json:"kind"`
 	Simulated bool                 `json:"simulated,omitempty"`
-	Window    int                  `json:"window"`
-	InFlight  int                  `json:"in_flight"`
+	Window    int                  `json:"window"`    // number of rows that may be in flight at the server
+	InFlight  int                  `json:"in_flight"` // number of rows in flight at the server
 	Models    []engine.ServedModel `json:"models,omitempty"`
 
-	// Resting has the reasons why routes are not in use.
+	// Resting has the routes that are not in use, and the reason for each.
 	Resting map[engine.Route]string `json:"resting,omitempty"`
 }
 
-// Read decodes the last state of a member; ok is false if there is none yet.
+// Read decodes the last state that a member has sent; ok is false if there is none.
 func Read(m cluster.Member) (s State, ok bool) {
 	return s, len(m.State) > 0 && json.Unmarshal(m.State, &s) == nil
 }
 
-// loadStep is the smallest change of an engine's load to be sent, as a fraction of its
-// window. A job keeps its engines full, and without this limit each node would send its
-// state all the time.
+// loadStep is the smallest change of an engine's load that a node sends to other nodes,
+// as a fraction of the engine's window. A job changes the load of its engines all the
+// time, so without this limit each node would send its state all the time.
 const loadStep = 0.25
 
-// Near reports whether the node need not send its state s to nodes that have its earlier
-// state said: only the load has changed, and only a little.
+// Near reports whether a node need not send its state s to nodes that have its earlier
+// state said. This is true if only the load has changed, and only a little.
 func (s State) Near(said State) bool {
 	return s.Draining == said.Draining && s.Objects == said.Objects && s.Jobs == said.Jobs && slices.EqualFunc(s.Engines, said.Engines, Engine.near)
 }
 
+// near reports whether an engine differs from its earlier state said only by a small
+// change of its load.
 func (e Engine) near(said Engine) bool {
 	step := loadStep * float64(said.Window)
 	far := func(now, before int) bool { return math.Abs(float64(now-before)) > step }

@@ -9,15 +9,15 @@ import (
 	"github.com/rowmill/rowmill/cluster"
 )
 
-// A Status is the known information about a node of the cluster.
+// A Status is what this node knows about a node of the cluster.
 type Status struct {
 	ID, Name, API, Peer, Version  string
 	Self, Engines, Owns, Draining bool
-	Models                        []string // models of its engines, sorted
-	Servers                       []Engine // its engines
-	Jobs                          int      // number of jobs that it owns
-	Window, InFlight              int      // rows, the sum over its engines
-	Since                         time.Time
+	Models                        []string  // names of all models of the node's engines, sorted
+	Servers                       []Engine  // the node's engines
+	Jobs                          int       // number of jobs that the node owns
+	Window, InFlight              int       // rows allowed and rows in flight, over all engines
+	Since                         time.Time // start time of the node
 }
 
 // StatusOf returns the status of a member with state s.
@@ -39,8 +39,8 @@ func StatusOf(m cluster.Member, s State) Status {
 	return st
 }
 
-// Find returns the node with this id, or with this name if only one node has it; with an
-// empty id it returns this node. The error is rowmill.ErrNotFound if there is no such
+// Find returns the node with this id, or the only node with this name. With an empty id
+// it returns this node itself. The error is rowmill.ErrNotFound if there is no such
 // node, and rowmill.ErrConflict if several nodes have the name.
 func Find(list []Status, id string) (Status, error) {
 	var named []Status

@@ -5,38 +5,42 @@ import (
 	"slices"
 )
 
-// A class groups rows of similar size from the same region of the input.
+// A class is a size class of rows together with a region of the input.
 type class struct{ size, region uint8 }
 
+// classOf returns the class of a row with this many bytes at this position in an input
+// of total rows.
 func classOf(bytes int, position, total int64) class {
 	return class{uint8(sizeClass(bytes)), uint8(regionOf(position, total))}
 }
 
-// cells holds rows in cells, one for each class. It returns rows of the cell with the
-// highest rank first.
+// cells has rows in cells, one cell for each class. It returns rows of the cell with
+// the highest rank first.
 type cells[T any] struct {
-	list   []cell[T]     // unsorted
-	index  map[class]int // by class: index in list; nil while list is short
-	order  []int32       // indexes in list by rank, highest first; empty cells are skipped
-	ranked int64         // number of answers learned at the last sort
-	stale  bool          // a cell was added or filled after the last sort
+	list   []cell[T]     // the cells, in no order
+	index  map[class]int // by class: index of the cell in list; nil while list is short
+	order  []int32       // indexes of cells in list, the highest rank first; empty cells are skipped
+	ranked int64         // Lengths.count when the cells were last sorted
+	stale  bool          // a cell was added or got rows after the last sort
 	count  int           // number of rows
 }
 
+// A cell has the rows of one class.
 type cell[T any] struct {
 	class class
-	rank  float64
+	rank  float64 // expected length of the answers (see Lengths.rank)
 	rows  []Row[T]
-	taken int // rows taken from the front
+	taken int // number of rows removed from the front of rows
 }
 
-// left returns the number of rows in the cell.
+// left returns the number of rows that are still in the cell.
 func (c *cell[T]) left() int { return len(c.rows) - c.taken }
 
-// shortList is the number of cells up to which find searches one by one.
+// shortList is the maximum number of cells that find searches one by one, without
+// index.
 const shortList = 8
 
-// find returns the cell of a class, and adds the cell if it is missing.
+// find returns the cell of class k, and adds the cell if it does not exist.
 func (c *cells[T]) find(k class) *cell[T] {
 	if c.index != nil {
 		if i, ok := c.index[k]; ok {
@@ -74,7 +78,8 @@ func (c *cells[T]) add(r Row[T]) {
 	c.count++
 }
 
-// best returns the cell with the highest rank that has rows; there must be one.
+// best returns the cell with the highest rank among the cells with rows. There must be
+// a row.
 func (c *cells[T]) best(l *Lengths) *cell[T] {
 	if c.stale || l.count >= c.ranked+c.ranked/8+64 {
 		c.sort(l)
@@ -85,7 +90,7 @@ func (c *cells[T]) best(l *Lengths) *cell[T] {
 	return &c.list[c.order[0]]
 }
 
-// sort ranks all cells that have rows.
+// sort computes the rank of each cell that has rows, and sorts these cells.
 func (c *cells[T]) sort(l *Lengths) {
 	c.stale, c.ranked = false, l.count
 	c.order = c.order[:0]
@@ -102,38 +107,40 @@ func (c *cells[T]) sort(l *Lengths) {
 		if order := cmp.Or(cmp.Compare(b.rank, a.rank), cmp.Compare(b.class.size, a.class.size)); order != 0 {
 			return order
 		}
-		// Cells with equal rank and size: two regions in a row are far from each other.
+		// Cells with equal rank and size: put regions one after another that are far apart.
 		return cmp.Compare(scatter(a.class.region), scatter(b.class.region))
 	})
 }
 
-// scatter reverses the bits of a region's number.
+// scatter reverses the bits of a region's number, so that consecutive results belong to
+// distant regions.
 func scatter(region uint8) uint8 {
 	var s uint8
-	for range 6 { // regions is 2^6
+	for range 6 { // because there are 2^6 regions
 		s = s<<1 | region&1
 		region >>= 1
 	}
 	return s
 }
 
-// top returns the rank of the best cell; there must be a row.
+// top returns the highest rank of all cells with rows. There must be a row.
 func (c *cells[T]) top(l *Lengths) float64 { return c.best(l).rank }
 
-// take removes and returns the best row. The caller makes sure that there is a row.
+// take removes and returns the next row of the cell with the highest rank. There must
+// be a row.
 func (c *cells[T]) take(l *Lengths) Row[T] {
 	cell := c.best(l)
 	r := cell.rows[cell.taken]
-	cell.rows[cell.taken] = Row[T]{} // do not keep the row's text in memory
+	cell.rows[cell.taken] = Row[T]{} // so that the row's text can be freed
 	cell.taken++
 	c.count--
-	if cell.left() == 0 { // the input may never return to this class
+	if cell.left() == 0 { // free the memory: no row of this class may follow
 		cell.rows, cell.taken = nil, 0
 	}
 	return r
 }
 
-// filter keeps the rows for which keep returns true.
+// filter removes the rows for which keep returns false.
 func (c *cells[T]) filter(keep func(Row[T]) bool) {
 	c.count = 0
 	for i := range c.list {

@@ -8,7 +8,7 @@
 //	                 ▲ expected tokens
 //	answers ──────► Lengths
 //
-// The length of an answer is only an expectation, and each answer changes it. A Pool
-// therefore keeps rows in cells, with all rows of a size class from the same region of the
+// The length of an answer is only expected, and each answer changes the expectation. So a
+// Pool has its rows in cells, each with the rows of one size class and one region of the
 // input, and ranks the cells instead of the rows.
 package order

@@ -6,34 +6,34 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// Groups decides, while the rows of a job are read, whether the owner should assign rows
-// to workers by prefix. If so, it gives each row a group, so that rows with the same
-// prefix are in the same group. A worker orders its loaded rows itself. Groups are for
-// rows with the same prefix that are further apart in the input.
+// Groups decides, while the rows of a job are read, whether the owner should assign
+// rows to workers by prefix. If so, it gives each row a group: rows with the same
+// prefix are in the same group. A worker orders the rows that it has loaded itself.
+// Groups bring rows with the same prefix together that are further apart in the input.
 type Groups struct {
-	limit   int // largest number of rows with groups
-	sample  [][levels]uint64
-	bytes   int64 // size of the sample
-	level   sketches
-	decided bool
-	depth   int // the chosen level; none if rows stay in input order
-	groups  []byte
+	limit   int              // maximum number of rows with groups
+	sample  [][levels]uint64 // by row: hash of its prefix of each level; 0 if the row is shorter
+	bytes   int64            // size of the sample's texts in bytes
+	level   sketches         // data about the sample, by level
+	decided bool             // decide was called
+	depth   int              // the chosen level (length of prefix); none if rows stay in input order
+	groups  []byte           // the group of each row so far
 }
 
 const (
-	// heldBytes is the approximate size of a worker's loaded rows: a quarter of the
-	// default memory of a node. Rows within this distance need no groups, because the
-	// worker orders them.
+	// heldBytes is the approximate size of the rows that a worker has loaded: a quarter of
+	// the default memory of a node. Rows within this distance need no groups, because the
+	// worker orders its loaded rows itself.
 	heldBytes = 16 << 20
-	// maxGrouped limits the rows with groups; later rows follow in input order. An owner
-	// has one byte for each row in memory.
+	// maxGrouped is the maximum number of rows with groups. Later rows run in input order.
+	// An owner needs one byte of memory for each row with a group.
 	maxGrouped = 8 << 20
 )
 
-// NewGroups returns Groups that have seen no row.
+// NewGroups returns a Groups before the first row.
 func NewGroups() *Groups { return &Groups{limit: maxGrouped, depth: none} }
 
-// Add adds the text of the next row.
+// Add adds the text of the next row of the input.
 func (g *Groups) Add(text string) {
 	if g.decided {
 		if g.depth != none && len(g.groups) < g.limit {
@@ -52,12 +52,12 @@ func (g *Groups) Add(text string) {
 	}
 }
 
-// Decided reports whether enough rows were added for the decision, and whether rows
-// should be assigned by groups (dealt).
+// Decided reports whether Groups has seen enough rows to decide, and whether it decided
+// that rows are assigned by groups (dealt).
 func (g *Groups) Decided() (decided, dealt bool) { return g.decided, g.depth != none }
 
-// Rows returns the group of each added row, up to the limit; nil if groups would save too
-// little.
+// Rows returns the group of each added row, up to the limit. It returns nil if groups
+// would save too little.
 func (g *Groups) Rows() []byte {
 	if !g.decided {
 		g.decide(len(g.sample))
@@ -65,8 +65,8 @@ func (g *Groups) Rows() []byte {
 	return g.groups
 }
 
-// decide chooses the length of prefix that saves the most in an input of total rows, if
-// the saving is large enough.
+// decide chooses the length of prefix that saves the most computation in an input of
+// total rows. It chooses none if no length saves enough.
 func (g *Groups) decide(total int) {
 	g.decided = true
 	n := float64(len(g.sample))
@@ -89,10 +89,11 @@ func (g *Groups) decide(total int) {
 	g.level.release()
 }
 
-// saves estimates how many rows of the sample need no computation of their prefix if rows
-// are assigned by groups within a block, in addition to the rows that the order of a
-// worker's loaded rows saves. length is the size of the prefix in bytes. held is the size
-// of a worker's loaded rows, and block the size of a block, in multiples of the sample.
+// saves estimates for how many rows of the sample servers need not compute the prefix
+// if rows are assigned by groups within a block. Rows that already benefit because the
+// worker orders its loaded rows do not count. length is the size of the prefix in
+// bytes. held is the number of rows that a worker has loaded, and block is the number
+// of rows in a block, both in multiples of the sample.
 func (s *sketch) saves(length, held, block float64) float64 {
 	distinct := float64(len(s.hashes))
 	repeats := float64(s.rows) - distinct
@@ -104,22 +105,22 @@ func (s *sketch) saves(length, held, block float64) float64 {
 	if prefixes*length <= assumedCache/2 {
 		return 0
 	}
-	// A row directly after a row with the same prefix saves nothing: it does not count in
+	// A row directly after a row with the same prefix saves nothing, so it does not count in
 	// returns.
-	return rows * (first(prefixes, rows*held) - first(prefixes, rows*block)) * float64(s.returns) / repeats
+	return rows * (firstFraction(prefixes, rows*held) - firstFraction(prefixes, rows*block)) * float64(s.returns) / repeats
 }
 
-// first returns the fraction of n rows that are the first with their prefix, for this
-// number of equally frequent prefixes.
-func first(prefixes, n float64) float64 { return prefixes / n * -math.Expm1(-n/prefixes) }
+// firstFraction returns the expected fraction of n rows that are the first row with their
+// prefix, if there are this many prefixes, all equally frequent.
+func firstFraction(prefixes, n float64) float64 { return prefixes / n * -math.Expm1(-n/prefixes) }
 
-// population returns the number of equally frequent prefixes for which n rows have this
-// many distinct prefixes, fewer than n.
+// population returns the number of equally frequent prefixes for which n rows are
+// expected to have this many distinct prefixes. distinct must be less than n.
 func population(n, distinct float64) float64 {
-	low, high := distinct, n*n // n*n: half a repetition is expected
+	low, high := distinct, n*n // with n*n prefixes, half a repetition is expected
 	for range 64 {
 		middle := math.Sqrt(low * high)
-		if first(middle, n)*n < distinct {
+		if firstFraction(middle, n)*n < distinct {
 			low = middle
 		} else {
 			high = middle
@@ -128,7 +129,8 @@ func population(n, distinct float64) float64 {
 	return low
 }
 
-// group returns the group of a text, at the chosen length of prefix.
+// group returns the group of a text by its prefix of the chosen length; 0 if the text
+// is shorter.
 func (g *Groups) group(text string) (group byte) {
 	if len(text) >= shortest<<g.depth {
 		walk(text, g.depth, func(_ int, h uint64) { group = groupOf(h) })
@@ -136,10 +138,11 @@ func (g *Groups) group(text string) (group byte) {
 	return group
 }
 
-// groupOf returns the group of a prefix; hash is 0 if there is no prefix.
+// groupOf returns the group of the prefix with this hash; 0 if hash is 0, which means
+// no prefix.
 func groupOf(hash uint64) byte {
 	if hash == 0 {
 		return 0
 	}
-	return byte(1 + hash>>8%shard.Groups) // the lowest bit of each hash is set
+	return byte(1 + hash>>8%shard.Groups) // without the lowest byte: the lowest bit of each hash is 1
 }

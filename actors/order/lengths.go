@@ -5,51 +5,53 @@ import (
 	"math/bits"
 )
 
-// Lengths learns how many tokens a job's answers have: by the size of the row, because
-// long texts tend to get long answers, and by the position of the row, because tables
-// are often sorted or grouped. The zero value has learned nothing.
+// Lengths learns how many tokens the answers of a job have. The expectation depends on
+// the size of the row, because long texts tend to get long answers, and on the position
+// of the row, because tables are often sorted or grouped. The zero value has learned
+// nothing.
 //
-// The logarithm of the length is modelled as a sum: mean + effect of the size + effect
-// of the region. Each effect is the mean of the difference that the other terms do
-// not explain, reduced towards 0 while it is based on few answers.
+// The logarithm of the length is modelled as a sum: mean + effect of the size class +
+// effect of the region. Each effect is the mean of the difference that the other terms
+// do not explain. It is reduced towards 0 while it is based on few answers.
 type Lengths struct {
-	count  int64
-	mean   float64 // of ln(1 + tokens)
-	size   [sizes]effect
-	region [regions]effect
+	count  int64           // number of answers learned
+	mean   float64         // mean of ln(1 + tokens of the answer)
+	size   [sizes]effect   // by size class
+	region [regions]effect // by region of the input
 
-	promptBytes, promptTokens int64
+	promptBytes, promptTokens int64 // sums over all learned rows
 }
 
-// An effect is the mean difference of some answers, and the number of these answers.
+// An effect is the mean difference of the answers of one size class or region, and
+// their number.
 type effect struct {
 	count float64
 	mean  float64
 }
 
 const (
-	// sizes is the number of size classes, two for each doubling.
+	// sizes is the number of size classes: two for each doubling of the size.
 	sizes = 64
-	// regions is the number of equal parts of the input.
+	// regions is the number of equally long regions into which the input is divided.
 	regions = 64
-	// priorWeight is the number of answers at which half of an effect is used.
+	// priorWeight is the number of answers with which half of an effect counts.
 	priorWeight = 4
 	// explorationBonus raises the rank of a region without answers, so that each region is
 	// tried early: an unknown region may have the longest rows.
 	explorationBonus = 0.5
-	// memory limits the weight of old answers, as a number of answers: if the input
-	// changes, old data loses its influence.
+	// memory is the maximum number of answers over which a mean is taken: if the input
+	// changes, old answers lose their influence.
 	memory = 4096
-	// sizeSlope is the assumption about size at the start: a text of twice the size gets
+	// sizeSlope is the assumed effect of the size at the start: a text of twice the size gets
 	// an answer that is 2^sizeSlope times as long.
 	sizeSlope = 0.3
-	// firstAnswer and firstRatio are the assumptions before the first answer: tokens of
-	// an answer, and bytes of text per token.
+	// firstAnswer and firstRatio are assumed before the first answer: the tokens of an
+	// answer, and the bytes of text per token.
 	firstAnswer = 128
 	firstRatio  = 4
 )
 
-// sizeClass returns the class of a text of n bytes.
+// sizeClass returns the size class of a text of n bytes.
 func sizeClass(n int) int {
 	if n == 0 {
 		return 0
@@ -67,8 +69,9 @@ func regionOf(position, total int64) int {
 	return int(min(position*regions/max(total, 1), regions-1))
 }
 
-// Learn takes an accepted answer: the row's bytes and position, the prompt's tokens as
-// counted by the server, and the answer's tokens.
+// Learn learns from an accepted answer: from the bytes and the position of the row, the
+// tokens of the prompt as counted by the server, and the tokens of the answer. total is
+// the number of rows of the job.
 func (l *Lengths) Learn(bytes int, position, total int64, promptTokens, outputTokens int64) {
 	y := math.Log1p(float64(outputTokens))
 	l.count++
@@ -81,16 +84,17 @@ func (l *Lengths) Learn(bytes int, position, total int64, promptTokens, outputTo
 	l.promptTokens += promptTokens
 }
 
+// learn adds the difference y of an answer to the mean.
 func (e *effect) learn(y float64) {
 	e.count = min(e.count+1, memory)
 	e.mean += (y - e.mean) / e.count
 }
 
-// shrunk returns the effect, reduced while there are few answers.
+// shrunk returns the effect, reduced towards 0 while it is based on few answers.
 func (e *effect) shrunk() float64 { return e.mean * e.count / (e.count + priorWeight) }
 
-// rank returns the rank of a cell: the expected logarithm of the answers' length, raised
-// where little is known.
+// rank returns the rank of a size class in a region: the expected logarithm of the
+// answers' length, raised where few answers are known.
 func (l *Lengths) rank(size, region int) float64 {
 	s, r := &l.size[size], &l.region[region]
 	known := s.count / (s.count + priorWeight)

@@ -5,84 +5,87 @@ import (
 	"slices"
 )
 
-// A Port is a server that gets rows, by the caller's number.
+// A Port is the number of a server that gets rows. The caller numbers the servers.
 type Port int
 
-// None is no port.
+// None is the number that belongs to no server.
 const None Port = -1
 
-// A Row is a row in a Pool, with the data that decides when it is taken.
+// A Row is a row in a Pool, with the data that decides when the row is taken.
 type Row[T any] struct {
 	Value    T
 	Text     string
-	Position int64  // index within the input
-	Batch    int    // Expedite puts rows of early batches first
-	Share    int    // the row's share, if rows are assigned by prefix, and 0 otherwise; prefixes of a lower share go first
-	Avoid    Port   // a port that gets the row only if there is no other port; None if there is no such port
-	hash     uint64 // of the prefix; 0 for none
-	class    class
+	Position int64 // number of the row in the input
+	Batch    int   // number of the row's batch: Expedite puts rows of early batches first
+	// Share is the row's share if rows are assigned by prefix, and 0 otherwise. Prefixes
+	// of a lower share go first.
+	Share int
+	Avoid Port   // a server that gets the row only if there is no other server; None for none
+	hash  uint64 // hash of the row's prefix; 0 if the row has none
+	class class
 }
 
-// A Pool holds the loaded rows of a job that were not sent. Rows leave in this order:
-// rows put in front, then rows of the groups that the port works on, then the rows with
-// the longest expected answers.
+// A Pool has the loaded rows of a job that were not sent. It returns rows for a server
+// in this order: rows put in front, then rows of the groups from which the server
+// already gets rows, then the rows with the longest expected answers.
 type Pool[T any] struct {
 	lengths  *Lengths
 	total    int64
 	prefixes *prefixes
 
-	front       []Row[T]
-	single      cells[T]             // rows without a prefix worth grouping
-	groups      map[uint64]*group[T] // by hash of the prefix
-	open        []*group[T]          // groups without a port: by share, then the longest expected first
-	rotations   map[Port]*rotation[T]
-	preferences map[uint64]preference // by hash of the prefix: of groups without remaining rows
-	ranked      int64                 // number of answers learned when groups were last ranked
-	size        int                   // number of rows
-	plain       bool                  // rows without a share leave in the order of arrival
+	front       []Row[T]              // rows that leave before all other rows
+	single      cells[T]              // rows that belong to no group
+	groups      map[uint64]*group[T]  // rows with the same prefix, by hash of the prefix
+	open        []*group[T]           // groups without a server: sorted by share, then by expected length
+	rotations   map[Port]*rotation[T] // the groups that each server works on
+	preferences map[uint64]preference // by hash of the prefix: only for groups that have no rows now
+	ranked      int64                 // Lengths.count when open was last sorted; -1 if it must be sorted
+	size        int                   // number of rows in the pool
+	plain       bool                  // rows without a share leave in the order in which they were added
 
-	batches map[int]int // rows by batch, without rows in front
+	batches map[int]int // by batch: number of rows, without rows in front
 }
 
 // A group has the rows that share a long prefix.
 type group[T any] struct {
 	hash  uint64
-	share int // share of its first row
+	share int // Share of the group's first row
 	rows  cells[T]
-	rank  float64
-	ports ports // ports that have had rows of the group
+	rank  float64 // expected length of the answers (see Lengths.rank)
+	ports ports   // servers that have had rows of the group
 }
 
-// ports is a set of ports. Ports that differ by a multiple of 64 count as the same.
+// ports is a set of servers, with one bit for each Port modulo 64.
 type ports uint64
 
 func (s ports) with(p Port) ports { return s | 1<<(uint64(p)%64) }
 func (s ports) has(p Port) bool   { return s == s.with(p) }
 
-// A preference names the port that last worked on a prefix. Later rows of the prefix go to
-// the same port, ahead of their rank. Only jobs with rows assigned by prefix have
-// preferences: their rows go by share before they go by length.
+// A preference is the server that last worked on a prefix. Later rows with the prefix
+// go to the same server, even before rows with a higher rank. Only jobs whose rows are
+// assigned by prefix have preferences: their rows are ordered by share before length.
 type preference struct {
 	port  Port
-	ports ports // see group
+	ports ports // servers that have had rows of the group
 }
 
-// A rotation has the groups from which one port gets rows in turn. With a single group,
-// the group's first rows would reach the server at the same time, and the server would
-// compute the prefix for each of them.
+// A rotation has the groups from which one server gets rows in turn. With rows from a
+// single group, the group's first rows would reach the server at the same time, and the
+// server would compute the prefix for each of them.
 type rotation[T any] struct {
 	port   Port
 	groups []*group[T]
-	turn   int
+	turn   int // index in groups of the next group
 }
 
-// mostPreferences limits the preferences: more than the prefixes that are loaded at a
-// time. They matter for prefixes with some rows sent while others are still being read.
+// mostPreferences is the maximum number of preferences: more than the number of
+// prefixes that are loaded at a time. Preferences matter for a prefix if some rows were
+// sent and other rows are still being read.
 const mostPreferences = 4096
 
-// rotationSize is the number of groups in a rotation, and so the distance between two
-// rows of a group: more rows than a server takes in one step, and few enough prefixes to
-// fit into any cache.
+// rotationSize is the maximum number of groups in a rotation, and so the distance
+// between two rows of a group. It is more than the rows that a server takes in one
+// step, and so few prefixes fit into any cache.
 const rotationSize = 8
 
 // NewPool returns a pool for an input of total rows.
@@ -94,17 +97,18 @@ func NewPool[T any](lengths *Lengths, total int64) *Pool[T] {
 	}
 }
 
-// Remember sets how many bytes of text the prefix cache of a server holds.
-func (p *Pool[T]) Remember(bytes int64) { p.prefixes.cache = bytes }
+// SetCacheBytes sets the size of a server's prefix cache, in bytes of text.
+func (p *Pool[T]) SetCacheBytes(bytes int64) { p.prefixes.cache = bytes }
 
-// InOrder makes rows leave in the order of arrival, except rows with a share. It is for
-// answers of equal length. Call InOrder before Add.
+// InOrder makes rows leave in the order in which they were added, except rows with a
+// share. It is for jobs whose answers all have the same length. Call InOrder before
+// Add.
 func (p *Pool[T]) InOrder() { p.plain = true }
 
 // Len returns the number of rows in the pool.
 func (p *Pool[T]) Len() int { return p.size }
 
-// Add adds rows.
+// Add adds loaded rows.
 func (p *Pool[T]) Add(rows []Row[T]) {
 	p.size += len(rows)
 	changed := false
@@ -127,8 +131,8 @@ func (p *Pool[T]) Add(rows []Row[T]) {
 	}
 }
 
-// Front adds rows that go before all other rows, for example rows that were sent and came
-// back.
+// Front adds rows that leave before all other rows, for example rows that a server has
+// returned.
 func (p *Pool[T]) Front(rows ...Row[T]) {
 	p.size += len(rows)
 	for i := range rows {
@@ -137,7 +141,8 @@ func (p *Pool[T]) Front(rows ...Row[T]) {
 	p.front = append(rows, p.front...)
 }
 
-// Expedite puts all rows up to this batch in front. It examines every row.
+// Expedite puts all rows of this batch and earlier batches in front. It examines every
+// row.
 func (p *Pool[T]) Expedite(batch int) {
 	var late []Row[T]
 	keep := func(r Row[T]) bool {
@@ -164,8 +169,8 @@ func (p *Pool[T]) Expedite(batch int) {
 	p.front = append(p.front, late...)
 }
 
-// Oldest returns the earliest batch with waiting rows, without rows in front; ok is
-// false if there is none.
+// Oldest returns the earliest batch with rows that are not in front; ok is false if
+// there is none.
 func (p *Pool[T]) Oldest() (batch int, ok bool) {
 	for b, n := range p.batches {
 		if n > 0 && (!ok || b < batch) {
@@ -175,7 +180,7 @@ func (p *Pool[T]) Oldest() (batch int, ok bool) {
 	return batch, ok
 }
 
-// Leave removes a port: its groups go to other ports.
+// Leave removes a server: other servers can get its groups.
 func (p *Pool[T]) Leave(port Port) {
 	if d := p.rotations[port]; d != nil {
 		delete(p.rotations, port)
@@ -184,8 +189,8 @@ func (p *Pool[T]) Leave(port Port) {
 	}
 }
 
-// Take removes up to n rows for a port. alone is true if no other port could take the
-// rows that avoid this port.
+// Take removes and returns up to n rows for a server. alone means that there is no
+// other server, so the server also gets rows that avoid it.
 func (p *Pool[T]) Take(port Port, n int, alone bool) []Row[T] {
 	rows := make([]Row[T], 0, min(n, p.size))
 	rows = p.takeFront(rows, port, n, alone)
@@ -203,10 +208,11 @@ func (p *Pool[T]) Take(port Port, n int, alone bool) []Row[T] {
 	return rows
 }
 
-// mostSkipped limits how many rows in front are skipped because they avoid the port.
+// mostSkipped is the maximum number of rows in front that Take skips because they avoid
+// the server.
 const mostSkipped = 256
 
-// takeFront moves rows in front to rows, until rows has n rows.
+// takeFront moves rows from the front to rows, until rows has n rows.
 func (p *Pool[T]) takeFront(rows []Row[T], port Port, n int, alone bool) []Row[T] {
 	kept := 0
 	i := 0
@@ -223,7 +229,8 @@ func (p *Pool[T]) takeFront(rows []Row[T], port Port, n int, alone bool) []Row[T
 	return rows
 }
 
-// next removes and returns the next row for a port.
+// next removes and returns the next row that is not in front, for a server. It returns
+// false if there is none.
 func (p *Pool[T]) next(port Port) (Row[T], bool) {
 	d := p.rotations[port]
 	if d == nil {
@@ -243,7 +250,7 @@ func (p *Pool[T]) next(port Port) (Row[T], bool) {
 	if p.single.count > 0 {
 		return p.single.take(p.lengths), true
 	}
-	if other := p.busiest(); other != nil { // other ports work on all remaining rows
+	if other := p.busiest(); other != nil { // other servers work on all remaining groups
 		if len(other.groups) == 1 || !p.prefixes.many {
 			return p.from(other, port), true
 		}
@@ -253,7 +260,7 @@ func (p *Pool[T]) next(port Port) (Row[T], bool) {
 	return Row[T]{}, false
 }
 
-// from takes a row for a port from the rotation's next group.
+// from removes and returns a row of the rotation's next group, for a server.
 func (p *Pool[T]) from(d *rotation[T], port Port) Row[T] {
 	d.turn %= len(d.groups)
 	g := d.groups[d.turn]
@@ -274,9 +281,9 @@ func (p *Pool[T]) from(d *rotation[T], port Port) Row[T] {
 	return r
 }
 
-// give removes a group from the rotation and returns it for another port. It prefers a
-// group if the port has already had rows of the group, and then the group with the most
-// rows. So as few prefixes as possible are computed twice.
+// give removes a group from the rotation and returns it for another server. It prefers
+// a group with rows that this server already had, and then the group with the most
+// rows, so that few prefixes are computed twice.
 func (d *rotation[T]) give(port Port) *group[T] {
 	best := 0
 	for i, g := range d.groups {
@@ -305,7 +312,7 @@ func (p *Pool[T]) busiest() (most *rotation[T]) {
 	return most
 }
 
-// place adds a row to the group of its prefix, or to the rows without a group.
+// place adds a row to the group of its prefix, or to single if it has no prefix.
 func (p *Pool[T]) place(r Row[T]) {
 	if r.hash == 0 {
 		p.single.add(r)
@@ -326,7 +333,8 @@ func (p *Pool[T]) place(r Row[T]) {
 	g.rows.add(r)
 }
 
-// regroup puts all rows into new groups after the prefix length has changed.
+// regroup puts all rows into new groups, because the length of the prefixes has
+// changed.
 func (p *Pool[T]) regroup() {
 	var rows []Row[T]
 	take := func(r Row[T]) bool {
@@ -348,7 +356,8 @@ func (p *Pool[T]) regroup() {
 	}
 }
 
-// rank sorts the open groups, if enough was learned or added since the last time.
+// rank sorts the open groups, if enough answers were learned or groups were added since
+// the last time.
 func (p *Pool[T]) rank() {
 	if len(p.open) < 2 || p.ranked >= 0 && p.lengths.count < p.ranked+p.ranked/8+64 {
 		return

@@ -25,7 +25,7 @@ func rows(n int, text func(i int) string) []row {
 // pool returns a pool for servers that cache this many bytes.
 func pool(lengths *order.Lengths, total, cache int64) *order.Pool[int] {
 	p := order.NewPool[int](lengths, total)
-	p.Remember(cache)
+	p.SetCacheBytes(cache)
 	return p
 }
 

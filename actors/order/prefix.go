@@ -2,31 +2,31 @@ package order
 
 import "github.com/cespare/xxhash/v2"
 
-// prefixes finds the length at which a job's texts share prefixes, if keeping such rows
-// together saves work: the length with the most repeated bytes. It examines a sample of
-// the rows, and lengths of 256 bytes times a power of two.
+// prefixes finds the length of prefix at which a job's texts share the most bytes, if
+// it saves work to send rows with the same prefix together. It examines a sample of the
+// rows, and the lengths 256 bytes times powers of two.
 type prefixes struct {
-	cache int64 // bytes of text that a server caches
-	many  bool  // rows are assigned by prefix: the job has more prefixes than are seen at a time
-	depth int   // the chosen level; none if sharing saves too little
+	cache int64 // size of a server's prefix cache, in bytes of text
+	many  bool  // rows are assigned by prefix: the job has more prefixes than are loaded at a time
+	depth int   // the chosen level; none if sending rows together saves too little
 
-	seen  int
-	bytes int64
+	seen  int   // number of rows in the sample
+	bytes int64 // size of the sample's texts in bytes
 	level sketches
 }
 
-// sketches has a sample's data about each length of prefix.
+// sketches has the data of a sample about each length of prefix, by level.
 type sketches [levels]sketch
 
-// A sketch has a sample's data about one length of prefix.
+// A sketch has the data of a sample about one length of prefix.
 type sketch struct {
-	rows    int    // rows at least this long
-	returns int    // rows with a prefix that was seen before, but not in the row before
-	last    uint64 // hash of the last row
-	hashes  map[uint64]struct{}
+	rows    int                 // number of rows at least as long as the prefix
+	returns int                 // rows with an earlier row's prefix, but not that of the row before
+	last    uint64              // hash of the last row's prefix
+	hashes  map[uint64]struct{} // hashes of all prefixes
 }
 
-// add adds a row with this hash of its prefix.
+// add adds a row whose prefix has this hash.
 func (s *sketch) add(hash uint64) {
 	s.rows++
 	if s.hashes == nil {
@@ -39,7 +39,7 @@ func (s *sketch) add(hash uint64) {
 	s.hashes[hash] = struct{}{}
 }
 
-// release frees the memory of the sample.
+// release frees the memory of the hashes.
 func (s *sketches) release() {
 	for i := range s {
 		s[i].hashes = nil
@@ -47,24 +47,25 @@ func (s *sketches) release() {
 }
 
 const (
-	levels     = 9 // 256 bytes to 64 KiB
-	shortest   = 256
-	none       = -1
-	sampleRows = 4096
-	// firstLook is the number of rows after which the sample is first evaluated. It is
+	levels     = 9    // lengths of prefix: 256 bytes to 64 KiB, each twice the one before
+	shortest   = 256  // the shortest length of prefix, in bytes
+	none       = -1   // the level if no length is chosen
+	sampleRows = 4096 // maximum number of rows in a sample
+	// firstLook is the number of rows after which the sample is first evaluated. The sample is
 	// evaluated again each time the number of rows has doubled.
 	firstLook = 128
-	// worthwhile is the smallest fraction of all bytes that must be saved.
+	// worthwhile is the minimum saving, as a fraction of all bytes of the sample.
 	worthwhile = 0.1
-	// assumedCache is the assumed cache of a server that does not report it: 128k tokens
-	// of 4 bytes.
+	// assumedCache is the assumed size in bytes of a server's cache if the server does not
+	// report it: 128k tokens of 4 bytes.
 	assumedCache = 512 << 10
 )
 
+// newPrefixes returns a prefixes before the first row.
 func newPrefixes() *prefixes { return &prefixes{cache: assumedCache, depth: none} }
 
-// see adds a text to the sample. It returns the hash of its prefix, as hash does, and
-// reports whether another length was chosen.
+// see adds a text to the sample. It returns the hash of the text's prefix, as the
+// method hash does. changed means that another length of prefix was chosen.
 func (p *prefixes) see(text string) (hash uint64, changed bool) {
 	if p.seen >= sampleRows {
 		return p.hash(text), false
@@ -88,9 +89,9 @@ func (p *prefixes) see(text string) (hash uint64, changed bool) {
 	return hash, changed
 }
 
-// walk calls f with the hash of each prefix of text, up to level last. A hash is never
-// 0. Hashes are the same on all nodes, so each node that reads an input gets the same
-// groups.
+// walk calls f with the hash of each prefix of text, from level 0 up to level last. A
+// hash is never 0. Hashes are the same on all nodes, so each node that reads an input
+// gets the same groups.
 func walk(text string, last int, f func(level int, hash uint64)) {
 	var hash uint64
 	from := 0
@@ -105,8 +106,8 @@ func walk(text string, last int, f func(level int, hash uint64)) {
 	}
 }
 
-// choose chooses the level that saves the most. Prefixes that all fit into a server's
-// cache need no order.
+// choose chooses the prefix length at which ordered rows save the most computed tokens. If
+// all prefixes of a length fit into a server's cache, the order of rows saves nothing.
 func (p *prefixes) choose() {
 	p.depth = none
 	best := worthwhile * float64(p.bytes)
@@ -123,7 +124,8 @@ func (p *prefixes) choose() {
 	}
 }
 
-// hash returns the hash of a text's prefix at the chosen length; 0 if there is none.
+// hash returns the hash of a text's prefix of the chosen length; 0 if the text is
+// shorter or no length is chosen.
 func (p *prefixes) hash(text string) (hash uint64) {
 	if p.depth == none || len(text) < shortest<<p.depth {
 		return 0

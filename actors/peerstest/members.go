@@ -9,6 +9,8 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 )
 
+// testMeet verifies that processes find each other and list each other's data
+// correctly.
 func testMeet(s *suite) {
 	one := s.Start(s.T, 0)
 	s.knows(one)
@@ -36,6 +38,7 @@ func testMeet(s *suite) {
 	}
 }
 
+// testState verifies that all processes learn the last state that a process has set.
 func testState(s *suite) {
 	one, two := s.Start(s.T, 0), s.Start(s.T, 1)
 	s.knows(one, two)
@@ -53,7 +56,7 @@ func testState(s *suite) {
 	}
 	s.says(one, []byte(`{"jobs":1}`), one, two)
 	three := s.Start(s.T, 2)
-	s.says(one, []byte(`{"jobs":1}`), three) // set before three started
+	s.says(one, []byte(`{"jobs":1}`), three) // process one has set its state before process three started
 	s.says(two, nil, one, three)
 	for _, doc := range []string{`{"jobs":2,"news":true}`, `{"jobs":1}`} {
 		say(one, []byte(doc))
@@ -64,14 +67,16 @@ func testState(s *suite) {
 	for range 20 {
 		say(three, []byte(`{"draining":false}`))
 	}
-	say(three, []byte(`{"draining":true}`)) // the last state counts
+	say(three, []byte(`{"draining":true}`)) // only the last state must arrive
 	s.says(three, []byte(`{"draining":true}`), one, two)
 	s.knows(one, two, three)
 }
 
-// maxState is the default of cluster.Config.
+// maxState is the maximum size of a state in bytes: the default of cluster.Config.
 const maxState = 16 << 10
 
+// testStateTooLong verifies that a state above the maximum size is refused and changes
+// nothing.
 func testStateTooLong(s *suite) {
 	one, two := s.Start(s.T, 0), s.Start(s.T, 1)
 	most := bytes.Repeat([]byte("x"), maxState)
@@ -85,12 +90,14 @@ func testStateTooLong(s *suite) {
 	s.says(one, most, one, two)
 }
 
+// testLeave verifies that other processes forget a process that has left.
 func testLeave(s *suite) { testMemberEnds(s, func(p Process) { p.Leave() }) }
 
+// testKill verifies that other processes forget a process that was killed.
 func testKill(s *suite) { testMemberEnds(s, func(p Process) { p.Kill() }) }
 
-// testMemberEnds ends one of three processes, and verifies that the others forget this process and
-// no other process.
+// testMemberEnds ends one of three processes, and verifies that the others forget this
+// process and no other process.
 func testMemberEnds(s *suite, end func(Process)) {
 	one, two, three := s.serving(0, echo), s.serving(1, echo), s.serving(2, echo)
 	s.knows(one, two, three)
@@ -106,7 +113,8 @@ func testMemberEnds(s *suite, end func(Process)) {
 	}
 }
 
-// A process that was asked to leave answers the requests that have reached it.
+// testLeaveUnderWay verifies that a process that leaves answers the requests that have
+// already reached it.
 func testLeaveUnderWay(s *suite) {
 	h := newStuck()
 	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
@@ -123,8 +131,8 @@ func testLeaveUnderWay(s *suite) {
 	s.heard(left, "the process has left")
 }
 
-// If the peer crashes before it answers, the caller does not learn whether the
-// request arrived.
+// testKillUnderWay verifies that a caller gets ErrUnreachable if the other process
+// crashes before it answers: the caller cannot know whether the request was processed.
 func testKillUnderWay(s *suite) {
 	h := newStuck()
 	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
@@ -135,6 +143,8 @@ func testKillUnderWay(s *suite) {
 	s.unreachable(<-failed)
 }
 
+// testStartAgain verifies that a process that restarts at an address is a new member,
+// and that others forget the old one.
 func testStartAgain(s *suite) {
 	one, former, three := s.serving(0, echo), s.serving(1, echo), s.Start(s.T, 2)
 	s.knows(one, former, three)
@@ -152,8 +162,8 @@ func testStartAgain(s *suite) {
 	if is.ID == was.ID || is.Peer != was.Peer || is.Node != was.Node || !is.Started.After(was.Started) {
 		s.Errorf("the process %+v has started again as %+v, want another ID, the same Peer and Node, and a later Started", was, is)
 	}
-	// When the new process is known, the old one is not (waitForMembers checks this), and the old
-	// process's state is not the state of the new one.
+	// When a process lists the new process, it does not list the old one (waitForMembers checks
+	// this), and the new process does not have the old one's state.
 	for _, p := range []Process{one, three} {
 		s.waitForMembers(p, "the new process", func(members []cluster.Member) bool {
 			m, here := member(members, is.ID)

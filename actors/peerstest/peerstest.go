@@ -1,12 +1,12 @@
-// Package peerstest is the conformance suite of actors.Peers: the promises about the
-// network and about the other members. Each network must pass Run. The package knows no
-// particular network.
+// Package peerstest is the conformance suite of actors.Peers: it tests what a network
+// between nodes must guarantee. Each implementation must pass Run. The package knows no
+// particular implementation.
 //
-// The promise: a request reaches the process at its address unchanged, or it fails. The
+// A request reaches the process at its address unchanged, or it fails. The
 // error is a *peer.Refusal with its code, ErrRefused for a refused connection, or
 // ErrUnreachable for an unknown outcome. When the context of a request ends, the caller
-// stops waiting, and the handler's context ends too. A peer that does not answer delays
-// only requests to itself. When a process comes, goes or changes its state, all others
+// stops waiting, and the handler's context ends too. A process that does not answer delays
+// only requests to itself. When a process starts, ends or changes its state, all others
 // see the change and get a token in Changed. A process that restarts at an address is a
 // new member and replaces the old one.
 package peerstest
@@ -26,30 +26,32 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
-// A Harness is a network without processes.
+// A Harness is a network for a test, without processes at first.
 type Harness struct {
-	// Start starts a process at a place, 0 to 2, which finds the processes at the other
-	// places. A place has one process at a time, and all its processes have the same
-	// address. The process serves nothing yet.
+	// Start starts a process at place 0, 1 or 2. The process finds the processes at the other
+	// places. A place has one process at a time, and all processes at a place have the same
+	// address. The process does not serve requests yet.
 	Start func(t *testing.T, place int) Process
 
-	// MaxWaiting is the clients' setting, as in peer.Config: with real sockets a busy
-	// machine cannot answer 4,096 requests within the timeout.
+	// MaxWaiting is the setting of the same name in peer.Config. It is a parameter because a
+	// busy machine with real sockets cannot answer 4,096 requests within the timeout.
 	MaxWaiting int
 }
 
 // A Process is a process on the network.
 type Process struct {
 	actors.Peers
-	Serve func(peerv1connect.NodeServiceHandler)
-	Leave func() // ends the process in order: it tells the others, and answers requests that have arrived
-	Kill  func() // ends the process at once, while its machine goes on
+	Serve func(peerv1connect.NodeServiceHandler) // makes the process answer requests with this handler
+	// Leave informs the other processes, answers requests that have arrived, and ends the
+	// process.
+	Leave func()
+	Kill  func() // ends the process at once; its machine continues to run
 }
 
 // Run runs the suite. Each test runs inside within: a synctest bubble, or a plain call.
-// On the network that fresh makes, a request takes at most handleTimeout, as in
-// peer.Config; the other limits have their defaults. Processes end with the test for
-// which fresh was called.
+// fresh makes a network on which a request takes at most handleTimeout, as in
+// peer.Config; the other limits have their defaults. The processes end with the test
+// that called fresh.
 func Run(t *testing.T, within func(*testing.T, func(*testing.T)), fresh func(t *testing.T, handleTimeout time.Duration) Harness) {
 	for _, test := range []struct {
 		name string
@@ -90,21 +92,23 @@ func Run(t *testing.T, within func(*testing.T, func(*testing.T)), fresh func(t *
 	}
 }
 
-// A suite is one test and its network.
+// A suite is one test with its own network.
 type suite struct {
 	*testing.T
 	Harness
-	limit time.Duration // timeout of a request
+	limit time.Duration // maximum duration of a request
 }
 
-// patience is far longer than a busy machine needs. It ends a test that would hang.
+// patience is far longer than a busy machine needs for any step. It ends a test that
+// would hang.
 const patience = 20 * time.Second
 
-// A handler answers a text. The tests use one in place of all requests between nodes.
+// A handler returns the answer to a text. The tests send texts in place of all requests
+// between nodes.
 type handler func(ctx context.Context, said string) (string, error)
 
-// service lets a handler answer GetFigures, the only request of the contract that takes
-// a text and returns bytes.
+// service lets a handler answer GetFigures, the only request between nodes that takes a
+// text and returns bytes.
 type service struct {
 	peerv1connect.UnimplementedNodeServiceHandler
 	handler handler
@@ -116,7 +120,7 @@ func (s service) GetFigures(ctx context.Context, r *peerv1.GetFiguresRequest) (*
 	return &peerv1.GetFiguresResponse{Document: []byte(answer)}, err
 }
 
-// serving starts a process that serves h.
+// serving starts a process at a place and makes it serve h.
 func (s *suite) serving(place int, h handler) Process {
 	s.Helper()
 	p := s.Start(s.T, place)
@@ -124,16 +128,16 @@ func (s *suite) serving(place int, h handler) Process {
 	return p
 }
 
-// echo returns the text that it gets.
+// echo is a handler that returns the text itself.
 func echo(_ context.Context, said string) (string, error) { return said, nil }
 
-// say sends a text to the process at an address.
+// say sends a text to the process at an address, and returns the answer.
 func say(ctx context.Context, from Process, address, text string) (string, error) {
 	res, err := from.Node(address).GetFigures(ctx, &peerv1.GetFiguresRequest{What: text})
 	return string(res.GetDocument()), err
 }
 
-// ask is say with a timeout that no working network reaches.
+// ask is say with a timeout that a working network never reaches.
 func (s *suite) ask(from Process, address, text string) (string, error) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
@@ -141,21 +145,21 @@ func (s *suite) ask(from Process, address, text string) (string, error) {
 	return say(ctx, from, address, text)
 }
 
-// hello is say without the answer.
+// hello sends "hello" to the process at an address, and returns only the error.
 func hello(ctx context.Context, from Process, address string) error {
 	_, err := say(ctx, from, address, "hello")
 	return err
 }
 
-// asks is ask without the answer.
+// asks is hello with a timeout that a working network never reaches.
 func (s *suite) asks(from Process, address string) error {
 	s.Helper()
 	_, err := s.ask(from, address, "hello")
 	return err
 }
 
-// refused verifies that an error is a refusal with this code and no other error, and
-// returns its message.
+// refused verifies that err is only a refusal with this code, and returns the message
+// of the refusal.
 func (s *suite) refused(err error, code string) (message string) {
 	s.Helper()
 	var refusal *peer.Refusal
@@ -165,7 +169,8 @@ func (s *suite) refused(err error, code string) (message string) {
 	return refusal.Message
 }
 
-// unreachable verifies that an error is ErrUnreachable: the outcome is unknown.
+// unreachable verifies that err is only ErrUnreachable: the outcome of the request is
+// unknown.
 func (s *suite) unreachable(err error) {
 	s.Helper()
 	var refusal *peer.Refusal
@@ -174,8 +179,8 @@ func (s *suite) unreachable(err error) {
 	}
 }
 
-// deserted verifies that connections to an address are refused. The first requests may
-// still use old connections.
+// deserted verifies that connections to an address are refused. The first few requests
+// may still use old connections.
 func (s *suite) deserted(from Process, address string) {
 	s.Helper()
 	for range 8 {
@@ -188,7 +193,8 @@ func (s *suite) deserted(from Process, address string) {
 	s.Error("asking an address without a process returns ErrUnreachable only, want ErrRefused after some attempts")
 }
 
-// heard waits until a channel has a token or is closed. event describes what that means.
+// heard waits until a channel has a token or is closed. event describes what that
+// means, for the error message.
 func (s *suite) heard(channel <-chan struct{}, event string) {
 	s.Helper()
 	select {
@@ -198,8 +204,8 @@ func (s *suite) heard(channel <-chan struct{}, event string) {
 	}
 }
 
-// waitForMembers waits until the condition is true for the members that process p knows.
-// Each change of these members must put a token into p.Changed, or the test fails. what
+// waitForMembers waits until the condition is true for the members that process p
+// lists. The test fails if the members change without a token in p.Changed. what
 // describes the condition.
 func (s *suite) waitForMembers(p Process, what string, condition func([]cluster.Member) bool) {
 	s.Helper()
@@ -218,7 +224,8 @@ func (s *suite) waitForMembers(p Process, what string, condition func([]cluster.
 	}
 }
 
-// wellFormed verifies rules that hold for members at any time.
+// wellFormed verifies that a list of members is sorted, has p itself once, and has each
+// address once.
 func (s *suite) wellFormed(p Process, members []cluster.Member) {
 	s.Helper()
 	self, addresses := 0, map[string]bool{}
@@ -239,6 +246,7 @@ func (s *suite) wellFormed(p Process, members []cluster.Member) {
 	}
 }
 
+// ids returns the ids of members.
 func ids(members []cluster.Member) (list []string) {
 	for _, m := range members {
 		list = append(list, m.ID)
@@ -246,7 +254,7 @@ func ids(members []cluster.Member) (list []string) {
 	return list
 }
 
-// knows waits until each of the given processes knows exactly these processes.
+// knows waits until each of the given processes lists exactly these processes.
 func (s *suite) knows(all ...Process) {
 	s.Helper()
 	var want []string
@@ -259,7 +267,7 @@ func (s *suite) knows(all ...Process) {
 	}
 }
 
-// member returns a member by its id.
+// member returns the member with this id.
 func member(members []cluster.Member, id string) (cluster.Member, bool) {
 	i := slices.IndexFunc(members, func(m cluster.Member) bool { return m.ID == id })
 	if i < 0 {
@@ -268,7 +276,7 @@ func member(members []cluster.Member, id string) (cluster.Member, bool) {
 	return members[i], true
 }
 
-// says waits until the processes in by know this state of another process.
+// says waits until the processes in by know this state of the process of.
 func (s *suite) says(of Process, state []byte, by ...Process) {
 	s.Helper()
 	id := of.Self().ID

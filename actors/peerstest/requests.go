@@ -15,6 +15,8 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
+// testAsk verifies that each process gets the answer of the process that it asks, also
+// of itself.
 func testAsk(s *suite) {
 	at := func(place int) handler {
 		return func(_ context.Context, said string) (string, error) {
@@ -37,16 +39,17 @@ func testAsk(s *suite) {
 	}
 }
 
-// maxBody is the default of peer.Config.
+// maxBody is the maximum size of a message in bytes: the default of peer.Config.
 const maxBody = 1 << 20
 
-// sentence returns a text of n bytes without repetitions.
+// sentence returns a text of n bytes that cannot be compressed.
 func sentence(n int) string {
 	random := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{byte(n)}).Read(random) // never fails
 	return base64.StdEncoding.EncodeToString(random)[:n]
 }
 
+// testWholeBodies verifies that texts of all kinds arrive unchanged.
 func testWholeBodies(s *suite) {
 	one, two := s.Start(s.T, 0), s.serving(1, echo)
 	for _, said := range []string{
@@ -59,8 +62,8 @@ func testWholeBodies(s *suite) {
 	}
 }
 
-// remembering is a handler that keeps the last requests and the last answer. The answer
-// has a field that this version does not know.
+// remembering is a handler that stores the last requests and the last answer. The
+// answer has a field that this version of the protocol does not know.
 type remembering struct {
 	peerv1connect.UnimplementedNodeServiceHandler
 	assigned *peerv1.AssignRequest
@@ -79,8 +82,9 @@ func (r *remembering) GetFigures(_ context.Context, asked *peerv1.GetFiguresRequ
 	return r.answered, nil
 }
 
-// A sender that changes a message after it was sent does not change the receiver's
-// copy, and the reverse.
+// testBodiesAreCopies verifies that sender and receiver do not share memory: a sender
+// that changes a message after sending it does not change the receiver's copy, and vice
+// versa.
 func testBodiesAreCopies(s *suite) {
 	one, two := s.Start(s.T, 0), s.Start(s.T, 1)
 	there := &remembering{}
@@ -101,6 +105,8 @@ func testBodiesAreCopies(s *suite) {
 	}
 }
 
+// testTooLarge verifies that a request and an answer above the maximum size are
+// refused.
 func testTooLarge(s *suite) {
 	handled := 0
 	one, two := s.Start(s.T, 0), s.serving(1, func(context.Context, string) (string, error) {
@@ -115,13 +121,13 @@ func testTooLarge(s *suite) {
 	s.refused(s.asks(one, two.Self().Peer), peer.CodeInternal)
 }
 
-// later returns a field that this version does not know, as a node of a later version may
-// send it.
+// later returns an encoded field that this version does not know, as a node of a later
+// version may send it.
 func later() []byte {
 	return protowire.AppendString(protowire.AppendTag(nil, 9999, protowire.BytesType), "news")
 }
 
-// Nodes of a newer version send unknown fields and unknown requests.
+// testUnknownFields verifies that fields and requests of a newer version do no harm.
 func testUnknownFields(s *suite) {
 	one, two := s.Start(s.T, 0), s.Start(s.T, 1)
 	there := &remembering{}
@@ -139,6 +145,8 @@ func testUnknownFields(s *suite) {
 	}
 }
 
+// testRefusals verifies that the caller gets the code of a handler's refusal, and no
+// details of other errors.
 func testRefusals(s *suite) {
 	one, two := s.Start(s.T, 0), s.serving(1, func(_ context.Context, said string) (string, error) {
 		switch said {
@@ -171,7 +179,8 @@ func testRefusals(s *suite) {
 	}
 }
 
-// A text that cannot be encoded is not sent, and the error says nothing about the peer.
+// testUnencodable verifies that a text that cannot be encoded is not sent, and that the
+// error says nothing about the other process.
 func testUnencodable(s *suite) {
 	handled := 0
 	one, two := s.Start(s.T, 0), s.serving(1, func(context.Context, string) (string, error) { handled++; return "", nil })
@@ -182,9 +191,11 @@ func testUnencodable(s *suite) {
 	}
 }
 
+// testStarting verifies that a process that does not serve yet is listed, refuses
+// requests, and can send requests.
 func testStarting(s *suite) {
 	one, two := s.serving(0, echo), s.Start(s.T, 1)
-	s.knows(one, two) // it can be found before it serves
+	s.knows(one, two) // process two is listed before it serves
 	s.refused(s.asks(one, two.Self().Peer), peer.CodeStarting)
 	if err := s.asks(two, one.Self().Peer); err != nil {
 		s.Errorf("a process that does not serve yet asks another: %v, want an answer", err)
@@ -195,12 +206,14 @@ func testStarting(s *suite) {
 	}
 }
 
+// testNobodyListens verifies that the error for an ended process is ErrRefused, and
+// that no invalid address gives this error.
 func testNobodyListens(s *suite) {
 	one, two := s.Start(s.T, 0), s.serving(1, echo)
 	address := two.Self().Peer
 	two.Kill()
 	s.deserted(one, address)
-	// ErrRefused proves that a process has ended; only its machine can send this proof.
+	// ErrRefused proves that a process has ended: only the machine of the process can send it.
 	for _, nowhere := range []string{"", "::::", "127.0.0.1:port"} {
 		if err := s.asks(one, nowhere); err == nil || errors.Is(err, peer.ErrRefused) {
 			s.Errorf("address %q: %v, want another error than ErrRefused", nowhere, err)

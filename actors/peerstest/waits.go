@@ -11,11 +11,11 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 )
 
-// A stuck handler answers no request before release is closed.
+// A stuck handler answers no request until release is closed.
 type stuck struct {
-	inside  chan struct{} // a token for each request that has arrived
-	ended   chan struct{} // a token for each request whose context has ended
-	release chan struct{}
+	inside  chan struct{} // gets a token for each request that has arrived
+	ended   chan struct{} // gets a token for each request whose context has ended
+	release chan struct{} // closed to let the handler answer
 }
 
 func newStuck() *stuck {
@@ -34,6 +34,8 @@ func (h *stuck) handle(ctx context.Context, _ string) (string, error) {
 	}
 }
 
+// testCancelledBefore verifies that a request is not sent if its context has already
+// ended.
 func testCancelledBefore(s *suite) {
 	handled := 0
 	one, two := s.Start(s.T, 0), s.serving(1, func(context.Context, string) (string, error) { handled++; return "", nil })
@@ -49,6 +51,8 @@ func testCancelledBefore(s *suite) {
 	}
 }
 
+// testCancelled verifies that a cancelled request ends at once, for the caller and for
+// the handler.
 func testCancelled(s *suite) {
 	h := newStuck()
 	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
@@ -64,10 +68,12 @@ func testCancelled(s *suite) {
 	s.heard(h.ended, "the handler learns that its caller has gone")
 }
 
+// testDeadline verifies that a request whose deadline passes is ErrUnreachable, and
+// that its handler is cancelled.
 func testDeadline(s *suite) {
 	h := newStuck()
 	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
-	for limit := 100 * time.Millisecond; len(h.inside) == 0; limit *= 2 { // the time may end before the request arrives
+	for limit := 100 * time.Millisecond; len(h.inside) == 0; limit *= 2 { // a deadline may pass before arrival
 		ctx, cancel := context.WithTimeout(s.Context(), limit)
 		err := hello(ctx, one, two.Self().Peer)
 		cancel()
@@ -79,7 +85,8 @@ func testDeadline(s *suite) {
 	s.heard(h.ended, "the handler learns that its caller has gone")
 }
 
-// A caller without a deadline waits for a limited time, and so does a handler.
+// testHandleTimeout verifies that a caller without a deadline, and its handler, wait
+// only for a limited time.
 func testHandleTimeout(s *suite) {
 	bounded := make(chan bool, 1)
 	h := newStuck()
@@ -101,7 +108,8 @@ func testHandleTimeout(s *suite) {
 	s.heard(h.ended, "the handler's time is over")
 }
 
-// Each request is handled once, and gets its own answer.
+// testConcurrency verifies that each of many requests is handled once and gets its own
+// answer.
 func testConcurrency(s *suite) {
 	const each = 20
 	var handled [3]atomic.Int64
@@ -133,10 +141,12 @@ func testConcurrency(s *suite) {
 	}
 }
 
-// maxConns is the default of peer.Config.
+// maxConns is the maximum number of connections to a process: the default of
+// peer.Config.
 const maxConns = 4
 
-// A peer that does not answer delays only its own queue, and this queue has a limit.
+// testStuckPeer verifies that a process that does not answer delays only requests to
+// itself, and that the queue of these requests has a limit.
 func testStuckPeer(s *suite) {
 	h := newStuck()
 	one, two, three := s.Start(s.T, 0), s.serving(1, h.handle), s.serving(2, echo)

@@ -5,14 +5,14 @@
 //
 // Most processes do not end because of a job: machines fail, and people stop processes.
 // If the process of a job's owner ended before any row of the job was done, the job is
-// therefore only a suspect. The next owner takes up to sixteen suspects together. Each
+// therefore only a suspect. The next owner takes up to sixteen suspects together. Each job
 // runs its first rows at once; when rows are done, the job is no suspect any more. If the
 // process of a second owner has ended too, the suspect runs alone: the node takes no other
 // job until rows of the suspect are done. An ended process counts against a job only if
 // the job ran alone. After two such processes the job is parked, not failed, because the
 // suspicion may still be wrong.
 //
-// The package uses no actors, and of owners only their records.
+// The package uses no actors. It gets the owners of a job as store.Claim records.
 package poison
 
 import (
@@ -23,49 +23,49 @@ import (
 )
 
 const (
-	// Time is how long a new job is watched, unless one of its rows is done earlier:
+	// Time is how long a node watches a new job, unless a row of the job is done earlier:
 	// twice the longest time between the answer to a row and its part.
 	Time = 10 * time.Second
 
-	// Control is how long a node waits before it takes a job, if another process ended
-	// while it ran only this job. If the machine was at fault, it probably also ends this
-	// process during the wait, without the job.
-	Control = 10 * time.Second
+	// ControlWait is how long a node waits before it takes a job after the process of another owner
+	// ended while it ran only this job. If the machine was the cause, it probably ends this
+	// process too, during the wait and without the job.
+	ControlWait = 10 * time.Second
 
 	// groupSize is the number of suspects of one ended owner that a node takes together.
 	groupSize = 16
 
-	// patience is how long other jobs wait for a suspect that must run alone, after the
-	// node last saw it: several scans for jobs without an owner.
+	// patience is how long other jobs wait for a suspect that must run alone, counted from the
+	// last time that Admits was called for it. It is several scans for jobs without an owner.
 	patience = 5 * time.Second
 
-	// parked is the number of ended processes after which a job is parked. Only processes
-	// in which the job ran alone count.
+	// parked is the number of ended processes after which a job is parked. Only processes that
+	// ran no other job count.
 	parked = 2
 )
 
-// A Stage says which other jobs may run on a node together with a job.
+// A Stage says which other jobs may run on a node at the same time as a job.
 type Stage int
 
-// The stages of a job, by the number of its ended owners.
+// The stages of a job, in the order of the number of owners whose process has ended.
 const (
-	Free  Stage = iota // with any other job
-	Group              // with other suspects of this stage
-	Alone              // with no job that has made no progress
+	Free  Stage = iota // the job may run with any other job
+	Group              // the job may run with other suspects of this stage
+	Alone              // the job may not run with a job that has made no progress
 )
 
-// StageOf returns the stage of a job. ended lists the job's owners with ended
-// processes.
+// StageOf returns the stage of a job. ended lists the owners of the job whose process
+// has ended.
 func StageOf(ended []store.Claim) Stage { return min(Stage(len(processes(ended))), Alone) }
 
-// Parks reports whether a job must be parked: enough processes have ended while the job
-// ran alone. ended lists the job's owners with ended processes.
+// Parks reports whether a job must be parked: enough processes have ended that ran only
+// this job. ended lists the owners of the job whose process has ended.
 func Parks(ended []store.Claim) bool {
 	alone := slices.DeleteFunc(slices.Clone(ended), func(a store.Claim) bool { return !a.Alone })
 	return len(processes(alone)) >= parked
 }
 
-// processes returns the processes of owners.
+// processes returns the set of the owners' processes.
 func processes(owners []store.Claim) map[string]bool {
 	once := make(map[string]bool)
 	for _, a := range owners {
@@ -74,24 +74,25 @@ func processes(owners []store.Claim) map[string]bool {
 	return once
 }
 
-// Ended returns the owners with processes that have ended. Other owners have only lost
-// their session, which proves nothing against a job.
+// Ended returns the owners in tried whose process has ended, as the function ended
+// reports. Other owners have only lost their session, which proves nothing against a
+// job.
 func Ended(tried []store.Claim, ended func(store.Claim) bool) []store.Claim {
 	return slices.DeleteFunc(slices.Clone(tried), func(a store.Claim) bool { return !ended(a) })
 }
 
-// Trials has the jobs that a node watches.
+// Trials has the jobs that a node watches because they may crash its process.
 type Trials struct {
-	watched map[string]Stage // jobs taken here recently that have made no progress
-	alone   string           // the suspect that runs with no other job
-	waits   string           // the suspect that waits to run alone
-	seen    time.Time        // when waits was last seen
+	watched map[string]Stage // by id: jobs that this node took recently and that have made no progress
+	alone   string           // id of the suspect that runs with no other job; empty if there is none
+	waits   string           // id of the suspect that waits to run alone; empty if there is none
+	seen    time.Time        // when Admits was last called for the suspect in waits
 }
 
-// New returns Trials without jobs.
+// New returns a Trials without jobs.
 func New() Trials { return Trials{watched: make(map[string]Stage)} }
 
-// Admits reports whether the node may take a job now.
+// Admits reports whether the node may take a job of this stage now.
 func (t *Trials) Admits(job string, stage Stage, now time.Time) bool {
 	switch {
 	case t.alone != "":
@@ -105,6 +106,7 @@ func (t *Trials) Admits(job string, stage Stage, now time.Time) bool {
 	return stage == Free || t.suspects() < groupSize
 }
 
+// suspects returns the number of watched jobs that are suspects.
 func (t *Trials) suspects() (n int) {
 	for _, stage := range t.watched {
 		if stage != Free {
@@ -114,7 +116,7 @@ func (t *Trials) suspects() (n int) {
 	return n
 }
 
-// Begin notes that a job is being taken.
+// Begin starts to watch a job that the node takes.
 func (t *Trials) Begin(job string, stage Stage) {
 	t.watched[job] = stage
 	if stage == Alone {
@@ -122,8 +124,8 @@ func (t *Trials) Begin(job string, stage Stage) {
 	}
 }
 
-// End notes that a job need not be watched any more, at least here. It reports whether
-// other jobs may have waited for this.
+// End stops watching a job. waited is true if the node may now take jobs that had to
+// wait.
 func (t *Trials) End(job string) (waited bool) {
 	stage, watched := t.watched[job]
 	delete(t.watched, job)

@@ -7,60 +7,59 @@ import (
 	"time"
 )
 
-// cacheLine is the unit, in bytes, in which processors exchange memory.
+// cacheLine is the size in bytes of the blocks in which processors exchange memory.
 const cacheLine = 64
 
-// An Entry has the state of an actor. Its mailbox reports messages to it, as to an
-// actor.MailboxMiddleware. This costs a few atomic operations per message and takes no
-// lock.
+// An Entry has the state of one actor. The actor's mailbox reports each message to it, as to
+// an actor.MailboxMiddleware. A report costs a few atomic operations and takes no lock.
 //
 // Only one waiting message is watched at a time: the first that arrives while no message
 // is watched, or the newest one when the watched message has been handled. So the
 // reported age of the oldest message is never too large, and too small by at most the
-// wait of a message: if an actor hangs, the age grows with the clock.
+// wait of one message. If an actor hangs, the age grows with the clock.
 type Entry struct {
 	registry *Registry
-	of       Of
+	of       Identity
 
-	// Set by MarkStarted.
+	// MarkStarted sets these fields.
 	id       string
 	since    time.Time
 	restarts int
 
-	// Senders write posted, the actor writes handled, both read watched. Each has its
-	// own cache line, or each message would move the line between processors.
+	// Senders write posted, the actor writes handled, and both read watched. Each field has
+	// its own cache line. In a shared line, each message would move the line between processors.
 	_       [cacheLine]byte
-	posted  atomic.Int64
+	posted  atomic.Int64 // number of messages that have arrived
 	_       [cacheLine]byte
-	handled atomic.Int64
+	handled atomic.Int64 // number of messages that were handled
 	_       [cacheLine]byte
 	watched atomic.Int64 // number of the watched message; 0 for none
-	came    atomic.Int64 // when the watched message arrived, in Registry.now
+	came    atomic.Int64 // when the watched message arrived, in the time of Registry.now; 0 for none
 
-	trouble atomic.Pointer[Trouble]
-	again   atomic.Int64 // number of restarts by the actor itself
+	trouble atomic.Pointer[Trouble] // the last trouble; nil for none
+	again   atomic.Int64            // number of times that the actor restarted by itself
 
 	mu    sync.Mutex
 	tasks map[*Task]struct{}
 }
 
-// MarkStarted notes that the actor has started, with its id.
+// MarkStarted records that the actor has started, and its id.
 func (e *Entry) MarkStarted(id string) {
 	e.id, e.since = id, e.registry.clock().UTC()
 	e.registry.enter(e)
 }
 
-// MarkStopped notes that the actor has stopped.
+// MarkStopped records that the actor has stopped.
 func (e *Entry) MarkStopped() {
 	e.registry.mu.Lock()
 	defer e.registry.mu.Unlock()
 	delete(e.registry.live, e)
 }
 
-// MailboxStarted does nothing.
+// MailboxStarted does nothing. An actor.MailboxMiddleware must have this method.
 func (e *Entry) MailboxStarted() {}
 
-// MessagePosted notes that a message has arrived.
+// MessagePosted records that a message has arrived.
 func (e *Entry) MessagePosted(any) {
 	n := e.posted.Add(1)
 	if e.watched.Load() == 0 {
@@ -68,7 +67,7 @@ func (e *Entry) MessagePosted(any) {
 	}
 }
 
-// MessageReceived notes that a message has been handled.
+// MessageReceived records that a message was handled.
 func (e *Entry) MessageReceived(any) {
 	handled := e.handled.Add(1)
 	watched := e.watched.Load()
@@ -84,18 +83,21 @@ func (e *Entry) MessageReceived(any) {
 	}
 }
 
-// MailboxEmpty does nothing.
+// MailboxEmpty does nothing. An actor.MailboxMiddleware must have this method.
 func (e *Entry) MailboxEmpty() {}
 
-// watch starts to watch message n, unless another message is watched.
+// watch makes message number n the watched message, unless another message is watched.
 func (e *Entry) watch(n int64) {
 	if e.watched.CompareAndSwap(0, n) {
 		e.came.Store(e.registry.now())
 	}
 }
 
+// depth returns the number of messages that wait or are being handled.
 func (e *Entry) depth() int64 { return max(0, e.posted.Load()-e.handled.Load()) }
 
+// oldest returns the approximate time that the oldest message has waited; 0 if there is
+// none.
 func (e *Entry) oldest() time.Duration {
 	came := e.came.Load()
 	if e.watched.Load() == 0 || e.depth() == 0 || came == 0 {
@@ -104,7 +106,7 @@ func (e *Entry) oldest() time.Duration {
 	return max(0, time.Duration(e.registry.now()-came))
 }
 
-// Restarted notes that the actor has restarted by itself, and the reason.
+// Restarted records that the actor has restarted by itself, and the reason why.
 func (e *Entry) Restarted(why string) {
 	e.note(why)
 	e.registry.mu.Lock()
@@ -113,14 +115,15 @@ func (e *Entry) Restarted(why string) {
 	e.again.Add(1)
 }
 
-// note keeps the last trouble of the actor.
+// note stores a text as the last trouble of the actor.
 func (e *Entry) note(text string) {
 	e.trouble.Store(&Trouble{shorten(text), e.registry.clock().UTC()})
 }
 
+// actor returns the state of the actor for a listing.
 func (e *Entry) actor() Actor {
 	a := Actor{
-		Of: e.of, ID: e.id, State: Running, Since: e.since, Restarts: e.restarts + int(e.again.Load()),
+		Identity: e.of, ID: e.id, State: Running, Since: e.since, Restarts: e.restarts + int(e.again.Load()),
 		Depth: e.depth(), Oldest: e.oldest(), Trouble: e.trouble.Load(),
 	}
 	e.eachTask(func(name string, took time.Duration) {
@@ -132,14 +135,14 @@ func (e *Entry) actor() Actor {
 	return a
 }
 
-// A Task is work for an actor that runs outside of the actor.
+// A Task is work for an actor that runs outside of the actor's mailbox.
 type Task struct {
 	entry *Entry
 	name  string
-	began int64
+	began int64 // start time, in the time of Registry.now
 }
 
-// Begin notes the start of a task. Use few and constant names, because they are
+// Begin records the start of a task. Use few, constant names, because they become
 // labels of metrics.
 func (e *Entry) Begin(name string) *Task {
 	task := &Task{e, name, e.registry.now()}
@@ -149,13 +152,14 @@ func (e *Entry) Begin(name string) *Task {
 	return task
 }
 
-// End notes that a task has ended.
+// End records that the task has ended.
 func (task *Task) End() {
 	task.entry.mu.Lock()
 	defer task.entry.mu.Unlock()
 	delete(task.entry.tasks, task)
 }
 
+// eachTask calls do with the name and the running time of each running task.
 func (e *Entry) eachTask(do func(name string, took time.Duration)) {
 	now := e.registry.now()
 	e.mu.Lock()
@@ -165,23 +169,24 @@ func (e *Entry) eachTask(do func(name string, took time.Duration)) {
 	}
 }
 
-// key is the key of a context's value: the task that runs with the context.
+// key is the key of a context value. The value is the *Task that runs with the context.
 type key struct{}
 
-// On returns a context for the work of a task: Met and Doing recognize the task.
+// On returns a context for the work of a task. Met and Doing find the task in this
+// context.
 func (task *Task) On(ctx context.Context) context.Context {
 	return context.WithValue(ctx, key{}, task)
 }
 
-// Met notes an error as the last trouble of an actor, if a task of the actor runs with
-// this context.
-func Met(ctx context.Context, err error) {
+// NoteTrouble stores an error as the last trouble of an actor, if ctx belongs to a task of the
+// actor.
+func NoteTrouble(ctx context.Context, err error) {
 	if task, ok := ctx.Value(key{}).(*Task); ok {
 		task.entry.note(err.Error())
 	}
 }
 
-// Doing returns the name of the task that runs with this context; empty if there is
+// Doing returns the name of the task to which ctx belongs; empty if ctx belongs to
 // none.
 func Doing(ctx context.Context) string {
 	if task, ok := ctx.Value(key{}).(*Task); ok {

@@ -5,11 +5,12 @@ import (
 	"log/slog"
 )
 
-// Log returns a logger that also keeps warnings and errors as troubles of the actor,
-// whatever level log has.
+// Log returns a logger that also stores warnings and errors as the actor's last
+// trouble. It stores them even if log has a level that drops them.
 func (e *Entry) Log(log *slog.Logger) *slog.Logger { return slog.New(&noting{log.Handler(), e}) }
 
-// noting passes log records on, and notes warnings and errors in an entry.
+// noting is a slog.Handler that passes records on, and stores warnings and errors in an
+// entry.
 type noting struct {
 	slog.Handler
 	entry *Entry

@@ -1,7 +1,7 @@
-// Package registry has the state of a node's actors: the messages that wait and for how
-// long, the running tasks, and the last trouble. Mailboxes, task groups and loggers
-// report to it, and operators read it. It knows no actor types, and of a job only the
-// id.
+// Package registry tracks the state of a node's actors: how many messages wait and for how
+// long, the running tasks, and the last warning or error. Mailboxes, task groups and loggers
+// report to the registry, and operators read it. It knows no types of actors, and only the
+// ids of jobs.
 package registry
 
 import (
@@ -14,21 +14,21 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// Limits for data about actors that have ended.
+// Limits for the data about actors that have ended.
 const (
-	mostLost   = 32   // number of listed actors that panicked
-	mostStarts = 4096 // number of remembered combinations of kind, job and engine, at least
+	mostLost   = 32   // maximum number of actors in Registry.lost
+	mostStarts = 4096 // minimum number of combinations of kind, job and engine in Registry.starts
 )
 
-// maxListed is the number of actors in a listing: its JSON stays well below the limit of
-// a message between nodes.
+// maxListed is the maximum number of actors in a listing. It keeps the JSON of a
+// listing well below the limit of a message between nodes.
 const maxListed = 500
 
-// maxTrouble is the maximum length of a trouble in bytes.
+// maxTrouble is the maximum length of Trouble.Text in bytes.
 const maxTrouble = 300
 
-// An Of identifies an actor: its kind, and the job or the engine that it works for.
-type Of struct {
+// An Identity says which actor it is: its kind, and the job or the engine for which it works.
+type Identity struct {
 	Kind   string `json:"kind"`
 	Job    string `json:"job,omitempty"`
 	Engine string `json:"engine,omitempty"`
@@ -37,48 +37,51 @@ type Of struct {
 // The states of an Actor.
 const (
 	Running  = "running"
-	Panicked = "panicked" // it was stopped after a panic
+	Panicked = "panicked" // the actor was stopped after a panic
 )
 
-// An Actor is the state of an actor.
+// An Actor is the state of an actor at one time, for a listing.
 type Actor struct {
-	Of
+	Identity
 	ID       string    `json:"id"`
 	State    string    `json:"state"`
 	Since    time.Time `json:"since"`
-	Restarts int       `json:"restarts"` // number of earlier actors here with the same Of
-	Depth    int64     `json:"mailbox_depth"`
-	// Oldest is the time that the oldest message has waited, or a little less. The message
-	// that is being handled counts too.
+	Restarts int       `json:"restarts"`      // number of earlier actors on this node with the same Identity
+	Depth    int64     `json:"mailbox_depth"` // number of messages that wait or are being handled
+	// Oldest is how long the oldest message has waited, or a little less. The message that is
+	// being handled counts too.
 	Oldest time.Duration `json:"oldest_message"`
-	// Tasks is the number of running tasks, and Task the name of the longest one.
+	// Tasks is the number of running tasks. Task and TaskTime describe the task that has run
+	// for the longest time.
 	Tasks    int           `json:"tasks"`
 	Task     string        `json:"task,omitempty"`
 	TaskTime time.Duration `json:"task_time"`
 	Trouble  *Trouble      `json:"trouble,omitempty"`
 }
 
-// age returns how long an actor has been busy with one message or task.
+// age returns how long the actor has been busy with its oldest message or longest task.
 func (a Actor) age() time.Duration { return max(a.Oldest, a.TaskTime) }
 
 // A Trouble is the last warning or error of an actor.
 type Trouble struct {
-	Text string    `json:"text"` // as in the log, and free of clients' data
+	Text string    `json:"text"` // the text of the log, without data of clients
 	At   time.Time `json:"at"`
 }
 
-// A Filter selects actors. An empty field selects all.
+// A Filter selects actors of a listing. An empty field selects all actors.
 type Filter struct {
 	Kind   string        `json:"kind,omitempty"`
 	Job    string        `json:"job,omitempty"`
 	MinAge time.Duration `json:"min_age,omitempty"`
 }
 
+// takes reports whether the filter selects an actor.
 func (f Filter) takes(a Actor) bool {
 	return (f.Kind == "" || f.Kind == a.Kind) && (f.Job == "" || f.Job == a.Job) && a.age() >= f.MinAge
 }
 
-// A Listing has the actors of a node that a Filter selects, the oldest first.
+// A Listing has the actors of a node that a Filter selects. The actor with the oldest
+// message or task comes first.
 type Listing struct {
 	Actors  []Actor `json:"actors"`
 	LeftOut int     `json:"left_out,omitempty"` // number of actors beyond maxListed
@@ -87,27 +90,30 @@ type Listing struct {
 // A Registry has the actors of a node.
 type Registry struct {
 	clock func() time.Time
-	began time.Time // start of the monotonic clock for ages
+	began time.Time // time 0 of the method now
 
 	mu     sync.Mutex
-	live   map[*Entry]struct{}
-	lost   []Actor // the last actors that panicked
-	starts cache.LRU[Of, int]
+	live   map[*Entry]struct{}      // the entries of running actors
+	lost   []Actor                  // the last actors that were stopped after a panic
+	starts cache.LRU[Identity, int] // number of starts, by Identity
 }
 
-// New returns an empty registry. clock gives the times that people read.
+// New returns an empty registry. clock gives the times that people read; ages use a
+// monotonic clock.
 func New(clock func() time.Time) *Registry {
-	return &Registry{clock: clock, began: time.Now(), live: make(map[*Entry]struct{}), starts: cache.LRU[Of, int]{Most: mostStarts}}
+	return &Registry{clock: clock, began: time.Now(), live: make(map[*Entry]struct{}), starts: cache.LRU[Identity, int]{Most: mostStarts}}
 }
 
-// now returns the monotonic time since the start. It is never 0: a time of 0 means none.
+// now returns the nanoseconds since the registry was made, by a monotonic clock. It
+// never returns 0, because 0 means that there is no time.
 func (r *Registry) now() int64 { return int64(time.Since(r.began)) + 1 }
 
-// Entry returns the entry for an actor that will be started.
-func (r *Registry) Entry(of Of) *Entry {
+// Entry returns an entry for an actor that will be started.
+func (r *Registry) Entry(of Identity) *Entry {
 	return &Entry{registry: r, of: of, tasks: make(map[*Task]struct{})}
 }
 
+// enter adds the entry of an actor that has started.
 func (r *Registry) enter(e *Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,14 +121,15 @@ func (r *Registry) enter(e *Entry) {
 	e.restarts = r.start(e.of)
 }
 
-// start counts a start, and returns the number of earlier ones.
-func (r *Registry) start(of Of) (before int) {
+// start counts a start, and returns the number of earlier starts with the same Identity.
+func (r *Registry) start(of Identity) (before int) {
 	before, _ = r.starts.Get(of)
 	r.starts.Put(of, before+1)
 	return before
 }
 
-// Panicked notes that the actor with this id panicked, and the reason.
+// Panicked records that the actor with this id was stopped after a panic, and the
+// reason.
 func (r *Registry) Panicked(id, reason string) {
 	for _, e := range r.entries() {
 		if e.id != id {
@@ -141,6 +148,7 @@ func (r *Registry) Panicked(id, reason string) {
 	}
 }
 
+// entries returns the entries of all running actors.
 func (r *Registry) entries() []*Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -151,7 +159,8 @@ func (r *Registry) entries() []*Entry {
 	return all
 }
 
-// List lists actors; the actor with the oldest message or task comes first.
+// List returns the actors that the filter selects. The actor with the oldest message or
+// task comes first.
 func (r *Registry) List(f Filter) Listing {
 	var l Listing
 	for _, e := range r.entries() {
@@ -175,14 +184,14 @@ func (r *Registry) List(f Filter) Listing {
 	return l
 }
 
-// A Figure has the totals of all actors of a kind.
+// A Figure has the totals over all actors of one kind.
 type Figure struct {
-	Depth  int64
+	Depth  int64 // number of messages that wait or are being handled
 	Oldest time.Duration
-	Tasks  map[string]time.Duration // by name: the longest
+	Tasks  map[string]time.Duration // by task name: the longest running time
 }
 
-// Figures returns a Figure for each kind with running actors.
+// Figures returns a Figure for each kind with running actors, by kind.
 func (r *Registry) Figures() map[string]Figure {
 	all := make(map[string]Figure)
 	for _, e := range r.entries() {

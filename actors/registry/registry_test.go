@@ -27,7 +27,7 @@ func TestTheOldestMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := New(time.Now)
-		e := r.Entry(Of{Kind: "job", Job: "job-1"})
+		e := r.Entry(Identity{Kind: "job", Job: "job-1"})
 		e.MarkStarted("node/job-1")
 		want := func(depth int64, oldest time.Duration) {
 			t.Helper()
@@ -60,7 +60,7 @@ func TestTheOldestMessage(t *testing.T) {
 func TestManyMessages(t *testing.T) {
 	t.Parallel()
 	r := New(time.Now)
-	e := r.Entry(Of{Kind: "job"})
+	e := r.Entry(Identity{Kind: "job"})
 	e.MarkStarted("a")
 	var all sync.WaitGroup
 	const each = 2000
@@ -91,7 +91,7 @@ func TestTasksAndTroubles(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := New(time.Now)
-		e := r.Entry(Of{Kind: "worker", Job: "job-1"})
+		e := r.Entry(Identity{Kind: "worker", Job: "job-1"})
 		e.MarkStarted("node/worker-job-1-1")
 		write := e.Begin("write a part")
 		time.Sleep(time.Minute)
@@ -103,8 +103,8 @@ func TestTasksAndTroubles(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 		write.End()
-		Met(load.On(t.Context()), errors.New("503 SlowDown"))
-		Met(t.Context(), errors.New("nobody's"))
+		NoteTrouble(load.On(t.Context()), errors.New("503 SlowDown"))
+		NoteTrouble(t.Context(), errors.New("nobody's"))
 		if a := one(t, r); a.Task != "load rows" || a.Trouble == nil || a.Trouble.Text != "503 SlowDown" || !a.Trouble.At.Equal(time.Now()) {
 			t.Errorf("%+v", a)
 		}
@@ -121,7 +121,7 @@ func TestWarningsAreTroubles(t *testing.T) {
 	t.Parallel()
 	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelError + 1} {
 		r := New(time.Now)
-		e := r.Entry(Of{Kind: "job"})
+		e := r.Entry(Identity{Kind: "job"})
 		e.MarkStarted("a")
 		var out bytes.Buffer
 		log := e.Log(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level}))).With("job", "job-1").WithGroup("g")
@@ -143,14 +143,14 @@ func TestRestartsAndPanics(t *testing.T) {
 	t.Parallel()
 	r := New(time.Now)
 	for i := range 3 {
-		e := r.Entry(Of{Kind: "job", Job: "job-1"})
+		e := r.Entry(Identity{Kind: "job", Job: "job-1"})
 		e.MarkStarted(fmt.Sprint("node/job-1-", i))
 		if a := one(t, r); a.Restarts != i {
 			t.Errorf("start %d: %+v", i, a)
 		}
 		e.MarkStopped()
 	}
-	e := r.Entry(Of{Kind: "worker", Job: "job-1"})
+	e := r.Entry(Identity{Kind: "worker", Job: "job-1"})
 	e.MarkStarted("node/worker")
 	e.MessagePosted(1)
 	r.Panicked("node/nobody", "why")
@@ -160,14 +160,14 @@ func TestRestartsAndPanics(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	for i := range 2 * mostStarts {
-		e := r.Entry(Of{Kind: "job", Job: fmt.Sprint(i)})
+		e := r.Entry(Identity{Kind: "job", Job: fmt.Sprint(i)})
 		e.MarkStarted(fmt.Sprint("node/", i))
 		if i%100 == 0 {
 			r.Panicked(fmt.Sprint("node/", i), "panic: again")
 		}
 		e.MarkStopped()
 	}
-	if len(r.lost) != mostLost || len(r.live) != 0 || r.start(Of{Kind: "job", Job: "0"}) != 0 || r.start(Of{Kind: "job", Job: "7000"}) != 1 {
+	if len(r.lost) != mostLost || len(r.live) != 0 || r.start(Identity{Kind: "job", Job: "0"}) != 0 || r.start(Identity{Kind: "job", Job: "7000"}) != 1 {
 		t.Errorf("%d lost, %d live, or starts are remembered for ever", len(r.lost), len(r.live))
 	}
 }
@@ -177,7 +177,7 @@ func TestListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New(time.Now)
 		for i := range maxListed + 10 {
-			e := r.Entry(Of{Kind: []string{"job", "worker"}[i%2], Job: fmt.Sprint("job-", i/2)})
+			e := r.Entry(Identity{Kind: []string{"job", "worker"}[i%2], Job: fmt.Sprint("job-", i/2)})
 			e.MarkStarted(fmt.Sprintf("node/%04d", i))
 			e.MessagePosted(1)
 			time.Sleep(time.Second)
@@ -196,7 +196,7 @@ func TestListing(t *testing.T) {
 }
 
 func BenchmarkMessage(b *testing.B) {
-	e := New(time.Now).Entry(Of{Kind: "job"})
+	e := New(time.Now).Entry(Identity{Kind: "job"})
 	for b.Loop() {
 		e.MessagePosted(nil)
 		e.MessageReceived(nil)
@@ -204,7 +204,7 @@ func BenchmarkMessage(b *testing.B) {
 }
 
 func BenchmarkTask(b *testing.B) {
-	e := New(time.Now).Entry(Of{Kind: "job"})
+	e := New(time.Now).Entry(Identity{Kind: "job"})
 	for b.Loop() {
 		task := e.Begin("write a part")
 		_ = task.On(b.Context())

@@ -10,36 +10,36 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// The date of retention decides which data has expired, instead of the clock (see days).
-// It is stored under dateValue whenever it differs from the stored date by keepEvery. A
-// starting process continues from the stored date: until the date has caught up with the
-// clock, no job that ended after the date is cleaned up. If the date is lateAfter behind
-// the clock, a warning is logged.
+// Retention compares ages with its own date instead of the clock (see days).
+// The date is stored under dateValue whenever it differs from the stored date by keepEvery. A
+// new process continues from the stored date. Until the date has caught up with the
+// clock, no job that ended after the date is cleaned up. If the date is more than lateAfter
+// behind the clock, a warning is logged.
 const (
 	dateValue = "retention"
 	keepEvery = time.Minute
 	lateAfter = time.Hour
 )
 
-// A date is the JSON of dateValue.
+// A date is the JSON that is stored under dateValue.
 type date struct {
 	Time time.Time `json:"time"`
 }
 
 // days has the date of retention. The date follows the store's time, but moves at most
-// CatchUp times as fast as the process runs. Otherwise all data would be removed at once
-// after a clock jumps by a hundred days, or when a machine starts with a wrong clock. So
-// operators have days to see the warning, and a service that was suspended for a week
-// catches up within hours.
+// CatchUp times as fast as the process runs. Without this limit, all data would be
+// removed at once when a clock jumps by a hundred days or a machine starts with a wrong
+// clock. So operators have days to see the warning, and a service that was suspended
+// for a week catches up within hours.
 type days struct {
-	at      time.Time
+	at      time.Time     // the date of retention
 	ran     time.Duration // running time of the process when at was set
-	kept    time.Time     // date in the store
-	version int64         // of the stored date
-	late    bool          // a warning was logged that at is behind the time
+	kept    time.Time     // the date in the store
+	version int64         // version of the date in the store
+	late    bool          // the warning was logged that at is behind the clock
 }
 
-// today moves the date of retention forward and returns it.
+// today moves the date of retention forward and returns it. now is the store's time.
 func (j *Janitor) today(ctx context.Context, now time.Time) (time.Time, error) {
 	d, ran := &j.days, j.Running()
 	if d.at.IsZero() {
@@ -68,13 +68,14 @@ func (j *Janitor) today(ctx context.Context, now time.Time) (time.Time, error) {
 	return today, nil
 }
 
-// passed returns the latest date that may follow at while the process runs for ran: dates
-// pass at most times as fast.
+// passed returns the latest date that may follow the date at after the process has run
+// for ran: dates move at most times as fast as the process runs.
 func passed(at time.Time, ran time.Duration, times int) time.Time {
 	const longest = 100 * 365 * 24 * time.Hour
 	return at.Add(time.Duration(min(float64(ran)*float64(times), float64(longest))))
 }
 
+// earlier returns the earlier of two times.
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
@@ -82,7 +83,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// readDate reads the stored date. If there is none, it stores now.
+// readDate reads the stored date. If no date is stored, it stores now.
 func (j *Janitor) readDate(ctx context.Context, now time.Time) error {
 	text, version, err := j.Store.GetValue(ctx, dateValue)
 	if errors.Is(err, rowmill.ErrNotFound) {
@@ -101,7 +102,7 @@ func (j *Janitor) readDate(ctx context.Context, now time.Time) error {
 }
 
 // keepDate stores the date. If another janitor has stored a date meanwhile, the next
-// round reads that date.
+// round continues from that date.
 func (j *Janitor) keepDate(ctx context.Context) error {
 	d := &j.days
 	text, err := json.Marshal(date{d.at.UTC()})
@@ -114,7 +115,7 @@ func (j *Janitor) keepDate(ctx context.Context) error {
 		if errors.Is(err, rowmill.ErrConflict) {
 			return nil
 		}
-		return fmt.Errorf("keep the date of retention: %w", err)
+		return fmt.Errorf("store the date of retention: %w", err)
 	}
 	d.kept, d.version = d.at, version
 	return nil

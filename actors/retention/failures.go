@@ -6,30 +6,32 @@ import (
 	"time"
 )
 
-// A removal or a cleanup that failed is retried after firstBackoff. Each further failure doubles the
-// wait, up to maxBackoff. If a key lacks a right or a disk is broken, both fail for
-// hours, and retries should cost little meanwhile.
+// A removal or a cleanup that failed is retried after firstBackoff. Each further failure
+// doubles the wait, up to maxBackoff. If an access key lacks a right or a disk is broken,
+// removals fail for hours, and the retries should cost little.
 const (
 	firstBackoff = time.Minute
 	maxBackoff   = 6 * time.Hour
 )
 
-// failures has the jobs with a failed removal or cleanup, by job. Without it each round
-// would try only these jobs, because they come first.
+// failures has the last failure of each job whose removal or cleanup has failed, by job
+// id. These jobs come first in the store's lists, so without this record each round
+// would try only them.
 type failures map[string]backoff
 
-// A backoff has the last wait after a failure, and the time of the next attempt, as
-// running time of the process.
+// A backoff says when a failed removal or cleanup is retried.
 type backoff struct {
-	of    string // an account for failed removals of expired data; due for jobs of Retention.DueJobs
-	pause time.Duration
-	until time.Duration
+	// of is the account of the job if the removal of expired data failed, and the constant
+	// due if the job is from Retention.DueJobs.
+	of    string
+	pause time.Duration // the current wait
+	until time.Duration // time of the next attempt, as running time of the process
 }
 
-// due is in the place of an account for the jobs of Retention.DueJobs.
+// due is the value of backoff.of for jobs from Retention.DueJobs.
 const due = ""
 
-// count returns the number of failed jobs of an account, or of due jobs.
+// count returns the number of failed jobs whose backoff.of is of.
 func (a failures) count(of string) (n int) {
 	for _, b := range a {
 		if b.of == of {
@@ -39,17 +41,19 @@ func (a failures) count(of string) (n int) {
 	return n
 }
 
-// waits reports whether the next attempt at a job is not due yet.
+// waits reports whether it is too early for the next attempt at a job. now is the
+// running time of the process.
 func (a failures) waits(job string, now time.Duration) bool { return now < a[job].until }
 
-// failed notes that an attempt at a job failed.
+// failed records that an attempt at a job has failed, and sets the time of the next
+// attempt.
 func (a failures) failed(of, job string, now time.Duration) {
 	pause := min(max(firstBackoff, 2*a[job].pause), maxBackoff)
 	a[job] = backoff{of: of, pause: pause, until: now + pause}
 }
 
-// keep forgets the failed jobs of an account, or failed due jobs, that are not listed.
-// The list has all failed jobs that still have something to remove.
+// keep forgets the failures of all jobs that are not in listed and whose backoff.of is
+// of. listed has all failed jobs that still have something to remove.
 func (a failures) keep(of string, listed []string) {
 	maps.DeleteFunc(a, func(job string, b backoff) bool { return b.of == of && !slices.Contains(listed, job) })
 }

@@ -58,7 +58,7 @@ func TestRound_UploadsExpire(t *testing.T) {
 	ids := make([]string, 7) // more than two rounds take
 	for i := range ids {
 		ids[i] = "upload_" + strings.ReplaceAll(strings.TrimPrefix(rowmill.NewJobID(), "job-"), "-", "")
-		r.putKey(layout.Uploading(ids[i]))
+		r.putKey(layout.UploadRecord(ids[i]))
 		r.putKey(layout.UploadParts(ids[i]) + "part_1")
 	}
 	r.putKey(layout.Upload("nobodys") + "kept")

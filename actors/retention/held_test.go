@@ -260,13 +260,13 @@ func TestRound_RecordsThatComeBack(t *testing.T) {
 	r.Store = forgetful{r.clocked}
 	r.days = 2
 	r.clean()
-	if noted := must(deployment.Noted(t.Context(), r.Bucket))(t); !slices.Equal(noted, []string{id}) {
+	if noted := must(deployment.ListNotedJobs(t.Context(), r.Bucket))(t); !slices.Equal(noted, []string{id}) {
 		t.Fatalf("set aside: %v", noted)
 	}
 	r.Store = whole
 	r.days = 4
 	r.clean()
-	if noted := must(deployment.Noted(t.Context(), r.Bucket))(t); len(noted) > 0 || r.Findings().Jobs != 0 {
+	if noted := must(deployment.ListNotedJobs(t.Context(), r.Bucket))(t); len(noted) > 0 || r.Findings().Jobs != 0 {
 		t.Errorf("set aside: %v, %+v", noted, r.Findings())
 	}
 	if !r.kept(id) {

@@ -1,5 +1,5 @@
-// Package retention removes data that need not be kept: data of jobs that ended longer
-// ago than their account keeps data, and objects that crashes have left and no record
+// Package retention removes data that is no longer needed: data of jobs that ended longer
+// ago than the retention of their account, and objects that crashes have left and no record
 // names. It removes nothing unless records and bucket belong together, nothing of jobs
 // without a record, and nothing while the clocks may be wrong. The caller decides when
 // and on which node a Janitor runs: several Janitors at the same time do no harm.
@@ -19,7 +19,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Store has the methods of the records that a Janitor needs: jobs and their data, the
+// Store has the methods of store.Store that a Janitor needs: jobs and their data, the
 // objects that records name, the settings of accounts, and the time.
 type Store interface {
 	store.Retention
@@ -49,30 +49,33 @@ type Config struct {
 	Clock     func() time.Time     // of this node
 	Running   func() time.Duration // running time of the process, by a clock that never jumps
 	Tolerance time.Duration        // the largest accepted difference between Clock and the store's time
-	CatchUp   int                  // how many times faster than real time the date of retention may move
-	Batch     int                  // number of jobs that a round examines
+	CatchUp   int                  // how many times as fast as real time the date of retention may move
+	Batch     int                  // maximum number of jobs (or files, or uploads) per step of a round
 	OrphanAge time.Duration        // minimum age for the removal of objects that no record names
-	Scrub     int64                // bytes of results and parts that a round reads; 0: none
+	Scrub     int64                // bytes of results and parts that a round reads to find damage; 0: none
 }
 
-// A Janitor works in rounds. It must be used by one goroutine at a time.
+// A Janitor removes data that is no longer needed, in rounds. Only one goroutine at a
+// time may use it.
 type Janitor struct {
 	Config
 	days     days
 	failures failures
 	sweep    sweep
 	findings Findings
-	skew     time.Duration // see Skew
+	skew     time.Duration // how far Clock was ahead of the store's time at the last Look
 }
 
 // New returns a janitor.
 func New(c Config) *Janitor { return &Janitor{Config: c, failures: failures{}} }
 
-// Findings are the results of a pass over the bucket.
+// Findings are the results of a pass over all job folders in the bucket.
 type Findings struct {
-	Jobs, Objects int   // jobs without a record, and their objects
-	Bytes         int64 // of these objects
-	Damaged       int   // records that cannot be read, and objects if the pass has read them
+	Jobs, Objects int   // number of jobs without a record, and number of their objects
+	Bytes         int64 // total size of these objects
+	// Damaged is the number of records that cannot be read, plus the number of objects
+	// that cannot be read if Config.Scrub is set.
+	Damaged int
 }
 
 // Findings returns the results of the last complete pass.
@@ -81,8 +84,8 @@ func (j *Janitor) Findings() Findings { return j.findings }
 // Skew returns how far this node's clock was ahead of the store's at the last Look.
 func (j *Janitor) Skew() time.Duration { return j.skew }
 
-// Look returns an error if nothing may be removed now: the error of Confirm, or a
-// *SkewError. now is the store's time.
+// Look checks whether data may be removed now, and returns the store's time. The error
+// is the error of Confirm, or a *SkewError if the clocks differ too much.
 func (j *Janitor) Look(ctx context.Context) (now time.Time, err error) {
 	if err := cmp.Or(j.Confirm(ctx), j.Store.Confirm(ctx)); err != nil {
 		return now, err
@@ -92,7 +95,7 @@ func (j *Janitor) Look(ctx context.Context) (now time.Time, err error) {
 		return now, err
 	}
 	j.skew = j.Clock().Sub(now)
-	took := j.Running() - before // the answer may be this old
+	took := j.Running() - before // the store's time may be this old
 	if j.skew > j.Tolerance+took || j.skew < -j.Tolerance {
 		return now, &SkewError{Skew: j.skew, Tolerance: j.Tolerance}
 	}
@@ -102,7 +105,7 @@ func (j *Janitor) Look(ctx context.Context) (now time.Time, err error) {
 // A SkewError means that the clocks of a node and the store differ too much.
 type SkewError struct{ Skew, Tolerance time.Duration }
 
-// Error says what to do.
+// Error says by how much the clocks differ and what to do.
 func (e *SkewError) Error() string {
 	way := "ahead of"
 	if e.Skew < 0 {
@@ -112,7 +115,8 @@ func (e *SkewError) Error() string {
 		e.Skew.Abs().Round(time.Second), way, e.Tolerance)
 }
 
-// Round does a limited amount of work. more is true if work is left.
+// Round does a limited amount of work. more is true if work remains, so that the next
+// round should follow at once.
 func (j *Janitor) Round(ctx context.Context) (more bool, err error) {
 	now, err := j.Look(ctx)
 	if err != nil {
@@ -130,8 +134,8 @@ func (j *Janitor) Round(ctx context.Context) (more bool, err error) {
 	return more, errors.Join(err, tidyErr, j.sweepSome(ctx, today))
 }
 
-// expireFiles removes up to Batch expired files. If a file is an artifact of a job, the
-// object stays with the job.
+// expireFiles removes up to Batch expired files. If a file is an artifact of a job,
+// only the file's record is removed, because the job still needs the object.
 func (j *Janitor) expireFiles(ctx context.Context, today time.Time) error {
 	files, err := j.Store.ExpiredFiles(ctx, today, j.Batch)
 	errs := []error{err}
@@ -153,7 +157,7 @@ func (j *Janitor) expireFiles(ctx context.Context, today time.Time) error {
 // expireUploads removes up to Batch expired uploads, whether they became files, were
 // cancelled or were abandoned.
 func (j *Janitor) expireUploads(ctx context.Context, today time.Time) error {
-	ids, err := j.Bucket.Folders(ctx, layout.Uploads, "", j.Batch) // the oldest come first
+	ids, err := j.Bucket.Folders(ctx, layout.Uploads, "", j.Batch) // the oldest uploads come first
 	errs := []error{err}
 	for _, id := range ids {
 		began, ok := layout.UploadBegan(id)
@@ -167,19 +171,19 @@ func (j *Janitor) expireUploads(ctx context.Context, today time.Time) error {
 	return errors.Join(errs...)
 }
 
-// perTurn is the number of jobs of an account in a row before the next account's turn.
-// So no account waits long for an account with failing removals, each of which may take
-// as long as the retries of a bucket.
+// perTurn is the maximum number of an account's jobs whose data is removed before the
+// next account's turn. A failing removal may take as long as the retries of a bucket,
+// so other accounts would otherwise wait long.
 const perTurn = 10
 
-// A line is an account that waits for its turn.
+// A line is an account that waits for its turn in expire.
 type line struct {
 	account string
 	ended   time.Time // data of jobs that ended before this time is removed
 }
 
-// expire removes the data of up to Batch jobs that ended longer ago than their account
-// keeps data. Accounts take turns.
+// expire removes the data of up to Batch jobs that ended longer ago than the retention
+// of their account. Accounts take turns. more is true if accounts still wait.
 func (j *Janitor) expire(ctx context.Context, now, today time.Time) (more bool, err error) {
 	lines, err := j.lines(ctx, today)
 	if err != nil {
@@ -203,7 +207,7 @@ func (j *Janitor) expire(ctx context.Context, now, today time.Time) (more bool, 
 	return len(lines) > 0, errors.Join(errs...)
 }
 
-// lines returns the accounts that have data and an expiry for it.
+// lines returns the accounts that have data and whose settings have a retention.
 func (j *Janitor) lines(ctx context.Context, today time.Time) (lines []line, err error) {
 	accounts, err := j.Store.AccountsWithData(ctx)
 	if err != nil {
@@ -218,7 +222,7 @@ func (j *Janitor) lines(ctx context.Context, today time.Time) (lines []line, err
 		if err != nil || settings.RetentionDays == nil {
 			continue
 		}
-		// No retention is shorter than a day, so no process still writes for such a job.
+		// A retention is at least a day, so no process still writes data of an expired job.
 		lines = append(lines, line{account, today.AddDate(0, 0, -max(1, *settings.RetentionDays))})
 	}
 	if len(errs) > 0 {
@@ -227,8 +231,9 @@ func (j *Janitor) lines(ctx context.Context, today time.Time) (lines []line, err
 	return lines, nil
 }
 
-// expireSome removes the data of up to limit jobs. Jobs that failed recently are
-// skipped. err is the first error of the failed jobs.
+// expireSome removes the data of up to limit jobs of the account in at. It skips jobs
+// that failed recently. done is the number of jobs that it tried, and err is the first
+// error.
 func (j *Janitor) expireSome(ctx context.Context, at line, limit int, now time.Time) (done, failed int, err error) {
 	jobs, err := j.Store.RetainedJobs(ctx, at.account, at.ended, limit+j.failures.count(at.account))
 	if err != nil {
@@ -253,8 +258,9 @@ func (j *Janitor) expireSome(ctx context.Context, at line, limit int, now time.T
 	return done, failed, err
 }
 
-// remove removes a job's data. The record changes first: from then on requests get an
-// answer that says so. Requests that have already started to read may break off.
+// remove removes the data of a job. It changes the record first, so that new requests
+// get the answer that the data was removed. Requests that already read the data may
+// fail.
 func (j *Janitor) remove(ctx context.Context, id string, now time.Time) error {
 	if err := j.Announce(ctx, id); err != nil {
 		return err

@@ -14,19 +14,20 @@ import (
 	"github.com/rowmill/rowmill/store/deployment"
 )
 
-// sweep is the state of a pass over the folders of all jobs. A pass looks for objects that
-// crashes have left, for jobs without a record, and for damaged data.
+// sweep is the state of a pass over the folders of all jobs. A pass looks for objects
+// that crashes have left, for jobs without a record, and for damaged data.
 type sweep struct {
-	after string        // the last examined folder
+	after string        // id of the last examined job
 	next  time.Duration // start of the next pass, as running time of the process
 
-	unknown map[string]bool // jobs without a record
-	found   Findings
-	fresh   int // unknown jobs that were not set aside before
+	unknown map[string]bool // ids of the jobs without a record that this pass has found
+	found   Findings        // results of this pass so far
+	fresh   int             // number of jobs in unknown that earlier passes had not found
 }
 
-// sweepSome examines some folders of jobs, for objects that crashes have left and for
-// jobs without a record. A pass over all folders starts once per OrphanAge.
+// sweepSome examines up to Batch job folders. It looks for objects that crashes have
+// left and for jobs without a record. A pass over all folders starts once per
+// OrphanAge.
 func (j *Janitor) sweepSome(ctx context.Context, today time.Time) error {
 	s := &j.sweep
 	if j.Running() < s.next {
@@ -56,12 +57,12 @@ func (j *Janitor) sweepSome(ctx context.Context, today time.Time) error {
 	return errors.Join(errs...)
 }
 
-// sweepJob removes the objects of an ended job that no record names, unless they were
-// written after before. A job without a record is set aside. read is the number of bytes
-// that sweepJob has read of the job.
+// sweepJob examines the folder of a job. It removes objects of a finished job that no
+// record names, except objects written after before. It writes a note about a job
+// without a record. read is the number of bytes that it has read.
 func (j *Janitor) sweepJob(ctx context.Context, id string, today, before time.Time) (read int64, err error) {
 	if !rowmill.IsJobID(id) {
-		return 0, nil // not a folder of this deployment: another deployment may use a folder inside this bucket
+		return 0, nil // not a folder of a job: another deployment may use this part of the bucket
 	}
 	rec, err := j.Store.Get(ctx, id)
 	switch {
@@ -82,8 +83,8 @@ func (j *Janitor) sweepJob(ctx context.Context, id string, today, before time.Ti
 	return read, j.removeLeftovers(ctx, rec, before)
 }
 
-// scrub reads the results and parts of a job, so that a damaged one is found before a
-// client asks for it.
+// scrub reads the results and parts of a job, so that damage is found before a client
+// asks for them. read is the number of bytes that it has read.
 func (j *Janitor) scrub(ctx context.Context, rec store.Record) (read int64, err error) {
 	faults, read, err := archive.Scrub(ctx, j.Store, j.Bucket, rec)
 	for _, f := range faults {
@@ -93,7 +94,8 @@ func (j *Janitor) scrub(ctx context.Context, rec store.Record) (read int64, err 
 	return read, err
 }
 
-// removeLeftovers removes the objects that a finished job no longer needs.
+// removeLeftovers removes the objects that a finished job no longer needs, except
+// objects written after before.
 func (j *Janitor) removeLeftovers(ctx context.Context, rec store.Record, before time.Time) error {
 	id := rec.Job.ID
 	if !rec.Job.Status.Terminal() || rec.EndedAt().After(before) {
@@ -129,9 +131,10 @@ func (j *Janitor) removeLeftovers(ctx context.Context, rec store.Record, before 
 	return errors.Join(errs...)
 }
 
-// named returns the objects that a finished job still needs: its artifacts, and its
-// parts if it has not succeeded. The parts of a successful job are in its artifacts. If
-// the owner died before it removed the records of these parts, named removes the records.
+// named returns the keys of the objects that a finished job still needs: its artifacts,
+// and its parts if it has not succeeded. A successful job needs no parts, because its
+// artifacts have all rows. If the owner crashed before it removed the records of these
+// parts, named removes the records.
 func (j *Janitor) named(ctx context.Context, rec store.Record) (map[string]bool, error) {
 	keys := map[string]bool{}
 	for _, a := range rec.Artifacts {
@@ -147,7 +150,8 @@ func (j *Janitor) named(ctx context.Context, rec store.Record) (map[string]bool,
 	return keys, err
 }
 
-// setAside notes a job without a record, unless it may be a running submission.
+// setAside writes a note about a job without a record, unless the job may be a
+// submission that is still running.
 func (j *Janitor) setAside(ctx context.Context, id string, today, before time.Time) error {
 	objects, err := j.Bucket.List(ctx, layout.Job(id))
 	if err != nil || len(objects) == 0 {
@@ -175,8 +179,8 @@ func (j *Janitor) setAside(ctx context.Context, id string, today, before time.Ti
 	return nil
 }
 
-// submitting reports whether the objects belong to a submission: its record may still
-// come, or removeSpooled will remove the objects.
+// submitting reports whether the objects belong to a running or crashed submission.
+// Either its record may still be written, or removeSpooled will remove the objects.
 func (j *Janitor) submitting(ctx context.Context, id string, objects []blob.Info, before time.Time) (bool, error) {
 	if len(objects) != 1 || objects[0].Key != layout.Spooled(id) {
 		return false, nil
@@ -191,17 +195,16 @@ func (j *Janitor) submitting(ctx context.Context, id string, objects []blob.Info
 	return err == nil, err
 }
 
-// endSweep does the last work of a pass: it removes the objects of crashed
-// submissions. It also removes the notes about unknown jobs that the store knows
-// again.
+// endSweep ends a pass: it removes the objects of crashed submissions, and the notes
+// about jobs that have a record again.
 func (j *Janitor) endSweep(ctx context.Context, before time.Time) error {
 	s := &j.sweep
 	errs := []error{j.removeSpooled(ctx, before)}
-	noted, err := deployment.Noted(ctx, j.Bucket)
+	noted, err := deployment.ListNotedJobs(ctx, j.Bucket)
 	errs = append(errs, err)
 	for _, id := range noted {
 		if !s.unknown[id] {
-			errs = append(errs, deployment.Forget(ctx, j.Bucket, id))
+			errs = append(errs, deployment.RemoveNote(ctx, j.Bucket, id))
 		}
 	}
 	j.findings = s.found
@@ -213,9 +216,10 @@ func (j *Janitor) endSweep(ctx context.Context, before time.Time) error {
 	return errors.Join(errs...)
 }
 
-// removeSpooled removes the rows of submissions that crashed before their record was
-// stored and before the client got an answer; their marks show this. If a job has more
-// objects than the rows, it was running, and its record is lost.
+// removeSpooled removes the rows of submissions that crashed before the record was
+// stored and the client got an answer. The mark of a submission shows that it had not
+// ended. If the job has more objects than the rows, it had a record, which is lost;
+// then the objects stay.
 func (j *Janitor) removeSpooled(ctx context.Context, before time.Time) error {
 	marks, err := j.Bucket.List(ctx, layout.Spoolings)
 	if err != nil {
@@ -224,14 +228,14 @@ func (j *Janitor) removeSpooled(ctx context.Context, before time.Time) error {
 	var errs []error
 	for _, mark := range marks {
 		if !mark.Modified.After(before) {
-			errs = append(errs, j.removeMark(ctx, layout.NotedJob(mark.Key)))
+			errs = append(errs, j.removeMark(ctx, layout.JobOfNote(mark.Key)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// removeMark removes the mark of a submission that has ended, and the submission's rows
-// if it crashed.
+// removeMark removes the mark of a submission that has ended. If the submission
+// crashed, removeMark also removes its rows.
 func (j *Janitor) removeMark(ctx context.Context, id string) error {
 	_, err := j.Store.Get(ctx, id)
 	if errors.Is(err, rowmill.ErrNotFound) {

@@ -11,10 +11,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// tidy cleans up after jobs if their owners did not, removes inputs that need not be kept
-// any longer, and finishes removals that a client or a lost node began. A job whose
-// cleanup fails delays no other job: it is tried again later. more says that other jobs
-// wait.
+// tidy cleans up after jobs whose owners did not, removes inputs whose retention has
+// ended, and finishes removals that a client or a lost node began. A job whose cleanup
+// fails is tried again later and delays no other job. more is true if other jobs wait.
 func (j *Janitor) tidy(ctx context.Context, now, today time.Time) (more bool, err error) {
 	jobs, err := j.Store.DueJobs(ctx, today.Add(-j.TidyAfter), j.Batch+len(j.failures))
 	if err != nil {
@@ -39,6 +38,7 @@ func (j *Janitor) tidy(ctx context.Context, now, today time.Time) (more bool, er
 	return tried >= j.Batch, errors.Join(errs...)
 }
 
+// tidyJob cleans up after one job, or finishes the removal of its data.
 func (j *Janitor) tidyJob(ctx context.Context, id string, now time.Time) error {
 	rec, err := j.Store.Get(ctx, id)
 	if err == nil && rec.DataRemoved != nil {
@@ -47,7 +47,8 @@ func (j *Janitor) tidyJob(ctx context.Context, id string, now time.Time) error {
 	return j.Tidy(ctx, id)
 }
 
-// kept reports whether an object is part of an input that is kept for a continuation.
+// kept reports whether an object is part of an input that is stored for a continuation
+// of the job.
 func kept(rec store.Record, key string) bool {
 	return rec.InputUntil != nil && rec.InputRemoved == nil && strings.HasPrefix(key, layout.Input(rec.Job.ID))
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/rowmill/rowmill/internal/retry"
 )
 
-// A watchedBucket is a bucket that notes in status whether each call succeeded.
+// A watchedBucket is a bucket that reports to status whether each call has succeeded.
 type watchedBucket struct {
 	blob.Bucket
 	status *status
-	atOnce bool // calls fail at once during an outage
+	atOnce bool // calls fail at once during an outage, instead of trying the bucket
 }
 
-// checkOutage returns an error during an outage, if calls fail at once. But a full bucket
-// can be read.
+// checkOutage returns an error during an outage, if atOnce is set. It returns none for
+// reads if the bucket is only full.
 func (b *watchedBucket) checkOutage(kind string) error {
 	if !b.atOnce {
 		return nil
@@ -31,7 +31,7 @@ func (b *watchedBucket) checkOutage(kind string) error {
 	return fmt.Errorf("object storage could not be used for %v: %w", outage.Lasts, outage.Err)
 }
 
-// call makes a call and notes the result.
+// call calls do, reports the result to the status, and returns the result.
 func call[T any](b *watchedBucket, kind string, do func() (T, error)) (result T, err error) {
 	if err := b.checkOutage(kind); err != nil {
 		return result, err
@@ -40,7 +40,7 @@ func call[T any](b *watchedBucket, kind string, do func() (T, error)) (result T,
 	return result, b.status.note(err, kind)
 }
 
-// run is call without a result.
+// run is call for a function without a result.
 func (b *watchedBucket) run(kind string, do func() error) error {
 	_, err := call(b, kind, func() (struct{}, error) { return struct{}{}, do() })
 	return err
@@ -81,16 +81,18 @@ func (b *watchedBucket) Copy(ctx context.Context, from, to string) error {
 	return b.run(writes, func() error { return b.Bucket.Copy(ctx, from, to) })
 }
 
-// Delete and DeletePrefix count as reads, because they need no room.
+// Delete counts as a read, because it needs no room in the bucket.
 func (b *watchedBucket) Delete(ctx context.Context, key string) error {
 	return b.run(reads, func() error { return b.Bucket.Delete(ctx, key) })
 }
 
+// DeletePrefix counts as a read, because it needs no room in the bucket.
 func (b *watchedBucket) DeletePrefix(ctx context.Context, prefix string) error {
 	return b.run(reads, func() error { return b.Bucket.DeletePrefix(ctx, prefix) })
 }
 
-// probe checks the bucket with a read, and with a write if writes have failed.
+// probe tests the bucket with a read, and also with a write if writes have failed. The
+// status gets the results.
 func (b *watchedBucket) probe(ctx context.Context, node string) {
 	key := layout.Probe(node)
 	if _, err := b.Stat(ctx, key); err != nil && IsTransient(err) || !b.status.mustWrite() {
@@ -101,14 +103,16 @@ func (b *watchedBucket) probe(ctx context.Context, node string) {
 		return err
 	})
 	if err == nil {
-		_ = b.Delete(ctx, key) // a probe that stays is overwritten by the next one
+		_ = b.Delete(ctx, key) // if the object stays, the next probe overwrites it
 	}
 }
 
-// probeSize is the size in bytes of the object that tests whether there is room again:
-// less than any later part, and more than small files that fit on an almost full disk.
+// probeSize is the size in bytes of the object with which probe tests whether there is room:
+// less than most parts, but more than the small files that fit on an almost full disk.
 const probeSize = 256 << 10
 
+// A watchedWriter is a writer of an object that reports to status whether each call has
+// succeeded.
 type watchedWriter struct {
 	blob.Writer
 	status *status
@@ -127,6 +131,7 @@ func (w *watchedWriter) Commit() (blob.Info, error) {
 	return info, w.status.note(err, writes)
 }
 
+// A watchedAppender is a watchedWriter that can also append ranges of other objects.
 type watchedAppender struct {
 	watchedWriter
 	to blob.Appender
@@ -138,6 +143,7 @@ func (w *watchedAppender) Append(o blob.Object, offset, size int64) error {
 	return w.status.note(w.to.Append(o, offset, size), writes)
 }
 
+// A watchedObject is an object that reports to status whether each read has succeeded.
 type watchedObject struct {
 	blob.Object
 	status *status
@@ -151,9 +157,10 @@ func (o *watchedObject) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Patient returns a context for work that cannot start again: each call of the bucket with
-// this context is repeated until it succeeds. The caller must call done.
-func (w *Watch) Patient(ctx context.Context) (patient context.Context, done func()) {
+// WithRetries returns a context for work that cannot start again: each call of the bucket
+// with this context is repeated until it succeeds. The caller must call done after the
+// work.
+func (w *Watch) WithRetries(ctx context.Context) (patient context.Context, done func()) {
 	waiter := new(int)
 	return retry.Unlimited(ctx, func(err error) {
 		if err == nil {

@@ -13,16 +13,16 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// An Outage is a time in which records or objects cannot be used.
+// An Outage is a time in which the records or the objects of a node cannot be used.
 type Outage struct {
-	Of    string        // the storage, in words
+	Of    string        // name of the storage, for clients
 	Since time.Time     // time of the first failure
-	Lasts time.Duration // until now
-	Full  bool          // there is no room; otherwise the storage does not answer or refuses requests
-	Err   error         // the last error, for an operator: it may contain addresses
+	Lasts time.Duration // duration so far
+	Full  bool          // the storage has no room; false if it does not answer or refuses requests
+	Err   error         // the last error, for operators: it may contain addresses
 }
 
-// Message says to a client why a job waits.
+// Message returns a text that tells clients why a job waits.
 func (o Outage) Message() string {
 	what := "cannot be used"
 	if o.Full {
@@ -31,9 +31,9 @@ func (o Outage) Message() string {
 	return fmt.Sprintf("Waiting for %s, which %s since %s. The job goes on by itself.", o.Of, what, o.Since.Format(time.RFC3339))
 }
 
-// IsTransient reports whether an error is temporary: it ends when the storage is reached
-// again, has room, or is configured as before. The caller should repeat the call until
-// then, with no time limit.
+// IsTransient reports whether an error is temporary: it ends when the storage can be
+// reached again, has room again, or has its former configuration again. Until then the
+// caller should repeat the call, with no time limit.
 func IsTransient(err error) bool {
 	if IsPermanent(err) || errors.Is(err, store.ErrNewer) { // ErrNewer is about a single record
 		return false
@@ -44,8 +44,8 @@ func IsTransient(err error) bool {
 	return blob.IsTransient(err) || isNetwork(err)
 }
 
-// isNetwork reports whether err comes from a connection. The error of a file is a net.Error
-// too, because each syscall.Errno is one.
+// isNetwork reports whether err is an error of a network connection. An error of a file
+// is a net.Error too, because each syscall.Errno is a net.Error.
 func isNetwork(err error) bool {
 	var network net.Error
 	if !errors.As(err, &network) {
@@ -55,8 +55,8 @@ func isNetwork(err error) bool {
 	return !file
 }
 
-// IsPermanent reports whether retries cannot change an error. For an unknown error neither
-// IsTransient nor IsPermanent is true.
+// IsPermanent reports whether retries cannot change an error. An unknown error is
+// neither transient nor permanent.
 func IsPermanent(err error) bool {
 	if rowmill.MustStop(err) || errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, rowmill.ErrConflict) || errors.Is(err, store.ErrDamaged) {
 		return true
@@ -71,6 +71,7 @@ func IsPermanent(err error) bool {
 	return errors.As(err, &failure) || errors.As(err, &invalid) || errors.As(err, &limit)
 }
 
+// isFull reports whether err means that the storage has no room.
 func isFull(err error) bool {
 	return errors.Is(err, rowmill.ErrFull) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

@@ -9,28 +9,31 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A status says whether one of the two storages of a node can be used: the store of
-// records or the bucket of objects.
+// A status tracks whether one storage of a node can be used: the store of records or
+// the bucket of objects.
 type status struct {
-	name, title   string // of the storage: in logs, and for clients
+	name, title   string // name of the storage in logs, and name for clients
 	config        Config
-	changed       chan<- struct{}
-	waiting, away prometheus.Gauge
+	changed       chan<- struct{}  // gets a token when an outage starts or ends
+	waiting, away prometheus.Gauge // metrics: number of waiting operations, and 1 during an outage
 
-	mu      sync.Mutex
-	now     *Outage       // the current outage; nil if there is none
-	began   time.Time     // start of now, on the monotonic clock
-	fails   map[any]error // by source: the last error of a waiter, or of reads or writes in general
-	success time.Time     // time of the last success
+	mu    sync.Mutex
+	now   *Outage   // the current outage; nil if there is none
+	began time.Time // start of the outage in now, on the monotonic clock
+	// fails has the last errors: by waiter, for operations that wait, and under reads or
+	// writes, for all other calls.
+	fails   map[any]error
+	success time.Time // when a call last succeeded
 }
 
-// Sources of failures other than waiters.
+// Keys of status.fails that are not waiters. They are also the two kinds of calls.
 const (
 	reads  = "reads"
 	writes = "writes"
 )
 
-// A storageError is the error of a call, and names the storage that returned it.
+// A storageError is the error of a call together with the status of the storage that
+// returned it.
 type storageError struct {
 	status *status
 	error
@@ -38,8 +41,8 @@ type storageError struct {
 
 func (e *storageError) Unwrap() error { return e.error }
 
-// note notes the result of a call, and returns the call's error. A successful write
-// proves more than a successful read: a full disk can be read.
+// note records the result of a call of this kind, and returns the call's error. A
+// successful read does not end a failure of writes, because a full disk can be read.
 func (s *status) note(err error, kind string) error {
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -62,13 +65,14 @@ func (s *status) note(err error, kind string) error {
 	return err
 }
 
-// addWaiter notes that an operation has met an error and waits.
+// addWaiter records that the operation who waits because of an error.
 func (s *status) addWaiter(who any, err error) { s.change(func() { s.fails[who] = err }) }
 
-// removeWaiter notes that an operation no longer waits.
+// removeWaiter records that the operation who no longer waits.
 func (s *status) removeWaiter(who any) { s.change(func() { delete(s.fails, who) }) }
 
-// change changes the failures, and reports the start or end of an outage.
+// change calls how, which changes s.fails, and then logs and announces the start or the
+// end of an outage.
 func (s *status) change(how func()) {
 	s.mu.Lock()
 	how()
@@ -108,8 +112,7 @@ func (s *status) change(how func()) {
 	}
 }
 
-// worst returns one of the current errors: an error about missing room before any other
-// error.
+// worst returns one of the current errors. An error about missing room goes first.
 func (s *status) worst() (err error) {
 	for _, err = range s.fails {
 		if isFull(err) {
@@ -130,6 +133,7 @@ func (s *status) waiters() int {
 	return n
 }
 
+// outage returns the current outage; false means that there is none.
 func (s *status) outage() (Outage, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +145,8 @@ func (s *status) outage() (Outage, bool) {
 	return now, true
 }
 
-// unsure reports whether a probe would give new information.
+// unsure reports whether a probe would give new information: no call has succeeded for
+// the time fresh, or there is an outage in which no operation waits and retries.
 func (s *status) unsure(fresh time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +156,7 @@ func (s *status) unsure(fresh time.Duration) bool {
 	return time.Since(s.success) > fresh
 }
 
-// mustWrite reports whether a probe must write.
+// mustWrite reports whether only a successful write can end the outage.
 func (s *status) mustWrite() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A watchedStore is a store that notes in status whether each call succeeded. Methods
-// that are missing here are rare and similar to others: their results would add nothing.
+// A watchedStore is a store that reports to status whether each call has succeeded.
+// Calls of other methods are not reported: they are rare, and would show nothing new.
 type watchedStore struct {
 	store.Store
 	status *status
@@ -23,7 +23,7 @@ func (s *watchedStore) OpenSession(ctx context.Context, node string, ttl time.Du
 	return session, s.status.note(err, writes)
 }
 
-// RenewSession needs no room, so its success does not prove that writes work.
+// RenewSession counts as a read: it needs no room, so its success says nothing about writes.
 func (s *watchedStore) RenewSession(ctx context.Context, session string) error {
 	return s.status.note(s.Store.RenewSession(ctx, session), reads)
 }

@@ -1,7 +1,7 @@
-// Package storage knows whether a node can read and write records and objects, since
-// when it cannot, and which operations wait. It learns this from the results of real
-// calls, and retries after temporary errors. It uses no jobs and no actors, and of store
-// and bucket only the contracts.
+// Package storage tracks whether a node can read and write records and objects, since
+// when it cannot, and how many operations wait. It learns this from the results of real
+// calls, and retries calls after temporary errors. It uses no jobs and no actors, and of
+// the store and the bucket only the interfaces.
 package storage
 
 import (
@@ -20,35 +20,36 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// ErrElsewhere ends a wait when other nodes can use the storage that this node cannot:
-// they should continue the job.
+// ErrElsewhere is the error of WaitHere if other nodes can use the storage that this
+// node cannot use. Another node should continue the job.
 var ErrElsewhere = errors.New("other nodes can use the storage that this node waits for")
 
 // Config configures a Watch. All fields are required.
 type Config struct {
 	Store  store.Store
 	Bucket blob.Bucket
-	Node   string // names the object that tests writes
-	// Patience is how long an unknown error is retried.
+	Node   string // name of the node; part of the key of the object that tests writes
+	// Patience is how long an operation is retried after an error that is neither transient
+	// nor permanent.
 	Patience time.Duration
 	Clock    func() time.Time // for times that people read
 	Logger   *slog.Logger
-	// Met is called with each temporary error after which an operation waits, and with
-	// the context of the operation.
+	// Met is called with each temporary error after which an operation waits. ctx is the
+	// context of the operation.
 	Met        func(ctx context.Context, err error)
 	Registerer prometheus.Registerer
 }
 
-// A Watch observes the calls of a store and a bucket that are made through it. It is
-// safe for concurrent use.
+// A Watch observes the calls of a store and a bucket that are made through it, and
+// retries operations. It is safe for concurrent use.
 type Watch struct {
 	config    Config
 	store     *watchedStore
 	bucket    *watchedBucket
-	records   *status
-	objects   *status
-	elsewhere atomic.Bool
-	changed   chan struct{}
+	records   *status       // status of the store
+	objects   *status       // status of the bucket
+	elsewhere atomic.Bool   // the last argument of Leave
+	changed   chan struct{} // gets a token after an outage has started or ended
 }
 
 // NewWatch returns a Watch of a store and a bucket.
@@ -73,14 +74,14 @@ func NewWatch(config Config) *Watch {
 	return w
 }
 
-// Store returns the observed store.
+// Store returns the store whose calls the Watch observes.
 func (w *Watch) Store() store.Store { return w.store }
 
-// Bucket returns the observed bucket.
+// Bucket returns the bucket whose calls the Watch observes.
 func (w *Watch) Bucket() blob.Bucket { return w.bucket }
 
 // Waiting returns a message for clients during an outage of the records; empty if there
-// is no outage. During this time no message can be written into the jobs' records.
+// is no outage. During an outage the message cannot be written into the jobs' records.
 func (w *Watch) Waiting() string {
 	if outage, away := w.Records(); away {
 		return outage.Message()
@@ -88,40 +89,42 @@ func (w *Watch) Waiting() string {
 	return ""
 }
 
-// Requests returns the bucket for callers that cannot wait: during an outage their calls
-// fail at once.
-func (w *Watch) Requests() blob.Bucket {
+// BucketForRequests returns the bucket for callers that must not wait: during an outage their
+// calls fail at once.
+func (w *Watch) BucketForRequests() blob.Bucket {
 	return &watchedBucket{Bucket: w.config.Bucket, status: w.objects, atOnce: true}
 }
 
-// Records returns the outage of the records, if there is one.
+// Records returns the current outage of the records; false means that there is none.
 func (w *Watch) Records() (Outage, bool) { return w.records.outage() }
 
-// Objects returns the outage of the objects, if there is one.
+// Objects returns the current outage of the objects; false means that there is none.
 func (w *Watch) Objects() (Outage, bool) { return w.objects.outage() }
 
-// Changed gets a token after an outage has started or ended.
+// Changed returns a channel that gets a token after an outage has started or ended.
 func (w *Watch) Changed() <-chan struct{} { return w.changed }
 
-// Leave makes WaitHere return ErrElsewhere instead of waiting for objects if now is true,
-// also in calls that wait already. Leave(false) makes WaitHere wait again.
+// Leave sets whether WaitHere returns ErrElsewhere instead of waiting for objects, also
+// in calls that already wait. now is true if other nodes can use the objects.
 func (w *Watch) Leave(now bool) { w.elsewhere.Store(now) }
 
-// Wait calls do until it succeeds, it returns an error that retries cannot change,
-// unknown errors have lasted for Config.Patience, or ctx ends. Then it returns the last
-// result of do. Calling do again must be harmless.
+// Wait calls do until it succeeds, and returns the last error of do. It gives up if
+// retries cannot change the error, if unknown errors have lasted for Config.Patience,
+// or if ctx ends. It must be harmless to call do again.
 func (w *Watch) Wait(ctx context.Context, do func() error) error { return w.wait(ctx, do, false) }
 
-// WaitHere is Wait for work that another node could do: it also ends with ErrElsewhere.
+// WaitHere is Wait for work that another node could do. It also gives up when
+// Leave(true) was called, with ErrElsewhere.
 func (w *Watch) WaitHere(ctx context.Context, do func() error) error { return w.wait(ctx, do, true) }
 
+// wait is Wait, or WaitHere if leaves is true.
 func (w *Watch) wait(ctx context.Context, do func() error, leaves bool) error {
 	waiter := new(int)
 	defer func() {
 		w.records.removeWaiter(waiter)
 		w.objects.removeWaiter(waiter)
 	}()
-	var odd time.Time // since when there are unknown errors
+	var odd time.Time // time of the first unknown error since the last temporary error
 	var left bool
 	err := retry.Storage.Do(ctx, do, func(err error) bool {
 		if !IsTransient(err) {
@@ -145,8 +148,8 @@ func (w *Watch) wait(ctx context.Context, do func() error, leaves bool) error {
 	return err
 }
 
-// of returns the status of the storage that returned an error. An error that did not come
-// from an observed call counts as an error of the records.
+// of returns the status of the storage that returned an error. An error that comes from
+// no observed call counts as an error of the records.
 func (w *Watch) of(err error) *status {
 	var known *storageError
 	if errors.As(err, &known) {
@@ -155,11 +158,12 @@ func (w *Watch) of(err error) *status {
 	return w.records
 }
 
-// probeTimeout limits a probe: it is longer than working storage needs.
+// probeTimeout is the maximum duration of a probe. Working storage needs less.
 const probeTimeout = 3 * time.Second
 
-// Look probes storage without a successful call within the time fresh. It also probes
-// storage in an outage if no operation waits for it: a waiting operation itself retries.
+// Look probes a storage if no call to it has succeeded within the time fresh. During an
+// outage it probes only if no operation waits for the storage, because a waiting
+// operation retries by itself.
 func (w *Watch) Look(ctx context.Context, fresh time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

@@ -275,7 +275,7 @@ func TestRequests(t *testing.T) {
 		refused := func(err error) bool {
 			return err != nil && strings.Contains(err.Error(), "object storage could not be used for")
 		}
-		bucket := r.Requests()
+		bucket := r.BucketForRequests()
 		_, read := bucket.Stat(t.Context(), "k")
 		_, write := bucket.Create(t.Context(), "k", "")
 		if refused(read) != test.reads || refused(write) != test.writes || refused(bucket.Delete(t.Context(), "k")) != test.reads {

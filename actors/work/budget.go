@@ -10,29 +10,29 @@ import (
 	"github.com/rowmill/rowmill/actors/fair"
 )
 
-// A Budget limits the bytes of rows in memory on a node, over all jobs, and shares them
-// between accounts. Free bytes go to the first worker that asks, unless an account waits
-// that has fewer bytes in proportion to its weight. Rows may be in flight for minutes, so
-// a further quarter of the budget is reserved: each account may always use its share of
-// this quarter. A Budget is safe for concurrent use.
+// A Budget limits the bytes of rows and answers in memory on a node, over all jobs, and
+// divides them among accounts. Free bytes go to the first worker that asks, unless an
+// account waits that has fewer bytes in proportion to its weight. Rows may be in flight
+// for minutes, so a further quarter of the budget is reserved: each account may always
+// use its share of this quarter. A Budget is safe for concurrent use.
 type Budget struct {
 	limit   int64
 	weights fair.Weights
 
 	mu       sync.Mutex
-	used     int64
+	used     int64 // bytes in use
 	accounts map[string]*usage
-	weight   int       // sum over all accounts
-	waiting  []*Memory // with a refused request
+	weight   int       // sum of the weights of all accounts
+	waiting  []*Memory // memories whose last request was refused
 }
 
-// A usage is the part of a budget that an account uses.
+// A usage is the part of a Budget that one account uses.
 type usage struct {
 	account  string
 	weight   int
-	memories int    // number of the account's memories
-	bytes    int64  // in use
-	waits    [2]int // number of waiting memories, by purpose
+	memories int    // number of memories of the account
+	bytes    int64  // bytes in use
+	waits    [2]int // by purpose: number of memories whose last request was refused
 }
 
 // NewBudget returns a budget of limit bytes for accounts with these weights.
@@ -40,30 +40,31 @@ func NewBudget(limit int64, weights fair.Weights) *Budget {
 	return &Budget{limit: limit, weights: weights, accounts: make(map[string]*usage)}
 }
 
-// InUse returns the number of bytes in use.
+// InUse returns the bytes in use.
 func (b *Budget) InUse() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used
 }
 
-// A Memory is one worker's use of the budget. The worker asks before it loads or sends
-// rows. An answer that has arrived cannot be refused, so its bytes are taken without
+// A Memory is the part of the Budget that one worker uses. The worker asks before it loads
+// or sends rows. An answer that has arrived cannot be refused, so its bytes are taken without
 // asking, which delays the next load.
 type Memory struct {
 	budget   *Budget
-	priority rowmill.Priority // urgent memory goes first, and may use a further quarter of the budget
-	wake     func()           // called when asking again makes sense; must not block
+	priority rowmill.Priority // urgent work is served first, and may use a further quarter of the budget
+	wake     func()           // called when the worker should ask again; must not block
 
-	// The budget's lock guards the fields below.
+	// Budget.mu guards the fields below.
 	account *usage
-	held    int64   // bytes in use
-	waits   purpose // purpose of the refused request; nothing if no request waits
-	asks    bool    // wake will be called when there is room
+	held    int64   // bytes in use by this Memory
+	waits   purpose // purpose of the last request if it was refused; otherwise nothing
+	asks    bool    // the Memory is in Budget.waiting
 }
 
-// NewMemory returns memory for a worker of a job. After a refusal, wake is called when
-// asking again makes sense. wake must not block; it makes the worker call Again.
+// NewMemory returns the Memory of a worker of a job. After a refusal, wake is called
+// when the worker should ask again. wake must not block; it makes the worker call
+// Again.
 func (b *Budget) NewMemory(account string, priority rowmill.Priority, wake func()) *Memory {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,8 +78,8 @@ func (b *Budget) NewMemory(account string, priority rowmill.Priority, wake func(
 	return &Memory{budget: b, priority: priority, wake: wake, account: h, waits: nothing}
 }
 
-// A purpose is the reason for a request for memory. Loaded rows must leave room for the
-// answers of running rows, or no row could finish.
+// A purpose is the reason for a request for memory: to load rows, or to send rows.
+// Loaded rows must leave room for the answers of running rows, or no row could finish.
 type purpose int
 
 const (
@@ -87,11 +88,12 @@ const (
 	toSend
 )
 
-// share returns the share of the budget that may be in use for a purpose.
+// share returns the share of the budget that may be in use before requests for a
+// purpose are refused.
 func (p purpose) share() float64 { return [...]float64{toLoad: 0.5, toSend: 1}[p] }
 
-// acquire takes up to n units of size bytes each, and returns how many it got. If it got
-// none, the memory waits until Again.
+// acquire takes up to n units of size bytes, and returns the number of units that it
+// took. After 0 units, the Memory waits until Again.
 func (m *Memory) acquire(n int, size int64, p purpose) int {
 	b := m.budget
 	b.mu.Lock()
@@ -108,13 +110,14 @@ func (m *Memory) acquire(n int, size int64, p purpose) int {
 	return n
 }
 
-// guaranteed returns the bytes that the account may always use: its share of a quarter of the
-// budget, by its weight among the accounts with work on this node.
+// guaranteed returns the bytes that the account may always use for a purpose: its share
+// of a quarter of the budget, by its weight among the accounts with work on this node.
 func (m *Memory) guaranteed(p purpose) int64 {
 	return int64(p.share() * float64(m.budget.limit) / 4 * float64(m.account.weight) / float64(m.budget.weight))
 }
 
-// room returns how many bytes may be in use before this memory gets no more.
+// room returns how many bytes may be in use over all accounts before requests of m for
+// a purpose are refused.
 func (b *Budget) room(m *Memory, p purpose) int64 {
 	room := p.share() * float64(b.limit)
 	if m.priority.Urgent() {
@@ -123,8 +126,8 @@ func (b *Budget) room(m *Memory, p purpose) int64 {
 	return int64(room)
 }
 
-// otherFirst reports whether another account goes first: it waits to send, or to load if p
-// is toLoad, and it has fewer bytes in proportion to its weight.
+// otherFirst reports whether another account should get free bytes first: it has fewer
+// bytes in proportion to its weight and waits to send, or waits to load if p is toLoad.
 func (b *Budget) otherFirst(asking *usage, p purpose) bool {
 	for _, other := range b.accounts {
 		waits := other.waits[toSend]
@@ -138,7 +141,7 @@ func (b *Budget) otherFirst(asking *usage, p purpose) bool {
 	return false
 }
 
-// wait notes the purpose for which the memory waits.
+// wait sets the purpose for which the Memory waits; nothing ends the wait.
 func (m *Memory) wait(p purpose) {
 	if m.waits != nothing {
 		m.account.waits[m.waits]--
@@ -153,28 +156,27 @@ func (m *Memory) wait(p purpose) {
 	}
 }
 
-// Waits reports whether the last request was refused and not repeated yet.
+// Waits reports whether the last request was refused, and was not repeated yet.
 func (m *Memory) Waits() bool {
 	m.budget.mu.Lock()
 	defer m.budget.mu.Unlock()
 	return m.waits != nothing
 }
 
-// Again runs ask, which repeats the refused requests for bytes. Until ask returns, this
-// Memory still counts as waiting, so that other users of the budget do not take the
-// freed bytes first.
+// Again calls ask, which repeats the refused requests. Until ask returns, the Memory
+// still counts as waiting, so that other accounts do not take the freed bytes first.
 func (m *Memory) Again(ask func()) {
 	b := m.budget
 	b.mu.Lock()
 	before := m.waits
-	m.waits = nothing // a new refusal sets it again
+	m.waits = nothing // a new refusal sets waits again
 	b.mu.Unlock()
 	ask()
 	b.mu.Lock()
 	var woken []*Memory
 	if before != nothing {
 		m.account.waits[before]--
-		if m.waits == nothing { // other memories may have the rest
+		if m.waits == nothing { // other memories may get the remaining bytes
 			woken = b.wakes(m.account)
 		}
 	}
@@ -182,7 +184,7 @@ func (m *Memory) Again(ask func()) {
 	wake(woken)
 }
 
-// take takes n bytes without asking; a negative n gives bytes back.
+// take takes n bytes without asking. A negative n gives bytes back.
 func (m *Memory) take(n int64) {
 	b := m.budget
 	b.mu.Lock()
@@ -195,15 +197,17 @@ func (m *Memory) take(n int64) {
 	wake(woken)
 }
 
+// take adds n bytes to the bytes that m uses. The caller must hold the lock.
 func (b *Budget) take(m *Memory, n int64) {
 	b.used += n
 	m.held += n
 	m.account.bytes += n
 }
 
-// wakes returns the memories that should ask again after an account has freed bytes. They
-// are sorted by priority, the lowest number first, and then by the account's bytes in
-// proportion to its weight, the fewest first.
+// wakes removes from waiting the memories that should ask again after the account freed
+// has given back bytes, and returns them. They are sorted by priority, the lowest
+// number first, and then by the bytes of the account in proportion to its weight, the
+// fewest first.
 func (b *Budget) wakes(freed *usage) (woken []*Memory) {
 	b.waiting = slices.DeleteFunc(b.waiting, func(m *Memory) bool {
 		if b.used >= b.room(m, m.waits) && (m.account != freed || m.account.bytes >= m.guaranteed(toSend)) {
@@ -222,18 +226,19 @@ func (b *Budget) wakes(freed *usage) (woken []*Memory) {
 	return woken
 }
 
+// wake calls the function wake of each Memory.
 func wake(woken []*Memory) {
 	for _, m := range woken {
 		m.wake()
 	}
 }
 
-// scarce reports whether more than this share of the budget is in use.
+// scarce reports whether at least this share of the budget is in use.
 func (m *Memory) scarce(share float64) bool {
 	return float64(m.budget.InUse()) >= share*float64(m.budget.limit)
 }
 
-// Free gives back the memory of finished tasks.
+// Free frees finished tasks and gives back their bytes.
 func (m *Memory) Free(tasks []*dispatch.Task) {
 	var bytes int64
 	for _, t := range tasks {
@@ -242,7 +247,7 @@ func (m *Memory) Free(tasks []*dispatch.Task) {
 	m.take(-bytes)
 }
 
-// Close gives back all bytes and ends the memory's use of the budget.
+// Close gives back all bytes of the Memory. The Memory must not be used afterwards.
 func (m *Memory) Close() {
 	b := m.budget
 	b.mu.Lock()

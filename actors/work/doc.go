@@ -1,5 +1,5 @@
-// Package work handles the rows that are assigned to a worker: it loads them before the
-// engines need them, sends them when an engine has room, and gathers finished rows into
+// Package work handles the rows that are assigned to a worker: it loads rows before the
+// engines need them, sends rows when an engine has room, and gathers finished rows into
 // parts. It decides how many rows to load, send and write. It uses no actors and no owners
 // of jobs, and runs nothing in the background: the caller runs the loads and writes, and
 // passes their results back.

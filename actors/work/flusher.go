@@ -9,43 +9,46 @@ import (
 	"github.com/rowmill/rowmill/actors/dispatch"
 )
 
-// A Batch is a set of finished rows of a shard that will be written as a part.
+// A Batch is a set of finished rows of one shard that will be written as a part.
 type Batch struct {
 	Shard int
 	Tasks []*dispatch.Task
 
-	bytes int64
-	since time.Time // when its first row finished
-	kept  int       // rows up to this row have waited for one part already and do not wait for another
+	bytes int64     // memory of the rows and their answers
+	since time.Time // when the first row of the batch finished
+	// kept is the highest row number in the shard of rows that have already waited for one
+	// part. These rows do not wait for a further part.
+	kept int
 }
 
-// A Flusher gathers finished rows by shard and cuts them into batches to be written. It
-// keeps each batch until its part is acknowledged.
+// A Flusher gathers finished rows by shard and cuts them into batches to be written as
+// parts. It keeps the size of each batch until the owner has acknowledged its part.
 type Flusher struct {
-	size  int64         // of a part, in bytes
-	grace time.Duration // the longest time between the end of a row and the record of its part
-	runs  bool          // rows finish approximately in the order of the input
+	size    int64         // target size of a part in bytes
+	grace   time.Duration // the maximum time from the end of a row until its part is recorded
+	inOrder bool          // InOrder was called: rows finish approximately in the order of the input
 
-	gathering map[int]*Batch    // by shard
-	gathered  int64             // bytes in gathering
-	cut       []*Batch          // batches with parts that are not acknowledged yet
-	unacked   int64             // bytes in cut
-	writing   int               // number of batches in cut that are not durable
-	durable   map[string]*Batch // by key of the part
+	gathering map[int]*Batch    // by shard: rows that are not cut into a batch yet
+	gathered  int64             // total bytes in gathering
+	cut       []*Batch          // batches whose parts are not acknowledged yet
+	unacked   int64             // total bytes in cut
+	writing   int               // number of batches in cut that are not stored yet
+	durable   map[string]*Batch // by key of the part: stored batches that are not acknowledged yet
 }
 
-// NewFlusher returns a Flusher for parts of size bytes. A finished row should be
-// recorded within grace.
+// NewFlusher returns a Flusher for parts of size bytes. grace is the maximum time until
+// a finished row should be recorded.
 func NewFlusher(size int64, grace time.Duration) *Flusher {
 	return &Flusher{size: size, grace: grace, gathering: make(map[int]*Batch), durable: make(map[string]*Batch)}
 }
 
-// InOrder tells the Flusher that rows finish approximately in the order of the input. A
-// batch that is cut for its size then has consecutive rows, and rows after a gap wait
-// for the next part. Such parts of a shard can be joined without decoding them.
-func (f *Flusher) InOrder() { f.runs = true }
+// InOrder tells the Flusher that rows finish approximately in the order of the input.
+// Then a batch that is cut because of its size has consecutive rows, and rows after a
+// gap wait for the next part. The parts of a shard can then be joined without decoding
+// them.
+func (f *Flusher) InOrder() { f.inOrder = true }
 
-// Add adds a finished row.
+// Add adds a finished row. now is the time at which it finished.
 func (f *Flusher) Add(t *dispatch.Task, now time.Time) {
 	b := f.gathering[t.Shard]
 	if b == nil {
@@ -56,24 +59,26 @@ func (f *Flusher) Add(t *dispatch.Task, now time.Time) {
 	f.count(b, bytesOf(t))
 }
 
+// bytesOf returns the memory of a row and its answer.
 func bytesOf(t *dispatch.Task) int64 { return t.OutputBytes() + t.RowBytes() }
 
+// count adds bytes to the size of a batch in gathering.
 func (f *Flusher) count(b *Batch, bytes int64) {
 	b.bytes += bytes
 	f.gathered += bytes
 }
 
-// shards returns the shards with gathered rows, in order.
+// shards returns the numbers of the shards with gathered rows, in order.
 func (f *Flusher) shards() []int { return slices.Sorted(maps.Keys(f.gathering)) }
 
-// Gathers reports whether there are gathered rows.
+// Gathers reports whether finished rows wait to be cut into a batch.
 func (f *Flusher) Gathers() bool { return f.gathered > 0 }
 
-// Idle reports whether there are no gathered rows and no batches being written.
+// Idle reports whether no rows are gathered and no batches are being written.
 func (f *Flusher) Idle() bool { return len(f.gathering) == 0 && f.writing == 0 }
 
-// Full cuts batches when half a part has gathered: first the shard with most of the
-// bytes, and all shards if that is not enough.
+// Full cuts batches when the gathered rows have half the size of a part: first the
+// shard that has at least half of the bytes, and all shards if that is not enough.
 func (f *Flusher) Full(now time.Time) (batches []*Batch) {
 	if f.gathered < f.size/2 {
 		return nil
@@ -89,13 +94,13 @@ func (f *Flusher) Full(now time.Time) (batches []*Batch) {
 	return batches
 }
 
-// cutRun cuts the consecutive rows at the start of a shard, and leaves the rows after
-// the first gap, which then count as finished now. It cuts all rows of the shard if rows
-// come in no order, if more than half of the rows are after the gap, or if some rows
-// have waited for a part before.
+// cutRun cuts the consecutive rows at the start of a shard's gathered rows. The rows
+// after the first gap stay, and count as finished at now. cutRun cuts all rows of the
+// shard if rows come in no order, if more than half of the rows are after the gap, or
+// if some of the rows have already waited for an earlier part.
 func (f *Flusher) cutRun(shard int, now time.Time) []*Batch {
 	b := f.gathering[shard]
-	if !f.runs {
+	if !f.inOrder {
 		return f.Cut(shard)
 	}
 	slices.SortFunc(b.Tasks, byRow)
@@ -120,9 +125,11 @@ func (f *Flusher) cutRun(shard int, now time.Time) []*Batch {
 	return cut
 }
 
+// byRow orders tasks by the number of the row in its shard.
 func byRow(a, b *dispatch.Task) int { return cmp.Compare(a.Rel, b.Rel) }
 
-// Cut returns the gathered rows of a shard as a batch to be written.
+// Cut returns the gathered rows of a shard as a batch to be written; nil if there are
+// none.
 func (f *Flusher) Cut(shard int) []*Batch {
 	b := f.gathering[shard]
 	if b == nil {
@@ -144,9 +151,9 @@ func (f *Flusher) All() (batches []*Batch) {
 	return batches
 }
 
-// Due returns batches of the shards with a first row that finished at the given time or
-// before. Each shard has its own time: if all rows of a shard finish within the maximum
-// age, they become one complete part.
+// Due cuts a batch for each shard whose first gathered row finished at the given time
+// or earlier. Each shard has its own time: if all rows of a shard finish within the
+// maximum age, they become one complete part.
 func (f *Flusher) Due(finished time.Time) (batches []*Batch) {
 	for _, n := range f.shards() {
 		if !f.gathering[n].since.After(finished) {
@@ -156,20 +163,20 @@ func (f *Flusher) Due(finished time.Time) (batches []*Batch) {
 	return batches
 }
 
-// Failed notes that a batch could not be written.
+// Failed records that a batch could not be written.
 func (f *Flusher) Failed(b *Batch) {
 	f.writing--
 	b.Tasks = nil
 }
 
-// Wrote notes that a batch is durable under a key.
+// Wrote records that a batch is stored as the part with this key.
 func (f *Flusher) Wrote(key string, b *Batch) {
 	f.writing--
 	b.Tasks = nil
 	f.durable[key] = b
 }
 
-// Acked drops the batch of an acknowledged part.
+// Acked forgets the batch of a part that the owner has acknowledged.
 func (f *Flusher) Acked(key string) {
 	b := f.durable[key]
 	if b == nil {
@@ -180,12 +187,12 @@ func (f *Flusher) Acked(key string) {
 	f.cut = slices.DeleteFunc(f.cut, func(have *Batch) bool { return have == b })
 }
 
-// Behind reports whether a part waits for its record while the rows of the next part have
-// gathered. Then no new rows should start.
+// Behind reports whether a part is not acknowledged while the rows of the next part
+// have already gathered. Then no new rows should start.
 func (f *Flusher) Behind() bool { return f.unacked > 0 && f.gathered+f.unacked >= f.size }
 
-// AtRisk reports whether finished rows have waited too long for their record, because
-// the bucket or the store is not available, the job has no owner, or the owner has
+// AtRisk reports whether finished rows have waited longer than grace to be recorded.
+// The bucket or the store is not available, the job has no owner, or the owner has
 // declared this worker lost. These rows may have to run again, so no new rows should
 // start.
 func (f *Flusher) AtRisk(now time.Time) bool {

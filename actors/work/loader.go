@@ -15,47 +15,50 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// A Loader turns spans into tasks, one block of rows at a time. It keeps a shard and its
-// last block open while more of its rows may come.
+// A Loader reads the rows of spans as tasks, one block of rows at a time. A shard and
+// its last block stay open while more rows of the shard may come.
 type Loader struct {
 	memory *Memory
 	shards []shard.Info
-	open   func(ctx context.Context, s assign.Span) (*shard.Reader, error)
-	trail  *Trail
+	open   func(ctx context.Context, s assign.Span) (*shard.Reader, error) // opens the shard of a span
+	// trail has the trace spans of the job; nil if the job is not traced.
+	trail *Trail
 
-	todo      []assign.Span // spans to load; while a load runs, the first is being loaded
-	inputs    map[int]input // by shard
-	latest    int           // shard of the newest span
-	block     int           // Block and Share of the span that was loaded last
-	share     int
-	shares    int  // number of shares begun
-	exhausted bool // no more spans are expected now
-	loading   bool // a Load runs
-	full      bool // the budget refused the last request
+	todo      []assign.Span // spans to load; while a load runs, it loads from the first span
+	inputs    map[int]input // open shards, by number
+	latest    int           // number of the shard of the span that was added last
+	block     int           // Block of the span that was loaded last
+	share     int           // Share of the span that was loaded last
+	shares    int           // number of different shares loaded so far
+	exhausted bool          // the owner has no more spans for this worker now
+	loading   bool          // a Load runs
+	full      bool          // the budget refused the last request
 }
 
-// An input is an open shard.
+// An input is an open shard and its last block.
 type input struct {
 	reader *shard.Reader
-	block  *shard.Block // the last block that was read: the next span may begin in it
+	block  *shard.Block // the last block that was read; the next span may begin in this block
 }
 
-// A Load is a block to be read: Run reads it, and Loader.Loaded takes the result.
+// A Load is a block that must be read. The caller calls Run to read it, and then
+// Loader.Loaded.
 type Load struct {
 	open  func(ctx context.Context, s assign.Span) (*shard.Reader, error)
 	span  assign.Span
-	bytes int64         // taken from the budget for the block
-	rows  *tracing.Span // trace span of the rows; nil for none
+	bytes int64         // bytes taken from the budget for the block
+	rows  *tracing.Span // trace span of the loaded rows; nil for none
 	input
 }
 
-// NewLoader returns a Loader. open opens the shard of a span. shards describes the
-// shards for spans without this description. trail is nil if the job is not traced.
+// NewLoader returns a Loader. open opens the shard of a span. shards has the
+// descriptions of all shards, for spans that do not contain one. trail is nil if the
+// job is not traced.
 func NewLoader(memory *Memory, shards []shard.Info, trail *Trail, open func(ctx context.Context, s assign.Span) (*shard.Reader, error)) *Loader {
 	return &Loader{memory: memory, shards: shards, open: open, trail: trail, inputs: make(map[int]input)}
 }
 
-// Add appends spans. exhausted says that no more spans are expected now.
+// Add appends spans to load. exhausted means that no more spans are expected now.
 func (l *Loader) Add(spans []assign.Span, exhausted bool) {
 	for _, s := range spans {
 		l.latest = s.Shard
@@ -67,10 +70,11 @@ func (l *Loader) Add(spans []assign.Span, exhausted bool) {
 	l.exhausted = exhausted
 }
 
-// wanted is the target number of spans: one being loaded, and the next.
+// wanted is the number of spans that a Loader should have: the span that is being
+// loaded, and the next span.
 const wanted = 2
 
-// Wants reports whether there is room for more spans.
+// Wants reports whether the Loader has fewer spans than wanted.
 func (l *Loader) Wants() bool { return len(l.todo) < wanted }
 
 // Exhausted reports whether no more spans are expected now.
@@ -82,7 +86,7 @@ func (l *Loader) Empty() bool { return len(l.todo) == 0 }
 // Loading reports whether a Load is running.
 func (l *Loader) Loading() bool { return l.loading }
 
-// Waiting returns the number of rows in spans that are not being loaded.
+// Waiting returns the number of rows in spans from which no block is being loaded.
 func (l *Loader) Waiting() (rows int) {
 	for _, s := range l.queued() {
 		rows += s.Count()
@@ -90,7 +94,7 @@ func (l *Loader) Waiting() (rows int) {
 	return rows
 }
 
-// queued returns the spans that are not being loaded.
+// queued returns the spans from which no block is being loaded.
 func (l *Loader) queued() []assign.Span {
 	if l.loading {
 		return l.todo[1:]
@@ -98,9 +102,9 @@ func (l *Loader) queued() []assign.Span {
 	return l.todo
 }
 
-// Next returns the next block to load, if there is a span and the budget has room.
-// nothing says that the worker has no rows in memory: then it always gets room, so that
-// each job makes progress.
+// Next returns the next block to load; ok is false if a Load runs, no span is left, or
+// the budget has no room. nothing means that the worker has no rows in memory: then the
+// budget always has room, so that each job makes progress.
 func (l *Loader) Next(nothing bool) (load Load, ok bool) {
 	if l.loading || l.full || len(l.todo) == 0 {
 		return Load{}, false
@@ -117,13 +121,13 @@ func (l *Loader) Next(nothing bool) (load Load, ok bool) {
 	return Load{open: l.open, span: s, bytes: size, rows: l.trail.load(s.Shard), input: l.inputs[s.Shard]}, true
 }
 
-// spanBytes estimates the memory for the next block of a span.
+// spanBytes estimates the memory that the next block of a span needs.
 func spanBytes(s assign.Span) int64 {
 	rows := int64(s.Count())
 	return rows*dispatch.TaskBytes + rows*s.Of.Bytes/int64(max(s.Of.Rows, 1))
 }
 
-// Run reads the block. It may be called again after an error.
+// Run reads the block. After an error the caller may call Run again.
 func (l *Load) Run(ctx context.Context) (err error) {
 	s, fresh := l.span, l.reader == nil
 	if fresh {
@@ -144,7 +148,8 @@ func (l *Load) Run(ctx context.Context) (err error) {
 	return err
 }
 
-// Loaded takes a loaded block and returns the span's rows in it as tasks.
+// Loaded takes a block that was read, and returns the rows of the span in this block as
+// tasks.
 func (l *Loader) Loaded(m Load) []*dispatch.Task {
 	l.loading = false
 	l.inputs[m.span.Shard] = m.input
@@ -186,7 +191,7 @@ func (l *Loader) Loaded(m Load) []*dispatch.Task {
 	return tasks
 }
 
-// Failed takes back a Load after an error.
+// Failed takes back a Load that could not be read.
 func (l *Loader) Failed(m Load) {
 	l.loading = false
 	l.trail.Ended(m.span.Shard, m.rows, nil)
@@ -195,10 +200,11 @@ func (l *Loader) Failed(m Load) {
 	}
 }
 
-// Resume makes Next ask the budget again.
+// Resume makes Next ask the budget again after a refusal.
 func (l *Loader) Resume() { l.full = false }
 
-// Revoke removes up to n rows that are not being loaded, the last ones first.
+// Revoke removes up to n rows that are not being loaded, from the last span backwards,
+// and returns them as spans.
 func (l *Loader) Revoke(n int) (spans []assign.Span) {
 	for n > 0 && len(l.queued()) > 0 {
 		end := len(l.todo) - 1
@@ -214,13 +220,13 @@ func (l *Loader) Revoke(n int) (spans []assign.Span) {
 	return spans
 }
 
-// Last reports whether no more rows of a shard are expected.
+// Last reports whether no more rows of this shard are expected.
 func (l *Loader) Last(shard int) bool { return shard != l.latest || l.exhausted }
 
-// Shards returns the open shards, in order.
+// Shards returns the numbers of the open shards, in order.
 func (l *Loader) Shards() []int { return slices.Sorted(maps.Keys(l.inputs)) }
 
-// Release closes a shard.
+// Release closes a shard, if it is open.
 func (l *Loader) Release(shard int) error {
 	in, open := l.inputs[shard]
 	delete(l.inputs, shard)
@@ -231,7 +237,7 @@ func (l *Loader) Release(shard int) error {
 	return in.reader.Close()
 }
 
-// Close closes all shards.
+// Close closes all open shards.
 func (l *Loader) Close() (err error) {
 	for n := range l.inputs {
 		err = errors.Join(err, l.Release(n))

@@ -16,8 +16,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// WritePart writes the rows of a batch, in order, as a part. key is the part's key, made by
-// package layout. WritePart may be repeated with another key.
+// WritePart writes the rows of a batch, sorted by row, as a part. key is a key of a
+// part from package layout. After an error the caller may try again with another key.
 func WritePart(ctx context.Context, bucket blob.Bucket, schema results.Schema, key string, b *Batch) (assign.Part, error) {
 	slices.SortFunc(b.Tasks, byRow)
 	part := assign.Part{Key: key, Shard: b.Shard}
@@ -39,6 +39,7 @@ func WritePart(ctx context.Context, bucket blob.Bucket, schema results.Schema, k
 	return part, err
 }
 
+// totalsOf returns the totals of one row.
 func totalsOf(t *dispatch.Task) store.Totals {
 	sum := store.Totals{Rows: 1}
 	if t.Out.Failed() {

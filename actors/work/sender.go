@@ -10,26 +10,26 @@ import (
 	"github.com/rowmill/rowmill/actors/order"
 )
 
-// A Sender sends rows to servers: no more than the servers want, and no more than the
-// budget has room for, including the answers.
+// A Sender sends the rows of a job to servers. It sends no more rows than the servers
+// want, and no more than the memory budget allows, including the expected answers.
 type Sender struct {
-	Rows *dispatch.Rows // loaded rows, and rows that wait for a retry
+	Rows *dispatch.Rows // loaded rows, including rows that wait for a retry
 
 	memory *Memory
-	ports  map[string]*port // by server
-	opened int              // number of ports opened so far
-	sent   int              // number of tasks at servers
-	answer int64            // expected bytes of an answer, learned from past answers
+	ports  map[string]*port // by name of the server
+	opened int              // number of servers added so far
+	sent   int              // number of rows at servers or in their queues
+	answer int64            // expected size of an answer in bytes: a moving average
 	full   bool             // the budget refused the last request
 }
 
-// A Queue sends rows to a server, as dispatch.Queue does.
+// A Queue sends rows to one server, as dispatch.Queue does.
 type Queue interface {
-	Demand() int        // number of rows of this job that the server should have
+	Demand() int        // number of rows of this job that should be at the server
 	Group() int         // number of rows in a request
 	CacheTokens() int64 // size of the server's KV cache in tokens; 0 if unknown
-	Waiting() int       // number of rows that the server has not started
-	Warnings() []string // warnings about the server so far
+	Waiting() int       // number of rows of this job that are not in flight yet
+	Warnings() []string // warnings for the job about the server
 	Put(tasks []*dispatch.Task)
 	Withdraw() []*dispatch.Task
 }
@@ -38,15 +38,16 @@ type Queue interface {
 type port struct {
 	id    order.Port
 	queue Queue
-	sent  int // number of tasks at the server
-	left  int // during Fill: number of rows that the server has room for
+	sent  int // number of rows at the server or in its queue
+	left  int // during Fill: number of rows for which the server has room
 }
 
-// firstAnswer is the assumed size of an answer in bytes before the first answer arrives.
+// firstAnswer is the assumed size of an answer in bytes, before the first answer
+// arrives.
 const firstAnswer = 2 << 10
 
-// NewSender returns a Sender for a job with this many rows. answer is the size of each
-// answer in bytes, or 0 if unknown.
+// NewSender returns a Sender for a job with this many rows. answer is the expected size
+// of each answer in bytes; 0 if unknown.
 func NewSender(memory *Memory, rows, answer int64) *Sender {
 	if answer == 0 {
 		answer = firstAnswer
@@ -54,16 +55,16 @@ func NewSender(memory *Memory, rows, answer int64) *Sender {
 	return &Sender{Rows: dispatch.NewRows(rows), memory: memory, ports: make(map[string]*port), answer: answer}
 }
 
-// Open adds a server.
+// Open adds a server with its queue.
 func (s *Sender) Open(server string, q Queue) {
 	s.ports[server] = &port{id: order.Port(s.opened), queue: q}
 	s.opened++
 	if tokens := q.CacheTokens(); tokens > 0 {
-		s.Rows.Remember(tokens)
+		s.Rows.SetCacheTokens(tokens)
 	}
 }
 
-// Uses reports whether a server was added.
+// Uses reports whether a server was added and not removed.
 func (s *Sender) Uses(server string) bool { return s.ports[server] != nil }
 
 // Ports returns the number of servers.
@@ -72,7 +73,8 @@ func (s *Sender) Ports() int { return len(s.ports) }
 // Sent returns the number of rows that are at servers or in their queues.
 func (s *Sender) Sent() int { return s.sent }
 
-// Warnings returns settings that servers do not support, and problems seen in answers.
+// Warnings returns the warnings of all servers: settings that they do not support, and
+// problems in their answers.
 func (s *Sender) Warnings() (all []string) {
 	for _, server := range slices.Sorted(maps.Keys(s.ports)) {
 		all = append(all, s.ports[server].queue.Warnings()...)
@@ -89,10 +91,10 @@ func (s *Sender) Running() int {
 	return running
 }
 
-// Empty reports whether there are no rows here and none at servers.
+// Empty reports whether the Sender has no rows and no rows are at servers.
 func (s *Sender) Empty() bool { return s.sent == 0 && s.Rows.Empty() }
 
-// Close removes a server. Its running rows come back as usual.
+// Close removes a server. Its rows in flight come back as usual.
 func (s *Sender) Close(server string) {
 	p := s.ports[server]
 	delete(s.ports, server)
@@ -114,6 +116,7 @@ func (s *Sender) Withdraw() {
 	}
 }
 
+// withdraw takes back the rows of one server that are not in flight.
 func (s *Sender) withdraw(p *port) {
 	back := p.queue.Withdraw()
 	s.sent -= len(back)
@@ -127,7 +130,7 @@ func (s *Sender) withdraw(p *port) {
 // Resume makes the next Fill ask the budget again after a refusal.
 func (s *Sender) Resume() { s.full = false }
 
-// Room returns the number of rows that the servers have room for.
+// Room returns the number of rows for which all servers together have room.
 func (s *Sender) Room() (rows int) {
 	for _, p := range s.ports {
 		rows += max(p.room(), 0)
@@ -135,11 +138,12 @@ func (s *Sender) Room() (rows int) {
 	return rows
 }
 
+// room returns the number of rows for which the server has room; it may be negative.
 func (p *port) room() int { return p.queue.Demand() - p.sent }
 
-// Fill sends rows to servers, to the least busy server first, and a few at a time if
-// there are few rows. full says that the budget ran out of room during this call:
-// finished rows should be written.
+// Fill sends rows to servers, first to the server with the most room. If there are few
+// rows, it sends only a few at a time. full means that the budget ran out of room
+// during this call: then finished rows should be written.
 func (s *Sender) Fill() (full bool) {
 	open := make([]*port, 0, len(s.ports))
 	for _, server := range slices.Sorted(maps.Keys(s.ports)) {
@@ -163,8 +167,8 @@ func (s *Sender) Fill() (full bool) {
 	return s.full && !before
 }
 
-// afford reserves room for answers, and returns how many of n rows may be sent. If no
-// row is at a server, one row may always be sent, so that each job makes progress.
+// afford reserves memory for answers, and returns how many of n rows may be sent. If no
+// row is at a server, at least one row may be sent, so that each job makes progress.
 func (s *Sender) afford(n int) int {
 	if n == 0 {
 		return 0
@@ -182,7 +186,7 @@ func (s *Sender) afford(n int) int {
 	return 1
 }
 
-// send gives tasks to a server; room for their answers is reserved.
+// send gives tasks to a server. The memory for their answers must be reserved.
 func (s *Sender) send(p *port, tasks []*dispatch.Task) {
 	if len(tasks) == 0 {
 		return
@@ -195,7 +199,7 @@ func (s *Sender) send(p *port, tasks []*dispatch.Task) {
 	p.queue.Put(tasks)
 }
 
-// Back notes that a server has returned a task.
+// Back records that a server has returned a task.
 func (s *Sender) Back(t *dispatch.Task) {
 	s.sent--
 	for _, p := range s.ports {
@@ -205,8 +209,8 @@ func (s *Sender) Back(t *dispatch.Task) {
 	}
 }
 
-// Answered replaces the memory that was reserved for an answer by the memory of the final
-// answer.
+// Answered replaces the memory that was reserved for the answer of a task by the actual
+// size of the answer, and learns from it.
 func (s *Sender) Answered(t *dispatch.Task) {
 	n := t.OutputBytes()
 	s.answer += (n - s.answer) / 64
@@ -222,22 +226,22 @@ func (s *Sender) unreserve(t *dispatch.Task) {
 	t.Reserved = 0
 }
 
-// The Sender asks for more rows than servers have room for, so that the longest rows can
-// go first: up to aheadRows, and only while less than aheadShare of the node's budget is
+// Wants asks for more rows than the servers have room for, so that rows with long answers
+// can go first: up to aheadRows, and only while less than aheadShare of the node's budget is
 // in use.
 const (
 	aheadRows  = 16_384
 	aheadShare = 0.25
 )
 
-// Wants reports whether more rows should be loaded. room is the number of rows that the
-// servers had room for before Fill.
+// Wants reports whether more rows should be loaded. room is the number of rows for
+// which the servers had room before Fill.
 func (s *Sender) Wants(room int) bool {
 	ready := s.Rows.Ready()
 	return len(s.ports) > 0 && (ready <= room || ready < aheadRows && !s.memory.scarce(aheadShare))
 }
 
-// Retry keeps a task for another attempt.
+// Retry stores a task for another attempt.
 func (s *Sender) Retry(t *dispatch.Task, now time.Time) {
 	s.unreserve(t)
 	s.Rows.Retry(t, now)

@@ -7,21 +7,21 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// A Trail has the trace spans of a worker: one for each shard, and below it one for rows
-// that are loaded together and one for each part. The span of a shard lasts from its
-// first load until all spans below have ended and no more of its rows are expected. The
-// Trail of a job without traces is nil, and all methods accept a nil Trail.
+// A Trail has the trace spans of a worker: one for each shard, and as its children one for
+// each group of rows that are loaded together and one for each part. The span of a shard
+// lasts from its first load until its children have ended and no more of its rows are
+// expected. The Trail of a job without traces is nil, and all methods accept a nil Trail.
 type Trail struct {
 	job    *tracing.Job
-	shards map[int]*visit
+	shards map[int]*visit // by number of the shard
 }
 
-// A visit is the time that the worker spends on a shard.
+// A visit is the time for which a worker works on a shard.
 type visit struct {
-	span   *tracing.Span
-	below  map[*tracing.Span]struct{} // spans below span that have not ended
-	rows   int                        // number of loaded rows
-	closed bool                       // no more rows are expected
+	span   *tracing.Span              // the span of the shard
+	below  map[*tracing.Span]struct{} // children of span that have not ended
+	rows   int                        // number of rows loaded so far
+	closed bool                       // no more rows of the shard are expected
 }
 
 // NewTrail returns the Trail of a worker; it is nil if job is nil.
@@ -32,7 +32,7 @@ func NewTrail(job *tracing.Job) *Trail {
 	return &Trail{job: job, shards: make(map[int]*visit)}
 }
 
-// load begins the span for rows that are being loaded.
+// load begins the span for rows of a shard that are being loaded.
 func (t *Trail) load(shard int) *tracing.Span {
 	span := t.begin(shard, "rows")
 	if t != nil {
@@ -41,9 +41,11 @@ func (t *Trail) load(shard int) *tracing.Span {
 	return span
 }
 
-// Part begins the span for a part that is being written.
+// Part begins the span for a part of a shard that is being written.
 func (t *Trail) Part(shard int) *tracing.Span { return t.begin(shard, "write a part") }
 
+// begin begins a child of the shard's span, and the shard's span itself if it has not
+// begun.
 func (t *Trail) begin(shard int, name string) *tracing.Span {
 	if t == nil {
 		return nil
@@ -58,8 +60,8 @@ func (t *Trail) begin(shard int, name string) *tracing.Span {
 	return span
 }
 
-// loaded puts the spans of requests for these tasks below the span that load began. The
-// span of load ends when the last of the tasks is freed.
+// loaded makes span, which load returned, the parent of the spans of the tasks'
+// requests. span ends when the last of the tasks is freed.
 func (t *Trail) loaded(shard int, span *tracing.Span, tasks []*dispatch.Task) {
 	if t == nil {
 		return
@@ -79,13 +81,13 @@ func (t *Trail) Ended(shard int, span *tracing.Span, err error) {
 		return
 	}
 	span.End(err)
-	if v := t.shards[shard]; v != nil { // otherwise end has already ended it
+	if v := t.shards[shard]; v != nil { // if v is nil, end has already ended the shard's span
 		delete(v.below, span)
 		t.settle(shard, v)
 	}
 }
 
-// closed notes that no more rows of a shard are expected.
+// closed records that no more rows of a shard are expected.
 func (t *Trail) closed(shard int) {
 	if t == nil {
 		return
@@ -96,7 +98,8 @@ func (t *Trail) closed(shard int) {
 	}
 }
 
-// settle ends the span of a shard if no more rows are expected and no span below is open.
+// settle ends the span of a shard if no more rows are expected and all its children
+// have ended.
 func (t *Trail) settle(shard int, v *visit) {
 	if v.closed && len(v.below) == 0 {
 		v.span.Set(slog.Int("rowmill.rows", v.rows))

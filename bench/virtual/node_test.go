@@ -113,7 +113,7 @@ func (g *gpu) Generate(ctx context.Context, r engine.Row) (engine.Reply, error) 
 	}
 	run, err := g.pace.Start(sim.Work{Prompt: r.Text, PromptTokens: words, OutputTokens: output})
 	if err != nil {
-		return engine.Reply{}, &engine.Error{Class: engine.Moment, Message: err.Error()}
+		return engine.Reply{}, &engine.Error{Class: engine.Transient, Message: err.Error()}
 	}
 	defer run.End()
 	if _, err := run.Wait(ctx, output); err != nil {

@@ -23,21 +23,21 @@ import (
 type Harness struct {
 	// Bucket is the bucket.
 	Bucket blob.Bucket
-	// Reopen returns the bucket for a process that starts after this process
-	// was killed. Open writers are lost.
+	// Reopen simulates that this process is killed and another process starts. It
+	// returns the bucket as the new process opens it. Data of open writers is lost.
 	Reopen func(t testing.TB) blob.Bucket
-	// Advance moves the clock that decides whether URLs have expired. If it is
-	// nil, the tests wait, and use only URLs that expire soon.
+	// Advance moves the clock that decides whether URLs have expired. If Advance is
+	// nil, the tests wait in real time, and use only URLs that expire soon.
 	Advance func(d time.Duration)
-	// Foreign says that another server checks signed URLs, with its own rules:
-	// it may answer 400 instead of 403 for a broken URL, and may ignore
-	// If-Range and an unknown Authorization header.
+	// Foreign is true if a server other than ours checks signed URLs, with its own
+	// rules: it may answer 400 instead of 403 for a broken URL, and may ignore If-Range
+	// and an unknown Authorization header.
 	Foreign bool
-	// Unpinned says that the bucket cannot keep an open object: after a
-	// replacement or deletion, a reader may fail with blob.ErrLost.
+	// Unpinned is true if the bucket cannot keep an open object: after a replacement or
+	// deletion, a reader may fail with blob.ErrLost.
 	Unpinned bool
-	// Leftovers counts the data of unfinished writers in the bucket: temporary
-	// files, unfinished uploads.
+	// Leftovers counts the data of unfinished writers in the bucket, such as temporary
+	// files and unfinished uploads.
 	Leftovers func(t testing.TB) int
 	// BigObject is the size of the big object in bytes. Zero means 64 MiB.
 	BigObject int64
@@ -93,7 +93,7 @@ func RunObjects(t *testing.T, fresh func(t *testing.T) Harness) {
 	})
 }
 
-// test is a test of the suite.
+// test is one test of the suite.
 type test struct {
 	name  string
 	run   func(*suite)
@@ -109,7 +109,7 @@ func runAll(t *testing.T, fresh func(t *testing.T) Harness, tests []test) {
 				h.BigObject = 64 << 20
 			}
 			if h.Small && tt.large {
-				t.Skip("it writes hundreds of megabytes")
+				t.Skip("the test writes hundreds of megabytes")
 			}
 			s := &suite{T: t, Harness: h, Bucket: h.Bucket}
 			tt.run(s)
@@ -117,7 +117,7 @@ func runAll(t *testing.T, fresh func(t *testing.T) Harness, tests []test) {
 	}
 }
 
-// suite is the state of a test: its bucket and harness.
+// suite is the state of one running test: its bucket and harness.
 type suite struct {
 	*testing.T
 	Harness
@@ -132,7 +132,7 @@ func random(n int) []byte {
 	return out
 }
 
-// must ends the test after an error.
+// must ends the test at once if err is not nil.
 func (s *suite) must(err error) {
 	s.Helper()
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *suite) must(err error) {
 	}
 }
 
-// put stores an object. It must succeed.
+// put stores an object. An error ends the test.
 func (s *suite) put(key string, content []byte) blob.Info {
 	s.Helper()
 	info, err := put(s, s.Bucket, key, content)
@@ -160,16 +160,16 @@ func put(s *suite, b blob.Bucket, key string, content []byte) (blob.Info, error)
 	return w.Commit()
 }
 
-// open opens an object until the end of the test. It must succeed.
+// open opens an object, which is closed at the end of the test. An error ends the test.
 func (s *suite) open(key string) blob.Object {
 	s.Helper()
 	o, err := s.Open(s.Context(), key)
 	s.must(err)
-	s.Cleanup(func() { _ = o.Close() }) // the test may have closed it
+	s.Cleanup(func() { _ = o.Close() }) // the test may have closed the object already
 	return o
 }
 
-// stat describes an object. Stat must succeed.
+// stat describes an object. An error ends the test.
 func (s *suite) stat(key string) blob.Info {
 	s.Helper()
 	info, err := s.Stat(s.Context(), key)
@@ -177,14 +177,14 @@ func (s *suite) stat(key string) blob.Info {
 	return info
 }
 
-// commit commits an object. It must succeed.
+// commit commits a writer. An error ends the test.
 func (s *suite) commit(w blob.Writer) {
 	s.Helper()
 	_, err := w.Commit()
 	s.must(err)
 }
 
-// get reads an object. It must succeed.
+// get reads a whole object. An error ends the test.
 func (s *suite) get(key string) []byte {
 	s.Helper()
 	content, err := get(s, s.Bucket, key)
@@ -204,7 +204,7 @@ func get(s *suite, b blob.Bucket, key string) ([]byte, error) {
 	return content, errors.Join(err, o.Close())
 }
 
-// wantContent compares an object's content.
+// wantContent checks that the object at key has the content want.
 func (s *suite) wantContent(key string, want []byte) {
 	s.Helper()
 	if got := s.get(key); !bytes.Equal(got, want) {
@@ -239,7 +239,7 @@ func (s *suite) keys(prefix string) []string {
 	return keys
 }
 
-// wantKeys compares the keys under a prefix.
+// wantKeys checks that exactly the keys want exist under a prefix.
 func (s *suite) wantKeys(prefix string, want ...string) {
 	s.Helper()
 	if diff := cmp.Diff(want, s.keys(prefix), cmpopts.EquateEmpty()); diff != "" {
@@ -255,7 +255,7 @@ func (s *suite) wantNoLeftovers() {
 	}
 }
 
-// create opens a writer and writes content. It must succeed.
+// create opens a writer and writes content, without a commit. An error ends the test.
 func (s *suite) create(key string, content []byte) blob.Writer {
 	s.Helper()
 	w, err := s.Create(s.Context(), key, "application/octet-stream")

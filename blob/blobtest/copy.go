@@ -10,9 +10,9 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// Copy copies all objects from a bucket to another bucket, as rclone copy does.
-// It skips objects that are deleted or replaced meanwhile, and objects that the
-// bucket to already has with the same size.
+// Copy copies all objects from one bucket to another, as rclone copy does. It skips
+// objects that are deleted or replaced meanwhile, and objects that the bucket to
+// already has with the same size.
 func Copy(ctx context.Context, from, to blob.Bucket) error {
 	there, err := from.List(ctx, "")
 	if err != nil {
@@ -43,7 +43,7 @@ func copyOne(ctx context.Context, from, to blob.Bucket, key string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = object.Close() }() // only read, so an error loses nothing
+	defer func() { _ = object.Close() }() // the object was only read, so a failed Close loses no data
 	w, err := to.Create(ctx, key, "")
 	if err != nil {
 		return err

@@ -70,7 +70,7 @@ func testCommitMakesVisible(s *suite) {
 	s.wantMissing("k/new")
 	s.wantKeys("")
 	s.commit(w)
-	w.Abort() // does nothing: callers defer Abort
+	w.Abort() // Abort after Commit must do nothing, because callers defer Abort
 	s.wantContent("k/new", random(1<<20))
 
 	old := []byte("old")
@@ -173,7 +173,7 @@ func testAppend(s *suite) {
 	_, appends := w.(blob.Appender)
 	w.Abort()
 	if !appends {
-		s.Skip("its writers are not a blob.Appender")
+		s.Skip("the bucket's writers are not a blob.Appender")
 	}
 	const mib = 1 << 20
 	sources := make(map[string][]byte)
@@ -184,7 +184,7 @@ func testAppend(s *suite) {
 	}
 	small, large := open("parts/small", 1000), open("parts/large", 23*mib)
 	type piece struct {
-		from         blob.Object // nil: the bytes are written
+		from         blob.Object // nil: size bytes are passed to Write instead of Append
 		offset, size int64
 	}
 	for name, pieces := range map[string][]piece{
@@ -347,7 +347,7 @@ func testList(s *suite) {
 	for i, key := range slices.Backward(all) {
 		s.put(key, random(i))
 	}
-	s.create("a/unfinished", random(9)) // is not an object
+	s.create("a/unfinished", random(9)) // never committed, so it must not be listed
 	for prefix, want := range map[string][]string{
 		"":       all,
 		"a/":     {"a/b", "a/b-c/d", "a/c/d", "a/c/e"},
@@ -461,7 +461,8 @@ func testDeletePrefixUnfinished(s *suite) {
 	s.wantContent("j/1/a", []byte("again"))
 }
 
-// testETag replaces an object fast, with content of the same size.
+// testETag replaces an object 200 times in quick succession, with content of equal
+// size. Each version must have another ETag.
 func testETag(s *suite) {
 	seen := map[string]int{}
 	for i := range 200 {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// answer is a response that was read to its end.
+// answer is an HTTP response whose whole body was read.
 type answer struct {
 	status int
 	header http.Header
@@ -21,7 +21,7 @@ type answer struct {
 	body   []byte
 }
 
-// sign returns a signed URL. It must succeed.
+// sign returns a signed URL. An error ends the test.
 func (s *suite) sign(method, key string, expires time.Duration) string {
 	s.Helper()
 	u, err := s.SignURL(s.Context(), method, key, "file.bin", expires)
@@ -54,7 +54,8 @@ func (s *suite) fetch(method, u string, headers ...string) answer {
 	return answer{response.StatusCode, response.Header, response.ContentLength, body}
 }
 
-// wantAnswer compares status and body.
+// wantAnswer checks the status and the body of an answer. what names the request in the
+// error text.
 func (s *suite) wantAnswer(what string, a answer, status int, body []byte) {
 	s.Helper()
 	if a.status != status || !bytes.Equal(a.body, body) {
@@ -62,7 +63,7 @@ func (s *suite) wantAnswer(what string, a answer, status int, body []byte) {
 	}
 }
 
-// wantRefusal compares the status of a refusal. The body must not contain the
+// wantRefusal checks the status of an error answer. The body must not contain the
 // object.
 func (s *suite) wantRefusal(what string, a answer, status int, content []byte) {
 	s.Helper()
@@ -96,7 +97,8 @@ func testSignedGet(s *suite) {
 			s.Errorf("%s has the content type %q, want %q", key, got, contentType)
 		}
 	}
-	// A replacement has its own type. A listing has no types.
+	// A replacement has its own content type. The files that store content types must
+	// not be listed as objects.
 	s.put("t/y.json", nil)
 	if got := s.fetch("GET", s.sign("GET", "t/y.json", time.Minute)).header.Get("Content-Type"); got != "application/octet-stream" {
 		s.Errorf("after the replacement the content type is %q, want application/octet-stream", got)
@@ -137,8 +139,8 @@ func testSignedHead(s *suite) {
 	}
 }
 
-// testSignedMethods uses URLs with the other method, and with methods that
-// cannot be signed.
+// testSignedMethods sends requests with another method than the URL was signed for, and
+// with methods that cannot be signed.
 func testSignedMethods(s *suite) {
 	content := random(1000)
 	s.put("k", content)
@@ -184,7 +186,7 @@ func testSignedRange(s *suite) {
 			s.Errorf("%s: Content-Range is %q, want bytes */10000", spec, got)
 		}
 	}
-	// A client resumes a download in pieces.
+	// A client downloads the object in pieces.
 	var whole []byte
 	for at := 0; at < len(content); at += 777 {
 		whole = append(whole, s.fetch("GET", u, "Range", fmt.Sprintf("bytes=%d-%d", at, at+776), "If-Range", info.ETag).body...)
@@ -258,7 +260,8 @@ func (s *suite) waitForExpiry(content []byte) {
 	s.wantAnswer("a URL of a minute meanwhile", s.fetch("GET", long), http.StatusOK, content)
 }
 
-// testSignedTampering changes every part of a URL.
+// testSignedTampering changes each part of a signed URL. The server must refuse every
+// changed URL.
 func testSignedTampering(s *suite) {
 	content := random(1000)
 	s.put("a/k", content)

@@ -15,9 +15,9 @@ var _ blob.Appender = (*writer)(nil)
 // Expect does nothing: a file is written in the same way for any size.
 func (w *writer) Expect(int64) {}
 
-// Append lets the system copy from file to file. Some file systems do this
-// without writing data. The source file is opened again, so that it has its own
-// read position.
+// Append lets the operating system copy from file to file. Some file systems do this
+// without writing data. The source file is opened again, so that it has its own read
+// position.
 func (w *writer) Append(o blob.Object, offset, size int64) error {
 	err := w.failed
 	switch {

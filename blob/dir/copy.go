@@ -12,8 +12,8 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// Copy gives the file of an object a second name if the file system supports
-// that. This is safe because a committed file is never changed, only replaced.
+// Copy gives the file of an object a second name (a hard link) if the file system
+// supports that. This is safe because a committed file is never changed, only replaced.
 // Otherwise Copy writes another file.
 func (b *Bucket) Copy(ctx context.Context, from, to string) error {
 	err := errors.Join(checkCall(ctx, from), checkCall(ctx, to))
@@ -32,7 +32,7 @@ func (b *Bucket) copy(ctx context.Context, from, to string) error {
 	if err := b.folders.make(filepath.Dir(path)); err != nil {
 		return err
 	}
-	temp := b.scratch.name()
+	temp := b.scratch.newPath()
 	switch err := os.Link(b.path(from), temp); {
 	case errors.Is(err, fs.ErrNotExist):
 		return rowmill.ErrNotFound

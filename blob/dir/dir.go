@@ -41,19 +41,20 @@ type Config struct {
 	// Name is the bucket's name for results-url. Default "rowmill".
 	Name string
 
-	// PublicURL begins all signed URLs, such as "https://rows.example.org".
-	// Handler must be reachable under it. SetPublicURL can set it later, when
-	// the port is known.
+	// PublicURL is the beginning of all signed URLs, such as
+	// "https://rows.example.org". Handler must be reachable under it. SetPublicURL can
+	// set it later, when the port is known.
 	PublicURL string
 
-	// Keys sign URLs. Required for SignURL and Handler.
-	Keys Keys
+	// Keys has the secrets that sign URLs. Required for SignURL and Handler.
+	Keys SigningKeys
 
-	// NoSync leaves out every sync. Only for benchmarks and tests: an object
-	// may be lost or empty after a power failure.
+	// NoSync turns off every sync to disk. Only for benchmarks and tests: an object may
+	// be lost or empty after a power failure.
 	NoSync bool
 
-	// Clock decides whether URLs have expired. Default time.Now.
+	// Clock returns the current time, to decide whether URLs have expired. Default
+	// time.Now.
 	Clock func() time.Time
 
 	// Logger gets messages for the operator. Default: discarded.
@@ -94,7 +95,7 @@ type Bucket struct {
 	linker  linker
 
 	mu      sync.Mutex
-	writers map[*writer]struct{} // neither committed nor aborted
+	writers map[*writer]struct{} // open writers: neither committed nor aborted
 }
 
 // Open opens a directory and removes the unfinished files of processes that have ended.
@@ -128,7 +129,7 @@ func (b *Bucket) Close() error {
 // Name returns the bucket's name.
 func (b *Bucket) Name() string { return b.config.Name }
 
-// AppendsFrom returns 0: files are copied whatever their length.
+// AppendsFrom returns 0: the operating system copies ranges of any length.
 func (b *Bucket) AppendsFrom() int64 { return 0 }
 
 // path returns the file of a key. The key must be valid.
@@ -148,7 +149,8 @@ func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
 	return &object{File: file, info: describe(key, info)}, nil
 }
 
-// object is an open file. Its content stays after a deletion or replacement.
+// object is the open file of an object. Its content stays readable after a deletion or
+// replacement.
 type object struct {
 	*os.File
 	info blob.Info
@@ -204,7 +206,7 @@ func describe(key string, info fs.FileInfo) blob.Info {
 	}
 }
 
-// uniqueClock returns each time only once.
+// uniqueClock is a clock that never returns the same time twice.
 type uniqueClock struct {
 	mu   sync.Mutex
 	last time.Time

@@ -174,10 +174,10 @@ func TestFoldersAreBounded(t *testing.T) {
 	root := t.TempDir()
 	f, err := openFolders(root, true)
 	check(t, err)
-	for i := range 2*maxKnown + 10 {
+	for i := range 2*maxDurableFolders + 10 {
 		check(t, f.makeDurable(filepath.Join(root, fmt.Sprint(i))))
 	}
-	if len(f.known) > maxKnown {
+	if len(f.known) > maxDurableFolders {
 		t.Errorf("%d folders are remembered", len(f.known))
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/rowmill/rowmill/internal/durable"
 )
 
-// maxKnown is how many folders are remembered as durable: enough for the active
-// jobs, with a few hundred kilobytes of memory at most. If there are more folders,
-// all are forgotten, and each folder then needs another sync.
-const maxKnown = 4096
+// maxDurableFolders is the largest number of folders that are remembered as durable: enough for
+// the active jobs, with a few hundred kilobytes of memory at most. If there are more
+// folders, all are forgotten, and each folder then needs another sync.
+const maxDurableFolders = 4096
 
 // folders makes folders and makes them durable. A folder is durable if its
 // parent was synced after the folder appeared. A folder that exists may still not
@@ -51,7 +51,7 @@ func openFolders(base string, noSync bool) (*folders, error) {
 
 // make makes a folder below base, and its missing parents.
 func (f *folders) make(path string) error {
-	if f.durable(path) {
+	if f.isDurable(path) {
 		return nil
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
@@ -66,21 +66,21 @@ func (f *folders) make(path string) error {
 	return nil
 }
 
-// makeDurable makes the names in a folder and the folder itself durable.
+// makeDurable makes the file names in a folder durable, and the folder itself.
 func (f *folders) makeDurable(path string) error {
 	if err := f.sync(path); err != nil {
 		return err
 	}
-	for ; !f.durable(path); path = filepath.Dir(path) {
+	for ; !f.isDurable(path); path = filepath.Dir(path) {
 		if err := f.sync(filepath.Dir(path)); err != nil {
 			return err
 		}
-		f.remember(path)
+		f.markDurable(path)
 	}
 	return nil
 }
 
-func (f *folders) durable(path string) bool {
+func (f *folders) isDurable(path string) bool {
 	if path == f.base {
 		return true
 	}
@@ -90,10 +90,10 @@ func (f *folders) durable(path string) bool {
 	return known
 }
 
-func (f *folders) remember(path string) {
+func (f *folders) markDurable(path string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.known) >= maxKnown {
+	if len(f.known) >= maxDurableFolders {
 		clear(f.known)
 	}
 	f.known[path] = struct{}{}
@@ -110,7 +110,7 @@ func (f *folders) forget(path string) {
 	}
 }
 
-// sync makes the names in a folder durable.
+// sync makes the file names in a folder durable.
 func (f *folders) sync(path string) error {
 	if f.noSync {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// maxElement is the longest element of a key, in bytes: a file name can have 255
-// bytes, and "+type" must fit behind the element.
+// maxElement is the longest allowed element of a key, in bytes: a file name can have
+// 255 bytes, and "+type" must fit behind the element.
 const maxElement = 240
 
 // checkKey returns an error for an invalid key. A valid key is safe to join to
@@ -31,8 +31,8 @@ func checkKey(key string) error {
 // checkCall does the checks that every call with a key begins with.
 func checkCall(ctx context.Context, key string) error { return cmp.Or(ctx.Err(), checkKey(key)) }
 
-// isMissing reports whether err means that a file does not exist. ENOTDIR also
-// means that: an element of the key is an object, not a folder.
+// isMissing reports whether err means that a file does not exist. ENOTDIR means this
+// too: a parent folder of the file is an object, not a folder.
 func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

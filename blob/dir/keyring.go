@@ -16,28 +16,29 @@ import (
 )
 
 const (
-	keyringName = "blob/signing-keys" // document with the keys
+	keyringName = "blob/signing-keys" // name of the document with the keys
 	secretSize  = 32                  // bytes, the size of a SHA-256
 	keyPurpose  = "rowmill signed URLs 1"
 )
 
-// Values stores the document of a keyring. Each store.Values is such a Values.
+// Values stores documents by name. Keyring keeps its keys in one document. A
+// store.Values implements it.
 type Values interface {
 	// GetValue returns a document and its version, or rowmill.ErrNotFound.
 	GetValue(ctx context.Context, name string) (json.RawMessage, int64, error)
-	// PutValue writes a document if its current version is version (0: it must
-	// not exist). Otherwise it returns rowmill.ErrConflict.
+	// PutValue writes a document if its stored version equals version (0: the document
+	// must not exist). Otherwise it returns rowmill.ErrConflict.
 	PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error)
 }
 
-// Keyring is the set of signing keys that all processes with the same store
-// share. The keys are stored in a document, and Use can replace them.
+// Keyring is the set of URL-signing keys that all processes with the same store share.
+// The keys are stored in a document; Use can replace them by other secrets.
 type Keyring struct {
-	recorded []signingKey                 // keys of the store, at least one
-	keys     atomic.Pointer[[]signingKey] // at least one; the first one signs
+	storedKeys []signingKey                 // keys from the store, at least one
+	keys       atomic.Pointer[[]signingKey] // at least one; the first one signs
 }
 
-var _ Keys = (*Keyring)(nil)
+var _ SigningKeys = (*Keyring)(nil)
 
 type signingKey struct {
 	ID      string    `json:"id"`
@@ -45,25 +46,27 @@ type signingKey struct {
 	Created time.Time `json:"created"`
 }
 
-// LoadKeyring reads the keys. If there are none, it makes the first key.
+// LoadKeyring reads the keys from the store. If there are none, it makes and stores the
+// first key.
 func LoadKeyring(ctx context.Context, values Values) (*Keyring, error) {
 	keys, err := readKeys(ctx, values)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		keys, err = makeKeys(ctx, values)
 	}
-	if errors.Is(err, rowmill.ErrConflict) { // another process was first
+	if errors.Is(err, rowmill.ErrConflict) { // another process has just stored the first key
 		keys, err = readKeys(ctx, values)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load URL-signing keys: %w", err)
 	}
-	k := &Keyring{recorded: keys}
+	k := &Keyring{storedKeys: keys}
 	k.keys.Store(&keys)
 	return k, nil
 }
 
 // Use replaces the keys that sign and verify. The first secret signs. A nil secret
-// means the keys of the store, and so do no secrets.
+// stands for the keys in the store. If secrets is empty, only the keys in the store are
+// used.
 func (k *Keyring) Use(secrets [][]byte) error {
 	if len(secrets) == 0 {
 		secrets = [][]byte{nil}
@@ -71,7 +74,7 @@ func (k *Keyring) Use(secrets [][]byte) error {
 	var keys []signingKey
 	for _, secret := range secrets {
 		if secret == nil {
-			keys = append(keys, k.recorded...)
+			keys = append(keys, k.storedKeys...)
 			continue
 		}
 		derived, err := hkdf.Key(sha256.New, secret, nil, keyPurpose, secretSize)
@@ -116,13 +119,13 @@ func makeKeys(ctx context.Context, values Values) ([]signingKey, error) {
 	return keys, err
 }
 
-// Current returns the key that signs.
+// Current returns the ID and the secret of the key that signs.
 func (k *Keyring) Current() (string, []byte) {
 	first := (*k.keys.Load())[0]
 	return first.ID, first.Secret
 }
 
-// Find returns the key with this ID. ok is false if there is none.
+// Find returns the secret of the key with this ID. ok is false if there is no such key.
 func (k *Keyring) Find(id string) ([]byte, bool) {
 	for _, key := range *k.keys.Load() {
 		if key.ID == id {

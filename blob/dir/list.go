@@ -26,7 +26,7 @@ func (b *Bucket) List(ctx context.Context, prefix string) ([]blob.Info, error) {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case isMissing(err):
-			return nil // deleted meanwhile, or never existed
+			return nil // the file was deleted meanwhile, or the folder never existed
 		case err != nil:
 			return err
 		case !entry.Type().IsRegular() || strings.Contains(entry.Name(), "+"):
@@ -104,7 +104,8 @@ func (b *Bucket) delete(path string) error {
 	return err
 }
 
-// remove removes files of objects. A snapshot that is being made keeps them.
+// remove removes files of objects. If a snapshot is being made, remove first gives the
+// files a second name in the snapshot.
 func (b *Bucket) remove(paths ...string) error {
 	b.linker.mu.RLock()
 	defer b.linker.mu.RUnlock()
@@ -144,9 +145,9 @@ func (b *Bucket) deletePrefix(prefix string) error {
 		return err
 	}
 	b.folders.forget(path)
-	trash := b.scratch.name()
+	trash := b.scratch.newPath()
 	if err := b.discard(path, trash); err != nil {
-		if isMissing(err) { // another call was faster
+		if isMissing(err) { // another call removed the folder first
 			return nil
 		}
 		return err
@@ -154,8 +155,8 @@ func (b *Bucket) deletePrefix(prefix string) error {
 	return errors.Join(b.folders.sync(filepath.Dir(path)), os.RemoveAll(trash))
 }
 
-// discard moves the folder of objects at path to trash. A snapshot that is being
-// made keeps the objects.
+// discard moves the folder of objects at path to trash. If a snapshot is being made,
+// discard first gives the files a second name in the snapshot.
 func (b *Bucket) discard(path, trash string) error {
 	b.linker.mu.RLock()
 	defer b.linker.mu.RUnlock()

@@ -48,7 +48,7 @@ func openScratch(root string, log *slog.Logger) (*scratch, error) {
 	// Another process that starts now may find the new folder before this process
 	// has locked it, and may remove it like the folder of a crashed process. Then
 	// this process makes another folder.
-	for range maxStarts {
+	for range maxFolderTries {
 		s, err := newScratch(root)
 		if s != nil || err != nil {
 			return s, err
@@ -57,9 +57,9 @@ func openScratch(root string, log *slog.Logger) (*scratch, error) {
 	return nil, fmt.Errorf("%s: other starting processes keep removing this process's folder", root)
 }
 
-// maxStarts is how often this process makes a folder before it gives up because
+// maxFolderTries is the number of folders that this process makes before it gives up because
 // other processes remove the folder each time.
-const maxStarts = 20
+const maxFolderTries = 20
 
 // newScratch makes a folder and locks it. It returns nil if another process locked
 // or removed the folder first.
@@ -115,8 +115,8 @@ func removeDead(path string) (left int, err error) {
 	return len(entries) - 1, os.RemoveAll(path)
 }
 
-// name returns a path in the folder that was not used before.
-func (s *scratch) name() string {
+// newPath returns a path in the folder that was never returned before.
+func (s *scratch) newPath() string {
 	return filepath.Join(s.folder, strconv.FormatInt(s.count.Add(1), 36))
 }
 

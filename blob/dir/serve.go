@@ -14,12 +14,12 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// requestIDHeader has the ID of a request. An outer handler may have set it on
-// the response.
+// requestIDHeader is the response header with the ID of the request. An outer handler
+// may have set it.
 const requestIDHeader = "X-Request-Id"
 
-// Handler serves the objects of signed URLs, under the path pathPrefix. It never
-// redirects and never compresses.
+// Handler serves objects to requests with signed URLs, under the path pathPrefix. It
+// never redirects and never compresses.
 func (b *Bucket) Handler() http.Handler { return http.HandlerFunc(b.serve) }
 
 func (b *Bucket) serve(w http.ResponseWriter, r *http.Request) {
@@ -62,7 +62,7 @@ func (b *Bucket) serveObject(w http.ResponseWriter, r *http.Request, granted gra
 	if err != nil {
 		return err
 	}
-	defer func() { _ = file.Close() }() // only read, so an error loses nothing
+	defer func() { _ = file.Close() }() // the file was only read, so a failed Close loses no data
 	contentType, err := b.contentType(granted.key)
 	if err != nil {
 		return err
@@ -128,5 +128,5 @@ func refuse(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Del("Content-Length")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // the client may be gone
+	_, _ = w.Write(append(body, '\n')) // the client may have disconnected
 }

@@ -22,17 +22,18 @@ const pathPrefix = "/objects/"
 
 // These are the parameters of a signed URL.
 const (
-	paramExpires   = "expires"   // last second of the URL's life, in seconds since 1970
+	paramExpires   = "expires"   // last second at which the URL is valid, in seconds since 1970
 	paramFilename  = "filename"  // file name of the download; may be empty
 	paramKeyID     = "key_id"    // ID of the key that signed
-	paramSignature = "signature" // the result of sign
+	paramSignature = "signature" // HMAC of the URL, made by sign
 )
 
-// Keys are the secrets that sign URLs.
-type Keys interface {
-	// Current returns the key that signs.
+// SigningKeys has the secrets that sign URLs.
+type SigningKeys interface {
+	// Current returns the ID and the secret of the key that signs.
 	Current() (id string, secret []byte)
-	// Find returns a key that can still verify.
+	// Find returns the secret of a key that can still verify. ok is false if there is
+	// no such key.
 	Find(id string) (secret []byte, ok bool)
 }
 
@@ -87,7 +88,8 @@ func sign(secret []byte, method, key, until, filename, keyID string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// grant is the permission of a verified URL.
+// grant is what a verified URL permits: to read the object at key and save it as
+// filename.
 type grant struct{ key, filename string }
 
 // verify returns the grant of a request's URL, or the reason why the URL is not

@@ -17,12 +17,12 @@ import (
 // that are deleted or replaced later stay in the snapshot.
 type Snapshot struct {
 	// Folder contains the folder "objects", with the same layout as in the bucket's
-	// directory, and the files that the function at wrote beside "objects". If the
+	// directory, and the files that the callback of Bucket.Snapshot wrote. If the
 	// process ends before Close, the next Open of the bucket removes Folder.
 	Folder string
 }
 
-// Close removes the folder.
+// Close removes the folder of the snapshot.
 func (s *Snapshot) Close() error {
 	if err := os.RemoveAll(s.Folder); err != nil {
 		return fmt.Errorf("remove a snapshot: %w", err)
@@ -30,19 +30,19 @@ func (s *Snapshot) Close() error {
 	return nil
 }
 
-// Snapshot makes a folder, calls at with it, and then walks over all objects. The
-// snapshot has every object that existed at any moment during at, in the version
-// of that moment or a later version. It may also have objects that were added
-// later. Writers and deletions do not wait for at or for the walk. When ctx ends,
-// the walk stops and Snapshot fails.
-func (b *Bucket) Snapshot(ctx context.Context, at func(folder string) error) (*Snapshot, error) {
-	b.linker.one.Lock()
-	defer b.linker.one.Unlock()
-	s := &Snapshot{Folder: b.scratch.name()}
+// Snapshot makes a folder, calls the function at with its path, and then walks over all
+// objects. The snapshot has every object that existed at any time while at ran, in the
+// version of that time or a later version. It may also have objects that were added
+// later. Writers and deletions do not wait for at or for the walk. When ctx ends, the
+// walk stops and Snapshot fails.
+func (b *Bucket) Snapshot(ctx context.Context, capture func(folder string) error) (*Snapshot, error) {
+	b.linker.snapshotMu.Lock()
+	defer b.linker.snapshotMu.Unlock()
+	s := &Snapshot{Folder: b.scratch.newPath()}
 	err := os.Mkdir(s.Folder, 0o700)
 	if err == nil {
 		b.linker.begin(b.objects, filepath.Join(s.Folder, "objects"))
-		if err = at(s.Folder); err == nil {
+		if err = capture(s.Folder); err == nil {
 			err = b.linker.linkAll(ctx)
 		}
 		err = errors.Join(err, b.linker.end())
@@ -59,16 +59,16 @@ func (b *Bucket) Snapshot(ctx context.Context, at func(folder string) error) (*S
 // linker gives files of objects a second name before they are deleted, while a
 // snapshot is being made.
 type linker struct {
-	one sync.Mutex // held while a snapshot is being made: there is one at a time
+	snapshotMu sync.Mutex // locked while a snapshot is being made, so that there is only one at a time
 
-	// mu is held for reading by each deletion: from before the call of preserve
-	// until the name of the file is removed.
+	// Each deletion read-locks mu: from before the call of preserve until the name of
+	// the file is removed.
 	mu       sync.RWMutex
 	from, to string // folders of the first and the second names; empty while no snapshot is being made
 
-	newer   sync.Mutex // held while a second name is moved to a newer file
-	failing sync.Mutex
-	failed  error // the first error of preserve
+	relinkMu sync.Mutex // locked while relink moves a second name to a newer file
+	failedMu sync.Mutex // guards failed
+	failed   error      // the first error of preserve
 }
 
 // begin starts the linker: from now on, preserve gives second names. begin waits
@@ -87,16 +87,16 @@ func (k *linker) end() error {
 	return k.failed
 }
 
-// preserve gives second names to the file at path, or to all files in that
-// folder, if a snapshot is being made. An error makes the snapshot fail, not
-// the caller's deletion. mu must be held for reading.
+// preserve gives second names to the file at path, or to all files in that folder, if a
+// snapshot is being made. An error makes the snapshot fail, not the caller's deletion.
+// The caller must have read-locked mu.
 func (k *linker) preserve(path string) {
 	if k.to == "" {
 		return
 	}
 	if err := k.link(context.Background(), path); err != nil {
-		k.failing.Lock()
-		defer k.failing.Unlock()
+		k.failedMu.Lock()
+		defer k.failedMu.Unlock()
 		if k.failed == nil {
 			k.failed = err
 		}
@@ -142,8 +142,8 @@ func (k *linker) link(ctx context.Context, top string) error {
 
 // relink makes name the second name of the file that is at path now.
 func (k *linker) relink(path, name string) error {
-	k.newer.Lock()
-	defer k.newer.Unlock()
+	k.relinkMu.Lock()
+	defer k.relinkMu.Unlock()
 	temp := name + "+newer"
 	if err := linkTo(path, temp); err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 	"github.com/rowmill/rowmill/internal/retry"
 )
 
-// writeBuffer is the size in bytes of the buffer that collects small writes. Writes
-// of this size to the file are as cheap as larger ones, and skip the buffer.
+// writeBuffer is the size in bytes of the buffer that collects small writes. Larger
+// writes skip the buffer, because they do not become cheaper when they are collected.
 const writeBuffer = 64 << 10
 
 // file has the methods of *os.File that a writer needs. Tests replace it with
@@ -44,12 +44,12 @@ func (b *Bucket) create(ctx context.Context, key, contentType string, newFile fu
 	}
 	path := b.path(key)
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return nil, errors.New("it is a folder of other objects")
+		return nil, errors.New("the key is a folder of other objects")
 	}
 	if err := b.folders.make(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
-	temp := b.scratch.name()
+	temp := b.scratch.newPath()
 	f, err := newFile(temp)
 	if err != nil {
 		return nil, err
@@ -71,12 +71,12 @@ type writer struct {
 	temp        string
 	file        file
 	newFile     func(string) (file, error)
-	buffer      *bufio.Writer // keeps the first error, so that Commit returns it
+	buffer      *bufio.Writer // keeps the first write error, so that Commit returns it
 	failed      error         // the first error of Append
 	ended       bool
 }
 
-var errEnded = errors.New("its writer was committed or aborted")
+var errEnded = errors.New("the writer was already committed or aborted")
 
 // Write appends to the object.
 func (w *writer) Write(p []byte) (int, error) {
@@ -109,7 +109,7 @@ func (w *writer) commit() (blob.Info, error) {
 	}
 	at := b.clock.next()
 	if err := w.retryDisk(func() error { return os.Chtimes(w.temp, at, at) }); err != nil {
-		return blob.Info{}, err // also if DeletePrefix removed the file
+		return blob.Info{}, err // Chtimes also fails if DeletePrefix removed the file
 	}
 	if !b.config.NoSync { // without retryDisk: after a failed sync data may be lost although a second sync succeeds
 		if err := w.file.Sync(); err != nil {
@@ -156,15 +156,16 @@ func (w *writer) append(p []byte) (n int, err error) {
 	return n, err
 }
 
-// retryDisk calls do. If the writer's context has unlimited retries, retryDisk calls
-// do again while the disk is full or fails. (Sync in Commit reports data that the
-// disk lost meanwhile.) If the disk has accepted another file twice, but still not
-// this one, the disk came back without this file, and retryDisk gives up.
+// retryDisk calls do. If the writer's context has unlimited retries, retryDisk calls do
+// again while the disk is full or fails. (Sync in Commit reports data that the disk
+// lost meanwhile.) retryDisk gives up if two checks in a row found that the disk
+// accepts a test file but still refuses this file: then the disk works again, but
+// without this file.
 func (w *writer) retryDisk(do func() error) error {
 	if !retry.IsUnlimited(w.ctx) {
 		return do()
 	}
-	others := 0 // how many checks in a row found that the disk accepts another file
+	others := 0 // how many checks in a row found that the disk accepts a test file
 	return retry.Storage.Do(w.ctx, do, func(err error) bool {
 		full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 		if !full && blob.IsTransient(err) {
@@ -176,10 +177,10 @@ func (w *writer) retryDisk(do func() error) error {
 	}, nil)
 }
 
-// tryOtherFile writes and removes another file, to find out whether the disk accepts
-// one.
+// tryOtherFile writes and removes a small test file, to find out whether the disk
+// accepts writes.
 func (w *writer) tryOtherFile() error {
-	path := w.bucket.scratch.name()
+	path := w.bucket.scratch.newPath()
 	defer func() { _ = os.Remove(path) }() // after an error, the next Open removes the file
 	return w.bucket.writeFile(w.newFile, path, "x")
 }
@@ -207,7 +208,7 @@ func (b *Bucket) forget(w *writer) {
 	delete(b.writers, w)
 }
 
-// unfinished returns the open writers of keys under a prefix.
+// unfinished returns the open writers whose keys are under a prefix.
 func (b *Bucket) unfinished(prefix string) []*writer {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -220,7 +221,7 @@ func (b *Bucket) unfinished(prefix string) []*writer {
 	return found
 }
 
-// typeSuffix ends the name of the file with an object's content type. There is
+// typeSuffix is the end of the name of the file with an object's content type. There is
 // such a file only if the key's extension does not give the type.
 const typeSuffix = "+type"
 
@@ -256,8 +257,8 @@ func (b *Bucket) setType(path, key, contentType string) error {
 	if contentType == "" || contentType == typeOf(key) {
 		return removeIfThere(path + typeSuffix)
 	}
-	temp := b.scratch.name()
-	defer func() { _ = os.Remove(temp) }() // after a rename there is no temp
+	temp := b.scratch.newPath()
+	defer func() { _ = os.Remove(temp) }() // does nothing after a successful rename
 	if err := b.writeFile(createFile, temp, contentType); err != nil {
 		return err
 	}

@@ -50,8 +50,8 @@ const Uploads = "uploads/"
 // Upload returns the prefix of all objects of an upload.
 func Upload(id string) string { return Uploads + id + "/" }
 
-// Uploading returns the key of the object that describes an upload.
-func Uploading(id string) string { return Upload(id) + "upload.json" }
+// UploadRecord returns the key of the object that describes an upload.
+func UploadRecord(id string) string { return Upload(id) + "upload.json" }
 
 // UploadParts returns the prefix of an upload's parts. In the key of a part, the ID of
 // the part follows the prefix.
@@ -98,12 +98,12 @@ const (
 // record is stored. If there is no record, the client never got the job's ID.
 func Spooling(job string) string { return Spoolings + job }
 
-// SetAside returns the key of the note about a job whose objects exist without
-// a record.
+// SetAside returns the key of a note. The note says that objects of this job exist
+// although the job has no record.
 func SetAside(job string) string { return SetAsides + job + ".json" }
 
-// NotedJob returns the job id in a key that Spooling or SetAside returned.
-func NotedJob(key string) string {
+// JobOfNote returns the ID of the job in a key that Spooling or SetAside returned.
+func JobOfNote(key string) string {
 	return strings.TrimSuffix(key[strings.LastIndexByte(key, '/')+1:], ".json")
 }
 
@@ -152,7 +152,8 @@ func Parts(job string) string { return Job(job) + "parts/" }
 // Raw returns the key of a downloaded input.
 func Raw(job string) string { return Input(job) + "raw" }
 
-// Spooled returns the key of inline rows that are too many for the record.
+// Spooled returns the key of the rows that were sent in the submission itself and are
+// too many for the job's record.
 func Spooled(job string) string { return Input(job) + "rows.jsonl" }
 
 // Manifest returns the key of the list of a job's shards.
@@ -175,10 +176,10 @@ func Part(job string, shard int, epoch int64) string {
 	return fmt.Sprintf("%s%06d-%d-%s.parquet", Parts(job), shard, epoch, Nonce())
 }
 
-// Carried returns the key of the part with the rows of a shard that a job takes over
-// from another job. The key is always the same, so a late commit of the part only
-// repeats the commit that counts.
-func Carried(job string, shard int) string {
+// CarriedPart returns the key of the part with the rows of a shard that a job takes over
+// from another job. The key is always the same, so a node that commits the part late
+// only repeats the commit that counts.
+func CarriedPart(job string, shard int) string {
 	return fmt.Sprintf("%s%06d-carried.parquet", Parts(job), shard)
 }
 
@@ -187,13 +188,14 @@ func Artifact(job, name string, epoch int64) string {
 	return fmt.Sprintf("%sresults/%s-%d-%s.parquet", Job(job), name, epoch, Nonce())
 }
 
-// Epoch returns the epoch in a key that Part or Artifact made, or 0.
+// Epoch returns the epoch in a key that Part or Artifact made, or 0 if the key has
+// none.
 func Epoch(key string) int64 {
 	fields := strings.Split(path.Base(key), "-")
 	if len(fields) < 3 {
 		return 0
 	}
-	epoch, _ := strconv.ParseInt(fields[len(fields)-2], 10, 64) // 0 if it is not a number
+	epoch, _ := strconv.ParseInt(fields[len(fields)-2], 10, 64) // 0 if the field is not a number
 	return epoch
 }
 
@@ -221,7 +223,7 @@ func Probe(node string) string {
 	}, node)
 }
 
-// Nonce returns twelve random hexadecimal digits.
+// Nonce returns twelve random hexadecimal digits, which make a key unique.
 func Nonce() string {
 	var b [6]byte
 	_, _ = rand.Read(b[:]) // never fails, see crypto/rand

@@ -16,24 +16,24 @@ import (
 
 var _ blob.Appender = (*writer)(nil)
 
-// copiedPart is how many bytes the server copies in one request. In a range of more
+// copyPartSize is how many bytes the server copies in one request. In a range of more
 // than 640 GiB, a request copies more bytes, so that there are enough part numbers.
-const copiedPart = 256 << 20
+const copyPartSize = 256 << 20
 
-// copiesAtOnce is how many copies the server makes for a writer at a time. Copies
-// take time on the server, but no memory here.
+// copiesAtOnce is how many parts the server copies for a writer at a time. Copies take
+// time on the server, but no memory here.
 const copiesAtOnce = 16
 
-// maxCopiedParts is the number of parts from which on a writer lets the server copy
-// no more parts and uploads all bytes. Copied parts can be short; uploaded parts have
-// the full length, so the remaining part numbers suffice for more bytes.
+// maxCopiedParts limits server-side copies: a writer that has this many parts uploads
+// all further bytes. Copied parts can be short; uploaded parts have the full length, so
+// the remaining part numbers suffice for more bytes.
 const maxCopiedParts = maxParts / 2
 
 // These limits plan the number of parts of an object whose parts must have
 // equal lengths.
 const (
-	plannedParts    = 1000              // more and shorter parts would save bytes, but the extra requests take longer
-	maxPlannedParts = maxParts * 9 / 10 // the rest is for an object that is longer than expected
+	plannedParts    = 1000              // planned number of parts; more and shorter parts would save bytes, but the extra requests take longer
+	maxPlannedParts = maxParts * 9 / 10 // the other 10 % of the part numbers are for an object that is longer than expected
 )
 
 // AppendsFrom returns the smallest size of a part, or 0 if the server cannot copy
@@ -59,7 +59,7 @@ func (w *writer) Expect(size int64) {
 	if w.bucket.limits.lacks(mixedParts) && !w.bucket.limits.lacks(copyParts) {
 		length = max(minPartSize, min(length, size/plannedParts))
 	}
-	w.length = min(maxPartSize, max(length, size/maxPlannedParts+1))
+	w.partLength = min(maxPartSize, max(length, size/maxPlannedParts+1))
 }
 
 // Append lets the server copy each range that is long enough to be a part.
@@ -88,7 +88,7 @@ func (w *writer) append(o blob.Object, offset, size int64) error {
 	switch {
 	case err != nil:
 		return err
-	case w.bucket.limits.lacks(copyParts): // acceptsMixed has just found that out
+	case w.bucket.limits.lacks(copyParts): // acceptsMixed has just found that the server cannot copy ranges
 		return w.read(o, offset, size)
 	case mixed:
 		return w.appendPieces(o, offset, size)
@@ -103,7 +103,7 @@ func (w *writer) appendPieces(o blob.Object, offset, size int64) error {
 	if waits := int64(len(w.part)); waits > 0 {
 		fill = max(0, minPartSize-waits)
 	}
-	if size-fill < minPartSize || w.count >= maxCopiedParts {
+	if size-fill < minPartSize || w.lastPart >= maxCopiedParts {
 		return w.read(o, offset, size)
 	}
 	if err := w.read(o, offset, fill); err != nil {
@@ -113,7 +113,7 @@ func (w *writer) appendPieces(o blob.Object, offset, size int64) error {
 		return err
 	}
 	offset, size = offset+fill, size-fill
-	most := max(copiedPart, 2*size/maxCopiedParts)
+	most := max(copyPartSize, 2*size/maxCopiedParts)
 	for pieces := (size + most - 1) / most; pieces > 0; pieces-- {
 		n := size / pieces
 		if err := w.copyPart(o.Info(), offset, n); err != nil {
@@ -127,8 +127,8 @@ func (w *writer) appendPieces(o blob.Object, offset, size int64) error {
 // appendParts appends a range in parts of equal length. The first bytes of the range
 // fill the buffered part, and the last bytes begin another part.
 func (w *writer) appendParts(o blob.Object, offset, size int64) error {
-	fill := (w.length - int64(len(w.part))) % w.length
-	if size-fill < w.length {
+	fill := (w.partLength - int64(len(w.part))) % w.partLength
+	if size-fill < w.partLength {
 		return w.read(o, offset, size)
 	}
 	if err := w.read(o, offset, fill); err != nil {
@@ -138,16 +138,16 @@ func (w *writer) appendParts(o blob.Object, offset, size int64) error {
 		return err
 	}
 	offset, size = offset+fill, size-fill
-	for ; size >= w.length; size -= w.length {
-		if err := w.copyPart(o.Info(), offset, w.length); err != nil {
+	for ; size >= w.partLength; size -= w.partLength {
+		if err := w.copyPart(o.Info(), offset, w.partLength); err != nil {
 			return err
 		}
-		offset += w.length
+		offset += w.partLength
 	}
 	return w.read(o, offset, size)
 }
 
-// read reads a range into this process and writes it.
+// read reads a range of an object into this process and appends it to the writer.
 func (w *writer) read(o blob.Object, offset, size int64) error {
 	buffer := make([]byte, min(size, blockSize))
 	for size > 0 {
@@ -174,22 +174,22 @@ func (w *writer) copyPart(from blob.Info, offset, size int64) error {
 	}
 	w.size += size
 	w.sources[from.Key] = from.ETag
-	w.copying.Go(func() error {
+	w.copyGroup.Go(func() error {
 		err := w.copyTo(number, from, offset, size)
-		if w.bucket.refused(copyParts, err) {
+		if w.bucket.recordRefusal(copyParts, err) {
 			err = w.uploadRange(number, from, offset, size)
 		}
 		return err
 	})
 	if w.copyCtx.Err() != nil {
-		return w.copying.Wait() // the error that ended the copies
+		return w.copyGroup.Wait() // Wait returns the error that ended the copies
 	}
 	return nil
 }
 
-// checkSources is for servers that cannot copy a given version of an object. It
-// checks that the objects that Append got still have the versions that were opened:
-// then the server has copied these versions.
+// checkSources checks that the source objects of Append still have the versions that
+// were opened: then the server has copied these versions. It does this only for servers
+// that cannot copy a given version of an object.
 func (w *writer) checkSources(ctx context.Context) error {
 	if !w.bucket.limits.lacks(copyVersions) {
 		return nil
@@ -227,7 +227,7 @@ func (w *writer) uploadRange(number int, from blob.Info, offset, size int64) err
 	if err != nil {
 		return err
 	}
-	defer func() { _ = o.Close() }() // only read, so an error loses nothing
+	defer func() { _ = o.Close() }() // the object was only read, so a failed Close loses no data
 	if o.Info().ETag != from.ETag {
 		return blob.ErrLost
 	}

@@ -15,18 +15,19 @@ const blockSize = 256 << 10
 // parallel: a Parquet file of results has about as many columns.
 const streams = 4
 
-// blocks keeps the most recently used blocks of the open objects. Blocks that are
-// being filled count toward the limit, but are never evicted, so there can be more
+// blocks is a cache of the most recently used blocks of the open objects. Blocks that
+// are being filled count toward the limit, but are never evicted, so there can be more
 // blocks than the limit.
 type blocks struct {
 	mu    sync.Mutex
-	limit int // in blocks
+	limit int // largest number of blocks in the cache
 	ahead int // largest number of blocks to read ahead
 	open  map[*object]map[int64]*list.Element
-	used  *list.List // of *block, most recently used first
+	used  *list.List // elements are *block, most recently used first
 }
 
-// block is the n-th piece of an object. Its content is set once.
+// block is the n-th piece of an object, blockSize bytes long (the last may be shorter).
+// Its content is set once.
 type block struct {
 	object  *object
 	n       int64
@@ -56,8 +57,8 @@ func (k *block) finished() bool {
 	}
 }
 
-// start adds an object with its first block.
-func (s *blocks) start(o *object, first []byte) {
+// addObject adds a newly opened object with its first block.
+func (s *blocks) addObject(o *object, first []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[o] = map[int64]*list.Element{}
@@ -67,9 +68,9 @@ func (s *blocks) start(o *object, first []byte) {
 	}
 }
 
-// end removes the blocks of an object that is closed, and reports whether the object
+// removeObject removes the blocks of an object that is closed, and reports whether the object
 // was open.
-func (s *blocks) end(o *object) bool {
+func (s *blocks) removeObject(o *object) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held, known := s.open[o]
@@ -80,8 +81,8 @@ func (s *blocks) end(o *object) bool {
 	return known
 }
 
-// get returns the content of block n of an object. The reader will also read this
-// number of following blocks. get starts reading blocks if that is useful.
+// get returns the content of block n of an object. following is the number of blocks
+// after n that the reader will also read. get starts reading blocks if that is useful.
 func (s *blocks) get(o *object, n, following int64) ([]byte, error) {
 	s.mu.Lock()
 	held, open := s.open[o]
@@ -106,10 +107,10 @@ func (s *blocks) get(o *object, n, following int64) ([]byte, error) {
 	}
 }
 
-// plan adds and returns the blocks to read when a reader wants block n: block n if it
-// is missing, and blocks after n if the reader wants following blocks or if block n-1
-// is there. It plans to read ahead only if fewer than half of the blocks to read ahead
-// are already there.
+// plan adds empty blocks to the cache and returns them, to be read for a reader that
+// wants block n: block n if it is missing, and blocks after n if the reader wants
+// following blocks or if block n-1 is cached. It reads ahead only if fewer than half of
+// the blocks to read ahead are cached.
 func (s *blocks) plan(o *object, held map[int64]*list.Element, n, following int64) []*block {
 	ahead := min(following, int64(s.ahead))
 	if _, sequential := held[n-1]; sequential {
@@ -149,8 +150,8 @@ func (s *blocks) evict() {
 	}
 }
 
-// fill reads blocks. It removes the blocks that could not be read, so that the next
-// reader tries again.
+// fill reads the blocks of run from the server. It removes the blocks that could not be
+// read, so that the next reader tries again.
 func (s *blocks) fill(o *object, run []*block) {
 	err := o.fill(run)
 	if err == nil {

@@ -26,20 +26,20 @@ const anyRegion = "us-east-1"
 
 // Bucket is a bucket of an S3 server. Its methods are safe for concurrent use.
 type Bucket struct {
-	config    Config
-	transport *transport
-	client    *minio.Core
-	public    *minio.Core // signs URLs, sends nothing
-	blocks    *blocks
-	keys      *credentials.Credentials
-	given     *configuredKeys // the provider in keys; nil if the keys come from the machine or the environment
-	failing   atomic.Bool     // a warning was logged that calls fail; no call has succeeded since
-	limits    limits
-	mixed     atomic.Int32 // whether an upload can have parts of different lengths
-	mixedMu   sync.Mutex   // held while acceptsMixed finds out the value of mixed
+	config     Config
+	transport  *transport
+	client     *minio.Core
+	public     *minio.Core // only signs URLs, sends no requests
+	blocks     *blocks
+	keys       *credentials.Credentials
+	configured *configuredKeys // the provider in keys; nil if the keys come from the machine or the environment
+	failing    atomic.Bool     // a warning was logged that calls fail; no call has succeeded since
+	limits     limits
+	mixed      atomic.Int32 // mixedUnknown, mixedAccepted or mixedRefused: whether an upload can have parts of different lengths
+	mixedMu    sync.Mutex   // locked while acceptsMixed finds out the value of mixed
 
 	mu      sync.Mutex
-	writers map[*writer]struct{} // neither committed nor aborted
+	writers map[*writer]struct{} // open writers: neither committed nor aborted
 }
 
 // Open connects to a bucket and checks the permissions to list, write, read and
@@ -67,7 +67,7 @@ func Open(ctx context.Context, config Config) (*Bucket, error) {
 	return b, nil
 }
 
-// Close closes idle connections. Objects and writers must be closed before.
+// Close closes idle connections. The caller must close objects and writers first.
 func (b *Bucket) Close() error {
 	b.transport.base.CloseIdleConnections()
 	return nil
@@ -76,7 +76,7 @@ func (b *Bucket) Close() error {
 // Name returns the bucket's name.
 func (b *Bucket) Name() string { return b.config.Bucket }
 
-// connect makes the clients.
+// connect makes the clients for requests and for signed URLs.
 func (b *Bucket) connect(ctx context.Context) error {
 	b.keys = b.credentials()
 	if _, err := b.keys.GetWithContext(&credentials.CredContext{Context: ctx}); err != nil {
@@ -108,9 +108,9 @@ func (b *Bucket) connect(ctx context.Context) error {
 func (b *Bucket) credentials() *credentials.Credentials {
 	switch {
 	case b.config.AccessKey != "":
-		b.given = new(configuredKeys)
-		b.given.set(b.config.AccessKey, b.config.SecretKey, b.config.SessionToken)
-		return credentials.New(b.given)
+		b.configured = new(configuredKeys)
+		b.configured.set(b.config.AccessKey, b.config.SecretKey, b.config.SessionToken)
+		return credentials.New(b.configured)
 	case os.Getenv("AWS_ACCESS_KEY_ID") != "":
 		return credentials.NewEnvAWS()
 	}
@@ -122,10 +122,10 @@ func (b *Bucket) credentials() *credentials.Credentials {
 // whether the server accepts them. It returns an error if the bucket was opened
 // without keys.
 func (b *Bucket) SetKeys(accessKey, secretKey string) error {
-	if b.given == nil || accessKey == "" || secretKey == "" {
+	if b.configured == nil || accessKey == "" || secretKey == "" {
 		return errors.New("keys can only be replaced by other keys, and only if the bucket was opened with keys")
 	}
-	b.given.set(accessKey, secretKey, "")
+	b.configured.set(accessKey, secretKey, "")
 	b.keys.Expire()
 	return nil
 }
@@ -148,7 +148,8 @@ func (g *configuredKeys) RetrieveWithCredContext(*credentials.CredContext) (cred
 // Retrieve returns the keys.
 func (g *configuredKeys) Retrieve() (credentials.Value, error) { return g.RetrieveWithCredContext(nil) }
 
-// IsExpired returns false: SetKeys itself makes the client read the keys again.
+// IsExpired returns false: the keys do not expire, and SetKeys itself makes the client
+// read the keys again.
 func (g *configuredKeys) IsExpired() bool { return false }
 
 func (b *Bucket) newClient(endpoint string) (*minio.Core, error) {
@@ -167,11 +168,11 @@ func (b *Bucket) newClient(endpoint string) (*minio.Core, error) {
 		BucketLookup: map[string]minio.BucketLookupType{
 			AddressAuto: minio.BucketLookupAuto, AddressPath: minio.BucketLookupPath, AddressHost: minio.BucketLookupDNS,
 		}[b.config.Addressing],
-		MaxRetries: 1, // try does the retries
+		MaxRetries: 1, // one try: Bucket.try does the retries
 	})
 }
 
-// name returns the object's name in the bucket.
+// name returns the object's name in the bucket: the configured prefix and the key.
 func (b *Bucket) name(key string) string { return b.config.Prefix + key }
 
 // Stat describes an object.

@@ -8,12 +8,12 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// check tries the calls that the key must permit. It begins with the calls with the
-// clearest errors, so that the first error names the cause. Then it finds the calls
-// that the server does not support.
+// check tries the calls that the access key must permit. It begins with the calls that
+// have the clearest errors, so that the first error names the cause. Then it finds the
+// calls that the server does not support.
 func (b *Bucket) check(ctx context.Context) error {
-	// The listing is empty. An error of this call has a body with the reason, but an
-	// error of HEAD has none.
+	// No object has this prefix. An error of this call has a body with the reason; an
+	// error of HEAD has no body.
 	err := b.try(ctx, func(ctx context.Context) error {
 		_, err := b.list(ctx, "rowmill-check/")
 		return err

@@ -25,10 +25,10 @@ const (
 
 // These are limits of the protocol.
 const (
-	minPartSize = 5 << 20 // bytes of every part but the last
+	minPartSize = 5 << 20 // smallest size in bytes of every part except the last
 	maxPartSize = 5 << 30
 	maxParts    = 10_000
-	maxPrefix   = 500 // bytes; with a key of 512 this stays within the 1,024 of S3
+	maxPrefix   = 500 // bytes; with a key of 512 bytes the name stays within the 1,024 bytes that S3 allows
 )
 
 // Config says where the bucket is and how to use it.
@@ -53,21 +53,20 @@ type Config struct {
 	// shared with other programs. Default none.
 	Prefix string
 
-	// AccessKey, SecretKey and, for temporary keys, SessionToken are the
-	// credentials. The default is AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
-	// AWS_SESSION_TOKEN of the environment, or else the machine's role: a web
-	// identity token (AWS_WEB_IDENTITY_TOKEN_FILE with AWS_ROLE_ARN), or the
-	// role of a container or an instance.
+	// AccessKey and SecretKey are the credentials; temporary keys also need
+	// SessionToken. The default is AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
+	// AWS_SESSION_TOKEN of the environment, or else the machine's role: a web identity
+	// token (AWS_WEB_IDENTITY_TOKEN_FILE with AWS_ROLE_ARN), or the role of a container
+	// or an instance.
 	AccessKey, SecretKey, SessionToken string
 
 	// Addressing is AddressAuto (the default), AddressPath or AddressHost.
 	Addressing string
 
-	// PartSize is how many bytes one request uploads, 5 MiB to 5 GiB. An object
-	// up to this size is uploaded in one request, and a larger object in at most
-	// 10,000. Default 16 MiB: a part of a job's results fits into one request, and
-	// an object can have 156 GiB, or more if the caller announces the size with
-	// Expect.
+	// PartSize is how many bytes one request uploads, 5 MiB to 5 GiB. An object up to
+	// this size is uploaded in one request, and a larger object in at most 10,000
+	// parts. Default 16 MiB: a part of a job's results fits into one request, and an
+	// object can have 156 GiB, or more if the caller announces the size with Expect.
 	PartSize int64
 
 	// Concurrency is how many requests of a writer run at a time. Default 2:
@@ -75,12 +74,13 @@ type Config struct {
 	// (Concurrency+1) × PartSize bytes, and never more bytes than its object has.
 	Concurrency int
 
-	// ReadCache limits the content of all open objects in memory, in bytes.
-	// Default 64 MiB: enough to read ahead in a few dozen objects at a time.
+	// ReadCache is the largest size in bytes of the object content that is cached in
+	// memory, for all open objects together. Default 64 MiB: enough to read ahead in a
+	// few dozen objects at a time.
 	ReadCache int64
 
-	// ReadAhead is how many bytes a reader reads ahead at most. Default 4 MiB:
-	// at 30 ms to the server this gives about 100 MB/s for one reader.
+	// ReadAhead is the largest number of bytes that a reader reads ahead. Default 4
+	// MiB: with 30 ms to the server this gives about 100 MB/s for one reader.
 	ReadAhead int64
 
 	// ConnectTimeout limits the start of a connection, and after that its TLS

@@ -8,7 +8,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// maxCopySize is the largest object that S3 copies in one request.
+// maxCopySize is the size in bytes of the largest object that S3 copies in one request.
 const maxCopySize = 5 << 30
 
 // Copy lets the server copy an object.
@@ -30,21 +30,21 @@ func (b *Bucket) copy(ctx context.Context, from, to string) error {
 	}
 	if found.Size <= maxCopySize && !b.limits.lacks(copyObjects) {
 		err := b.try(ctx, func(ctx context.Context) error { return b.copyOnce(ctx, b.name(from), b.name(to)) })
-		if !b.refused(copyObjects, err) {
+		if !b.recordRefusal(copyObjects, err) {
 			return err
 		}
 	}
 	return b.compose(ctx, from, to, found.ContentType)
 }
 
-// compose writes a copy as a new object. The server copies the ranges if it
-// can.
+// compose copies an object by writing a new one. The server copies the ranges of bytes
+// if it can.
 func (b *Bucket) compose(ctx context.Context, from, to, contentType string) error {
 	source, err := b.Open(ctx, from)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = source.Close() }() // only read, so an error loses nothing
+	defer func() { _ = source.Close() }() // the object was only read, so a failed Close loses no data
 	created, err := b.Create(ctx, to, contentType)
 	if err != nil {
 		return err

@@ -327,7 +327,7 @@ func TestTooLong(t *testing.T) {
 	_, b := through(t, s3test.Start(t), nil)
 	w, err := b.Create(t.Context(), "k", "")
 	check(t, err)
-	w.(*writer).count = maxParts // as if so many parts were sent
+	w.(*writer).lastPart = maxParts // as if so many parts were sent
 	if _, err := w.Write(random(minPartSize + 1)); err == nil || !strings.Contains(err.Error(), "larger PartSize") {
 		t.Errorf("write: %v", err)
 	}

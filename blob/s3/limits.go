@@ -13,8 +13,8 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// Limit is a call that Amazon's S3 supports and this server does not.
-type Limit struct {
+// Limitation is a call that Amazon's S3 supports and this server does not.
+type Limitation struct {
 	Missing string // the call that the server does not support
 	Answer  string // the server's answer to the call
 	Instead string // how Rowmill does the work instead
@@ -22,11 +22,11 @@ type Limit struct {
 }
 
 // String returns one sentence with all fields.
-func (l Limit) String() string {
+func (l Limitation) String() string {
 	return fmt.Sprintf("cannot %s, it answers %q: %s", l.Missing, l.Answer, l.Instead)
 }
 
-// These are the calls that some servers do not support.
+// These numbers identify the calls that some servers do not support.
 const (
 	copyObjects = iota
 	copyParts
@@ -36,8 +36,9 @@ const (
 	mixedParts
 )
 
-// substitutes say how Rowmill works without each of these calls.
-var substitutes = []Limit{
+// substitutes lists the calls that some servers do not support, and what Rowmill does
+// instead.
+var substitutes = []Limitation{
 	copyObjects: {
 		Missing: "copy an object (CopyObject)",
 		Instead: "a node downloads the object and uploads it again",
@@ -65,9 +66,9 @@ var substitutes = []Limit{
 	},
 }
 
-// limits are the calls that the server does not support. Each call is tested once, at
-// the start or by the first writer that needs the call. A refusal is remembered until
-// the process ends.
+// limits is the set of calls that the server does not support. Each call is tested
+// once, at the start or by the first writer that needs the call. A refusal is
+// remembered until the process ends.
 type limits struct {
 	mu      sync.Mutex
 	answers map[int]string // the server's refusals, by call (copyObjects and so on)
@@ -96,7 +97,8 @@ func (l *limits) add(call int, err error) (isFirst bool) {
 	return true
 }
 
-// answerOf returns the server's answer in an error.
+// answerOf returns the text of the server's answer that err contains, or the text of
+// err.
 func answerOf(err error) string {
 	var answer minio.ErrorResponse
 	if errors.As(err, &answer) {
@@ -107,10 +109,10 @@ func answerOf(err error) string {
 
 // Limits returns the calls that the server is known not to support. If the server
 // cannot copy ranges at all, the list does not name copies of a given version.
-func (b *Bucket) Limits() []Limit {
+func (b *Bucket) Limits() []Limitation {
 	b.limits.mu.Lock()
 	defer b.limits.mu.Unlock()
-	var found []Limit
+	var found []Limitation
 	for call, limit := range substitutes {
 		_, whole := b.limits.answers[copyParts]
 		if answer, known := b.limits.answers[call]; known && (call != copyVersions || !whole) {
@@ -121,8 +123,8 @@ func (b *Bucket) Limits() []Limit {
 	return found
 }
 
-// logLimits logs limits in one line.
-func (b *Bucket) logLimits(found []Limit) {
+// logLimits logs all limits of found in one line.
+func (b *Bucket) logLimits(found []Limitation) {
 	if len(found) == 0 {
 		return
 	}
@@ -137,9 +139,9 @@ func (b *Bucket) logLimits(found []Limit) {
 	b.config.Logger.Log(context.Background(), level, "the object store does not support all calls of S3", "endpoint", b.config.Endpoint, "limits", strings.Join(texts, ". "))
 }
 
-// refused reports whether err means that the server does not support the call, and if
+// recordRefusal reports whether err means that the server does not support the call, and if
 // so records the limit. The caller then does the work in another way.
-func (b *Bucket) refused(call int, err error) bool {
+func (b *Bucket) recordRefusal(call int, err error) bool {
 	if !isUnsupported(err) {
 		return false
 	}
@@ -149,9 +151,9 @@ func (b *Bucket) refused(call int, err error) bool {
 	return true
 }
 
-// logLimit logs one limit.
+// logLimit logs the limit of one call.
 func (b *Bucket) logLimit(call int) {
-	b.logLimits(slices.DeleteFunc(b.Limits(), func(l Limit) bool { return l.Missing != substitutes[call].Missing }))
+	b.logLimits(slices.DeleteFunc(b.Limits(), func(l Limitation) bool { return l.Missing != substitutes[call].Missing }))
 }
 
 // isUnsupported reports whether an error says that the server does not support the

@@ -134,9 +134,9 @@ func TestExpect(t *testing.T) {
 	} {
 		b := &Bucket{config: Config{}.WithDefaults()}
 		length := func() int64 {
-			w := &writer{bucket: b, length: b.config.PartSize}
+			w := &writer{bucket: b, partLength: b.config.PartSize}
 			w.Expect(c.size)
-			return w.length
+			return w.partLength
 		}
 		if got := length(); got != c.alone {
 			t.Errorf("%s, while nothing is known: parts of %d bytes, want %d", name, got, c.alone)

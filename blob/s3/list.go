@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// uploadsPage is how many unfinished uploads are listed at a time: the maximum of S3.
+// uploadsPage is how many unfinished uploads one request lists: the maximum of S3.
 const uploadsPage = 1000
 
 // List returns the objects under a prefix, in key order.
@@ -59,7 +59,7 @@ func (b *Bucket) folders(ctx context.Context, prefix, after string, limit int) (
 	defer cancel()
 	options := minio.ListObjectsOptions{Prefix: b.name(prefix)}
 	if after != "" {
-		options.StartAfter = b.name(prefix) + after + "0" // "0" is the character after the slash
+		options.StartAfter = b.name(prefix) + after + "0" // "0" is the ASCII character after "/", so this skips the folder after
 	}
 	var names []string
 	for o := range b.client.ListObjectsIter(ctx, b.config.Bucket, options) {
@@ -107,7 +107,7 @@ func (b *Bucket) removeObjects(ctx context.Context, prefix string) error {
 	}
 	if !b.limits.lacks(deleteMany) {
 		err := b.removeTogether(ctx, names)
-		if !b.refused(deleteMany, err) {
+		if !b.recordRefusal(deleteMany, err) {
 			return err
 		}
 	}
@@ -161,14 +161,14 @@ func (b *Bucket) removeOnce(ctx context.Context, name string) error {
 	return err
 }
 
-// abortUploads cancels the unfinished uploads of names under a prefix, if the
-// server lists them. Otherwise they stay until the bucket removes them.
+// abortUploads cancels the unfinished uploads of names under a prefix, if the server
+// lists them. Otherwise the uploads stay until a rule of the bucket removes them.
 func (b *Bucket) abortUploads(ctx context.Context, prefix string) error {
 	if b.limits.lacks(listUploads) {
 		return nil
 	}
 	err := b.try(ctx, func(ctx context.Context) error { return b.abortListed(ctx, prefix) })
-	if b.refused(listUploads, err) {
+	if b.recordRefusal(listUploads, err) {
 		return nil
 	}
 	return err
@@ -183,7 +183,7 @@ func (b *Bucket) abortListed(ctx context.Context, prefix string) error {
 		}
 		for _, u := range uploads.Uploads {
 			if !strings.HasPrefix(u.Key, prefix) {
-				continue // the server ignores the prefix
+				continue // the server ignored the prefix in the request
 			}
 			if err := b.abortUpload(ctx, u.Key, u.UploadID); err != nil {
 				return err

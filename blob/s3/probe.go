@@ -24,9 +24,9 @@ var probeText = []byte("rowmill checks what this store can do")
 // can cause a single wrong answer.
 const probeTries = 3
 
-// probe tests a server with the calls of this package, on objects of a few bytes. The
-// basic calls must succeed. A call may fail if this package can do without it, see
-// substitutes.
+// probe tests a server with the S3 calls of this package, on objects of a few bytes.
+// The basic calls must succeed. A call may fail if this package has a substitute for
+// it, see substitutes.
 type probe struct {
 	*Bucket
 	folder string // the objects of the probe are in this folder
@@ -156,7 +156,7 @@ func (p *probe) testRangeCopy(ctx context.Context, source, etag, to, upload stri
 	}
 	complete := func(ctx context.Context) error {
 		_, err := p.client.CompleteMultipartUpload(ctx, p.config.Bucket, to, upload, []minio.CompletePart{part}, minio.PutObjectOptions{})
-		if err != nil && code(err) != codeNoSuchUpload { // an earlier try may have succeeded
+		if err != nil && code(err) != codeNoSuchUpload { // an earlier try may have completed the upload
 			return err
 		}
 		return p.checkContent(ctx, to, probeText[from:from+size])
@@ -198,7 +198,7 @@ func (b *Bucket) acceptsMixed(ctx context.Context, from blob.Info) (bool, error)
 	if b.mixed.Load() == mixedUnknown {
 		err := b.newProbe().testMixedParts(ctx, b.name(from.Key), from.ETag)
 		switch {
-		case b.refused(copyParts, err):
+		case b.recordRefusal(copyParts, err):
 			return false, nil
 		case err != nil:
 			return false, fmt.Errorf("test whether the server accepts parts of different lengths: %w", err)
@@ -235,7 +235,7 @@ func (p *probe) testMixedParts(ctx context.Context, source, etag string) error {
 	}
 	err = p.testCall(ctx, mixedParts, func(ctx context.Context) error {
 		_, err := p.client.CompleteMultipartUpload(ctx, p.config.Bucket, to, upload, parts, minio.PutObjectOptions{})
-		if code(err) == codeNoSuchUpload { // an earlier try succeeded
+		if code(err) == codeNoSuchUpload { // an earlier try completed the upload
 			return nil
 		}
 		return err
@@ -256,15 +256,15 @@ func (p *probe) testListing(ctx context.Context, upload string) error {
 			return nil
 		}
 		if err == nil && !slices.ContainsFunc(found.Uploads, func(u minio.ObjectMultipartInfo) bool { return u.UploadID == upload }) {
-			err = fmt.Errorf("%w: it lists %d uploads in a folder, but not the one that was begun there", errWrongAnswer, len(found.Uploads))
+			err = fmt.Errorf("%w: it lists %d uploads in a folder, but not the upload that was begun there", errWrongAnswer, len(found.Uploads))
 		}
 		return err
 	})
 	return errors.Join(err, denied)
 }
 
-// remove deletes the objects of the probe: the first alone, the others
-// together.
+// remove deletes the objects of the probe: the first with its own request, the others
+// with one request for all.
 func (p *probe) remove(ctx context.Context, name string, others ...string) error {
 	err := p.try(ctx, func(ctx context.Context) error { return p.removeOnce(ctx, name) })
 	if err == nil {

@@ -372,7 +372,7 @@ func TestQuirks(t *testing.T) {
 					lacks = slices.DeleteFunc(lacks, func(call int) bool { return call == copyVersions })
 				}
 				for call, limit := range substitutes {
-					is := slices.ContainsFunc(b.Limits(), func(l Limit) bool { return l.Missing == limit.Missing })
+					is := slices.ContainsFunc(b.Limits(), func(l Limitation) bool { return l.Missing == limit.Missing })
 					if want := slices.Contains(lacks, call); is != want {
 						t.Errorf("that the server cannot %s is known: %v, want %v: %v", limit.Missing, is, want, b.Limits())
 					}

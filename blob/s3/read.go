@@ -31,7 +31,7 @@ type object struct {
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	fills  sync.WaitGroup // requests that fill blocks
+	fills  sync.WaitGroup // running requests that fill blocks
 }
 
 // Open opens an object for reading with one request, which also returns the first
@@ -57,7 +57,7 @@ func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = answer.body.Close() }() // was read, or is not needed
+		defer func() { _ = answer.body.Close() }() // the body was read to its end, or is not needed
 		o.size, o.etag, o.modified = answer.size, answer.etag, answer.modified
 		first = make([]byte, min(blockSize, o.size))
 		_, err = io.ReadFull(answer.body, first)
@@ -67,14 +67,14 @@ func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
 		o.cancel()
 		return nil, blob.Wrap(err, "open object", key)
 	}
-	b.blocks.start(o, first)
+	b.blocks.addObject(o, first)
 	return o, nil
 }
 
 // answer is the beginning of the answer to a range request.
 type answer struct {
 	body     io.ReadCloser
-	size     int64 // of the whole object
+	size     int64 // bytes of the whole object, not of the range
 	etag     string
 	modified time.Time
 }
@@ -100,12 +100,13 @@ func (o *object) get(ctx context.Context, first, last int64) (answer, error) {
 	return a, nil
 }
 
-// check compares an answer with its request, and stores the object's size.
+// check checks that the answer a fits its range request, and stores the object's size
+// in a.
 func (a *answer) check(header http.Header, first, last int64, etag string) error {
 	contentRange := header.Get("Content-Range")
 	if contentRange == "" {
 		if header.Get("Content-Length") == "0" && first == 0 {
-			return nil // an empty object, as some servers answer
+			return nil // some servers answer like this for an empty object
 		}
 		return errRangeIgnored
 	}
@@ -130,7 +131,7 @@ func (o *object) Info() blob.Info {
 	return o.bucket.describe(minio.ObjectInfo{Key: o.bucket.name(o.key), Size: o.size, ETag: o.etag, LastModified: o.modified})
 }
 
-// ReadAt reads from blocks in memory, and reads missing blocks first.
+// ReadAt reads from cached blocks. It first requests the blocks that are not cached.
 func (o *object) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("read object %s: offset %d is negative", o.key, off)
@@ -164,7 +165,7 @@ func (o *object) fill(run []*block) error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = answer.body.Close() }() // was read, or is not needed
+		defer func() { _ = answer.body.Close() }() // the body was read to its end, or is not needed
 		for len(run) > 0 {
 			content := make([]byte, min(blockSize, o.size-run[0].n*blockSize))
 			if _, err := io.ReadFull(answer.body, content); err != nil {
@@ -181,9 +182,9 @@ func (o *object) fill(run []*block) error {
 	return err
 }
 
-// Close ends the object's requests and frees its blocks.
+// Close cancels the object's running requests and frees its blocks.
 func (o *object) Close() error {
-	if !o.bucket.blocks.end(o) {
+	if !o.bucket.blocks.removeObject(o) {
 		return blob.Wrap(os.ErrClosed, "close object", o.key)
 	}
 	o.cancel()

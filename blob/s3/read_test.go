@@ -115,7 +115,7 @@ func TestCacheLimit(t *testing.T) {
 	for range 3 {
 		o := &object{bucket: b, size: 100 * blockSize}
 		objects = append(objects, o)
-		s.start(o, make([]byte, blockSize))
+		s.addObject(o, make([]byte, blockSize))
 	}
 	for n := range int64(100) {
 		for _, o := range objects {

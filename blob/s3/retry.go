@@ -18,7 +18,7 @@ import (
 	"github.com/rowmill/rowmill/internal/retry"
 )
 
-// These are codes of S3 servers. See "Error responses" in the S3 API reference.
+// These are error codes of S3 servers. See "Error responses" in the S3 API reference.
 const (
 	codeNoSuchBucket = "NoSuchBucket"
 	codeNoSuchKey    = "NoSuchKey"
@@ -35,7 +35,8 @@ var transientCodes = []string{
 	"BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch",
 }
 
-// errRangeIgnored means that the server sends whole objects in place of ranges.
+// errRangeIgnored means that the server sent a whole object although the request named
+// a range.
 var errRangeIgnored = errors.New("the server ignores Range: it cannot be used as an S3 server")
 
 // logAfter is how long a call must fail before the failure is logged. Only the metrics
@@ -111,7 +112,8 @@ func isFull(err error) bool {
 // fullCodes are the codes of servers without space.
 var fullCodes = []string{"XMinioStorageFull", "QuotaExceeded", "XMinioAdminBucketQuotaExceeded", "InsufficientCapacity"}
 
-// isTransient reports whether the same call may succeed next time.
+// isTransient reports whether err is a fault that may end by itself, so that the same
+// call may succeed next time.
 func isTransient(err error) bool {
 	var answer minio.ErrorResponse
 	if errors.As(err, &answer) {
@@ -138,7 +140,7 @@ func isPlainHTTP(err error) bool {
 	return strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
 }
 
-// translate turns S3 errors into errors of the contract.
+// translate turns S3 errors into the errors that blob.Bucket promises.
 func (b *Bucket) translate(err error) error {
 	var answer minio.ErrorResponse
 	if !errors.As(err, &answer) {
@@ -149,7 +151,7 @@ func (b *Bucket) translate(err error) error {
 		return fmt.Errorf("bucket %s does not exist on %s: make it, or correct Bucket: %w", b.config.Bucket, b.config.Endpoint, err)
 	case answer.Code == codeNoSuchUpload:
 		return fmt.Errorf("the upload was aborted or lost on the server: write the object again: %w", err)
-	case answer.Code == codeNoSuchKey, answer.Code == "NoSuchVersion": // 404 alone may also mean an unknown key ID
+	case answer.Code == codeNoSuchKey, answer.Code == "NoSuchVersion": // without these codes, 404 may also mean an unknown access key
 		return rowmill.ErrNotFound
 	case answer.StatusCode == http.StatusPreconditionFailed:
 		return blob.ErrLost

@@ -13,14 +13,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// maxIdle is how many idle connections are kept: as many as a busy node has uploads
-// and reads at a time.
+// maxIdle is the largest number of idle connections. A busy node has about this many
+// uploads and reads at a time.
 const maxIdle = 64
 
 // metrics are the package's counters.
 type metrics struct {
-	requests *prometheus.CounterVec // by operation and outcome; each try counts
-	bytes    *prometheus.CounterVec // by direction
+	requests *prometheus.CounterVec // HTTP requests by operation and outcome; each try counts
+	bytes    *prometheus.CounterVec // bytes of bodies by direction, sent or received
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -37,7 +37,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 }
 
-// transport counts requests and ends stalled requests.
+// transport is an http.RoundTripper that counts requests and cancels stalled requests.
 type transport struct {
 	base     *http.Transport
 	metrics  *metrics
@@ -56,7 +56,7 @@ func newTransport(c Config, m *metrics) *transport {
 			MaxIdleConns:        maxIdle,
 			MaxIdleConnsPerHost: maxIdle,
 			IdleConnTimeout:     time.Minute,
-			DisableCompression:  true, // objects are bytes in any encoding
+			DisableCompression:  true, // objects must arrive with the bytes that were stored
 		},
 		metrics:  m,
 		sent:     m.bytes.WithLabelValues("sent"),
@@ -76,7 +76,8 @@ func (e errStalled) Error() string {
 	return fmt.Sprintf("%s stalled: no byte moved for %v", e.operation, e.after)
 }
 
-// RoundTrip sends a request.
+// RoundTrip sends a request, counts it, and cancels it if no byte moves within the time
+// limit.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	o := operation(r)
 	w := &watch{limit: t.stall}
@@ -87,15 +88,15 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.timer = time.AfterFunc(w.limit, func() { w.cancel(errStalled{o, w.limit}) })
 	r = r.WithContext(w.ctx)
 	if r.Body != nil && r.Body != http.NoBody {
-		r.Body = &watched{ReadCloser: r.Body, watch: w, bytes: t.sent}
+		r.Body = &watchedBody{ReadCloser: r.Body, watch: w, bytes: t.sent}
 	}
 	response, err := t.base.RoundTrip(r)
 	t.metrics.requests.WithLabelValues(o, outcome(w.ctx, response, err)).Inc()
 	if err != nil {
 		return nil, w.end(err)
 	}
-	w.moved()
-	response.Body = &watched{ReadCloser: response.Body, watch: w, bytes: t.received, last: true}
+	w.restartTimer()
+	response.Body = &watchedBody{ReadCloser: response.Body, watch: w, bytes: t.received, last: true}
 	return response, nil
 }
 
@@ -107,8 +108,8 @@ type watch struct {
 	limit  time.Duration
 }
 
-// moved starts the time limit again, because bytes have moved.
-func (w *watch) moved() {
+// restartTimer restarts the time limit, because bytes have moved.
+func (w *watch) restartTimer() {
 	if w.ctx.Err() == nil {
 		w.timer.Reset(w.limit)
 	}
@@ -125,30 +126,30 @@ func (w *watch) end(err error) error {
 	return err
 }
 
-// watched is a request or response body. It tells the watch when bytes move.
-type watched struct {
+// watchedBody is a request or response body. It tells the watch when bytes move.
+type watchedBody struct {
 	io.ReadCloser
 	watch *watch
 	bytes prometheus.Counter
-	last  bool // it is the response body: the request ends when the body was read
+	last  bool // this is the response body: the request ends when the body was read
 }
 
-func (b *watched) Read(p []byte) (int, error) {
+func (b *watchedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.bytes.Add(float64(n))
 	switch {
 	case err != nil && b.last:
 		err = b.watch.end(err)
 	case n > 0:
-		b.watch.moved()
+		b.watch.restartTimer()
 	}
 	return n, err
 }
 
-func (b *watched) Close() error {
+func (b *watchedBody) Close() error {
 	err := b.ReadCloser.Close()
 	if b.last {
-		_ = b.watch.end(nil) // the caller has read all it wanted
+		_ = b.watch.end(nil) // the caller needs no more bytes
 	}
 	return err
 }
@@ -156,7 +157,7 @@ func (b *watched) Close() error {
 // These operations can take a long time.
 const (
 	completeUpload = "CompleteMultipartUpload"
-	copyObject     = "CopyObject" // also copies of parts
+	copyObject     = "CopyObject" // a copy of an object or of a part
 )
 
 // operation returns the request's name in the S3 API.
@@ -183,8 +184,8 @@ func operation(r *http.Request) string {
 	}[r.Method]
 }
 
-// outcome returns the metrics label for the end of a request. It knows only the header
-// of the response, not the body.
+// outcome returns the metrics label for the result of a request. It knows only the
+// header of the response, not the body.
 func outcome(ctx context.Context, response *http.Response, err error) string {
 	switch {
 	case errors.As(context.Cause(ctx), &errStalled{}):

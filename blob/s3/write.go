@@ -32,12 +32,12 @@ func (b *Bucket) Create(ctx context.Context, key, contentType string) (blob.Writ
 	if err := cmp.Or(blob.CheckCall(ctx, key), blob.CheckContentType(contentType)); err != nil {
 		return nil, blob.Wrap(err, "create object", key)
 	}
-	w := &writer{bucket: b, key: key, contentType: contentType, length: b.config.PartSize, sources: map[string]string{}}
+	w := &writer{bucket: b, key: key, contentType: contentType, partLength: b.config.PartSize, sources: map[string]string{}}
 	w.alive, w.cancel = context.WithCancel(ctx)
-	w.group, w.ctx = errgroup.WithContext(w.alive)
-	w.group.SetLimit(b.config.Concurrency)
-	w.copying, w.copyCtx = errgroup.WithContext(w.ctx)
-	w.copying.SetLimit(copiesAtOnce)
+	w.uploadGroup, w.ctx = errgroup.WithContext(w.alive)
+	w.uploadGroup.SetLimit(b.config.Concurrency)
+	w.copyGroup, w.copyCtx = errgroup.WithContext(w.ctx)
+	w.copyGroup.SetLimit(copiesAtOnce)
 	b.mu.Lock()
 	b.writers[w] = struct{}{}
 	b.mu.Unlock()
@@ -52,31 +52,31 @@ type writer struct {
 	bucket      *Bucket
 	key         string
 	contentType string
-	alive       context.Context // ends with the context of Create and with the writer
+	alive       context.Context // cancelled with the context of Create, or when the writer ends
 	cancel      context.CancelFunc
-	group       *errgroup.Group // the parts that are being uploaded
-	ctx         context.Context // of the parts: ends when a part fails
-	copying     *errgroup.Group // the parts that the server copies
-	copyCtx     context.Context // of the copies: ends when a copy fails
+	uploadGroup *errgroup.Group // the parts that are being uploaded
+	ctx         context.Context // context of the part uploads; cancelled when one fails
+	copyGroup   *errgroup.Group // the parts that the server copies
+	copyCtx     context.Context // context of the copies by the server; cancelled when one fails
 
-	mu     sync.Mutex // held by Write, Commit and Abort; DeletePrefix aborts from another goroutine
-	ended  bool
-	failed error  // the first error of Write, so that Commit returns it
-	length int64  // bytes of each uploaded part except the last; see Expect
-	part   []byte // the part that is being filled
-	size   int64  // all bytes so far
-	upload string // the server's ID, or empty while one part is enough
-	nonce  string // identifies this writer's object
-	count  int    // parts that have a number so far, uploaded and copied
+	mu         sync.Mutex // locked by Write, Commit and Abort, because DeletePrefix calls Abort from another goroutine
+	ended      bool
+	failed     error  // the first error of Write, so that Commit returns it
+	partLength int64  // bytes of each uploaded part except the last; see Expect
+	part       []byte // the part that is being filled
+	size       int64  // bytes of the object so far
+	upload     string // the server's ID of the upload in parts; empty while the object fits into one part
+	nonce      string // stored with the object, to find out who completed the upload
+	lastPart   int    // number of the last part, uploaded or copied
 
 	sources map[string]string // ETags of the objects that parts are copied from, by key
 
 	sentMu sync.Mutex
-	sent   []minio.CompletePart // the parts that the server has; part number n is at n-1
-	free   [][]byte             // buffers of parts that were sent
+	sent   []minio.CompletePart // the parts that the server has; part number n is at index n-1
+	free   [][]byte             // buffers of sent parts, to be used for new parts
 }
 
-var errEnded = errors.New("its writer was committed or aborted, or its prefix was deleted")
+var errEnded = errors.New("the writer was already committed or aborted, or its prefix was deleted")
 
 // Write appends to the object. It waits while Concurrency parts are being sent.
 func (w *writer) Write(p []byte) (int, error) {
@@ -94,7 +94,7 @@ func (w *writer) Write(p []byte) (int, error) {
 
 func (w *writer) write(p []byte) (written int, err error) {
 	for written < len(p) {
-		if len(w.part) == int(w.length) {
+		if len(w.part) == int(w.partLength) {
 			if err := w.flush(); err != nil {
 				return written, err
 			}
@@ -109,7 +109,7 @@ func (w *writer) write(p []byte) (written int, err error) {
 // gather adds as many bytes to the part as fit, grows the part's buffer if necessary,
 // and returns the number of bytes.
 func (w *writer) gather(p []byte) int {
-	limit := int(w.length)
+	limit := int(w.partLength)
 	n := min(len(p), limit-len(w.part))
 	if need := len(w.part) + n; need > cap(w.part) {
 		size := max(cap(w.part), firstBuffer)
@@ -122,7 +122,7 @@ func (w *writer) gather(p []byte) int {
 	return n
 }
 
-// flush sends the part that is being filled, if it has bytes.
+// flush starts the upload of the buffered part, if it has bytes.
 func (w *writer) flush() error {
 	if len(w.part) == 0 {
 		return nil
@@ -132,10 +132,10 @@ func (w *writer) flush() error {
 		return err
 	}
 	part := w.part
-	w.group.Go(func() error { return w.send(number, part) })
-	w.part = w.freeBuffer()
+	w.uploadGroup.Go(func() error { return w.send(number, part) })
+	w.part = w.takeBuffer()
 	if w.ctx.Err() != nil {
-		return w.group.Wait() // the error that ended the upload
+		return w.uploadGroup.Wait() // Wait returns the error that ended the upload
 	}
 	return nil
 }
@@ -147,15 +147,15 @@ func (w *writer) nextPart() (number int, err error) {
 			return 0, err
 		}
 	}
-	if w.count == maxParts {
-		return 0, fmt.Errorf("it needs more than %d parts of %d bytes: set a larger PartSize", maxParts, w.length)
+	if w.lastPart == maxParts {
+		return 0, fmt.Errorf("the object needs more than %d parts of %d bytes: set a larger PartSize", maxParts, w.partLength)
 	}
-	w.count++
-	return w.count, nil
+	w.lastPart++
+	return w.lastPart, nil
 }
 
-// freeBuffer returns the buffer of a part that was sent, to fill it again, or nil.
-func (w *writer) freeBuffer() []byte {
+// takeBuffer returns the buffer of a part that was sent, to fill it again, or nil.
+func (w *writer) takeBuffer() []byte {
 	w.sentMu.Lock()
 	defer w.sentMu.Unlock()
 	if len(w.free) == 0 {
@@ -182,7 +182,7 @@ func (b *Bucket) beginUpload(ctx context.Context, name string, options minio.Put
 	})
 }
 
-// send uploads one part.
+// send uploads one part, and then makes its buffer free for another part.
 func (w *writer) send(number int, part []byte) error {
 	err := w.putPart(w.ctx, number, int64(len(part)), digest(part), func() (io.Reader, func()) {
 		body := &body{content: part}
@@ -235,7 +235,7 @@ func digest(content []byte) string {
 // putOnce uploads an object that fits into one part, without retries. sum is the
 // digest of the content.
 func (b *Bucket) putOnce(ctx context.Context, name, contentType string, content io.Reader, size int64, sum string) (minio.UploadInfo, error) {
-	options := minio.PutObjectOptions{ContentType: contentType, DisableContentSha256: true} // not in chunks
+	options := minio.PutObjectOptions{ContentType: contentType, DisableContentSha256: true} // no signed chunks, see digest
 	return b.client.PutObject(ctx, b.config.Bucket, name, content, size, "", sum, options)
 }
 
@@ -278,13 +278,13 @@ func (w *writer) complete() (etag string, err error) {
 	if err := w.flush(); err != nil {
 		return "", err
 	}
-	if err := w.copying.Wait(); err != nil {
+	if err := w.copyGroup.Wait(); err != nil {
 		return "", err
 	}
-	if err := w.group.Wait(); err != nil {
+	if err := w.uploadGroup.Wait(); err != nil {
 		return "", err
 	}
-	if err := w.checkSources(w.alive); err != nil { // not w.ctx, which ended in Wait
+	if err := w.checkSources(w.alive); err != nil { // not w.ctx, which Wait has cancelled
 		return "", err
 	}
 	b := w.bucket
@@ -318,7 +318,7 @@ func (w *writer) Abort() {
 // lifecycle rule removes the data.
 func (w *writer) abort() {
 	w.cancel()
-	_, _ = w.copying.Wait(), w.group.Wait() // their errors do not matter any more
+	_, _ = w.copyGroup.Wait(), w.uploadGroup.Wait() // the upload is cancelled, so these errors do not matter
 	if w.upload != "" {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(w.alive), w.bucket.config.AbortTimeout)
 		defer cancel()
@@ -327,7 +327,8 @@ func (w *writer) abort() {
 	w.forget()
 }
 
-// forget ends the writer.
+// forget marks the writer as ended, frees its buffers, and removes it from the bucket's
+// open writers.
 func (w *writer) forget() {
 	w.ended = true
 	w.cancel()
@@ -337,7 +338,7 @@ func (w *writer) forget() {
 	delete(w.bucket.writers, w)
 }
 
-// unfinished returns the open writers of keys under a prefix.
+// unfinished returns the open writers whose keys are under a prefix.
 func (b *Bucket) unfinished(prefix string) []*writer {
 	b.mu.Lock()
 	defer b.mu.Unlock()

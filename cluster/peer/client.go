@@ -21,32 +21,32 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
-// Client sends requests to other nodes. It never sends a request twice.
+// Client sends requests to other nodes. It never repeats a request.
 type Client struct {
 	cfg     Config
-	id      *identity // nil without TLS
-	kinds   map[string]string
+	id      *identity         // nil without TLS
+	kinds   map[string]string // by procedure: name of the request in metrics and logs
 	metrics *metrics
 	http    transport
-	service peerv1connect.NodeServiceClient // service of the node that a call names
+	service peerv1connect.NodeServiceClient // sends a request to the node of the call in the context
 	mu      sync.Mutex
-	queues  map[string]*queue // by address; only addresses with requests
+	queues  map[string]*queue // by address; only addresses with requests in progress or waiting
 }
 
-// transport sends HTTP requests.
+// transport sends HTTP requests, and can close its idle connections.
 type transport interface {
 	http.RoundTripper
 	CloseIdleConnections()
 }
 
-// queue limits the requests in progress to one address. A peer that does not answer
-// delays only its own queue.
+// queue limits the number of requests in progress to one address. If a peer does not
+// answer, only the requests in its own queue wait.
 type queue struct {
-	slots   chan struct{} // one for each request in progress
+	slots   chan struct{} // has an element for each request in progress
 	present int           // requests in progress or waiting; guarded by Client.mu
 }
 
-// NewClient returns a client. An error concerns Config.TLS.
+// NewClient returns a client, or an error if the files in Config.TLS cannot be used.
 func NewClient(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg.withDefaults(), kinds: kinds(), queues: make(map[string]*queue)}
 	if cfg.TLS.enabled() {
@@ -68,8 +68,8 @@ func NewClient(cfg Config) (*Client, error) {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	c.http = &http.Transport{
-		// No Proxy: the client connects to peers directly, whatever the environment
-		// says.
+		// No Proxy: the client connects to peers directly, even if the environment
+		// names a proxy.
 		DialContext:         c.dial,
 		MaxIdleConns:        0, // no limit, because the number of peers limits it
 		MaxIdleConnsPerHost: c.cfg.MaxConns,
@@ -80,7 +80,8 @@ func NewClient(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// carrierTransport hides the methods of a transport that close its connections.
+// carrierTransport is a Config.Carrier as a transport: CloseIdleConnections does not
+// reach the Carrier.
 type carrierTransport struct{ http.RoundTripper }
 
 // CloseIdleConnections does nothing.
@@ -92,21 +93,22 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // A call is one request to a node.
 type call struct {
 	address string
-	ctx     context.Context // of the request, after a deadline is set
+	ctx     context.Context // context of the request, with its deadline
 	message proto.Message   // the request message
-	sent    bool            // the request was passed to the transport
-	failure error           // error of the transport, when there is no answer
+	sent    bool            // true after the request was passed to the transport
+	failure error           // error of the transport if there is no answer; otherwise nil
 }
 
 type callKey struct{}
 
-// callOf returns the call of a context.
+// callOf returns the call that node.withCall has put into a context; nil if there is none.
 func callOf(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
 	return c
 }
 
-// limited applies the limits to a call and translates its error.
+// limited is the interceptor that applies the client's limits to a call, measures it
+// and translates its error.
 func (c *Client) limited(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
 		call, kind, began := callOf(ctx), c.kinds[r.Spec().Procedure], time.Now()
@@ -130,7 +132,7 @@ func (c *Client) limited(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// ask sends a call when the queue of its address has room.
+// ask waits until the queue of the call's address has room, and then sends the call.
 func (c *Client) ask(ctx context.Context, call *call, r connect.AnyRequest, next connect.UnaryFunc) (connect.AnyResponse, error) {
 	leave, err := c.enter(ctx, call.address)
 	if err != nil {
@@ -146,7 +148,8 @@ func (c *Client) ask(ctx context.Context, call *call, r connect.AnyRequest, next
 	return res, nil
 }
 
-// translate translates the error of a call for the caller.
+// translate converts the error of a call: into a *Refusal, into ErrRefused or
+// ErrUnreachable, or into an error about the encoding.
 func (c *Client) translate(ctx context.Context, call *call, err error) error {
 	var refusal *Refusal
 	switch {
@@ -168,8 +171,8 @@ func (c *Client) translate(ctx context.Context, call *call, err error) error {
 	return unanswered(ctx, err)
 }
 
-// enter waits until a request to addr may be sent. The returned function ends the
-// request.
+// enter waits until a request to addr may be sent. The caller calls leave when the
+// request has ended.
 func (c *Client) enter(ctx context.Context, addr string) (leave func(), err error) {
 	c.mu.Lock()
 	q := c.queues[addr]
@@ -194,7 +197,8 @@ func (c *Client) enter(ctx context.Context, addr string) (leave func(), err erro
 	}
 }
 
-// leave removes a queue without requests, because addresses change.
+// leave takes a request out of the count of a queue. It removes an empty queue: the
+// addresses of nodes change, so empty queues would pile up.
 func (c *Client) leave(addr string, q *queue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,36 +210,38 @@ func (c *Client) leave(addr string, q *queue) {
 const (
 	// headerNode names the node that sends the request.
 	headerNode = "Rowmill-Node"
-	// headerContract marks an answer of this package, to detect a foreign server at the
-	// address.
+	// headerContract is in every answer of a Responder. Without this header, the answer
+	// comes from a server that is no node.
 	headerContract = "Rowmill-Contract"
 )
 
 var errUnencoded = errors.New("the message could not be encoded")
 
-// sender sends requests to the nodes of their calls.
+// sender is the HTTP client of Connect: it sends each request to the node of the call
+// in the request's context.
 type sender struct{ *Client }
 
-// Do sends one request. It stores its error in the call, because Connect would reduce
+// Do sends one request. It stores the error in the call, because Connect would reduce
 // the error to a code.
 func (s sender) Do(r *http.Request) (*http.Response, error) {
 	call := callOf(r.Context())
 	if r.ContentLength == 0 && proto.Size(call.message) > 0 {
-		// Connect sends a request without its message when the message cannot be
-		// encoded. The call has ended by then and must not be used.
+		// If the message cannot be encoded, Connect still sends the request, but
+		// without the message. The call has ended by then and must not be used.
 		return nil, errUnencoded
 	}
 	call.sent = true
-	// The scheme is http even with TLS, which dial adds.
+	// The scheme is http even with TLS, because dial adds the TLS.
 	r.URL.Host, r.Host = call.address, call.address
 	var res *http.Response
 	res, call.failure = s.exchange(r)
 	return res, call.failure
 }
 
-// exchange sends one HTTP request, and refuses an answer from a foreign server.
+// exchange sends one HTTP request. It returns an error if the answer does not come from
+// a node.
 func (c *Client) exchange(r *http.Request) (*http.Response, error) {
-	// Remove headers that no node reads.
+	// Remove request headers that no node reads.
 	r.Header["User-Agent"] = nil
 	delete(r.Header, "Accept-Encoding")
 	if r.ContentLength > 0 {
@@ -276,9 +282,9 @@ func (b *countingBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// dial opens a connection, with TLS if configured, within the time of the caller. The
-// context of the call can end dial too: net/http passes a context that outlives the
-// request, but dial should not go on after the caller has stopped waiting.
+// dial opens a connection, with TLS if configured. It also ends when the context of the
+// call ends: net/http passes a context that lasts longer than the request, but dial
+// must not go on after the caller has stopped waiting.
 func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.DialTimeout)
 	defer cancel()
@@ -297,7 +303,8 @@ func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return secure, nil
 }
 
-// unanswered classifies the error of a request without an answer.
+// unanswered returns the error for a request without an answer: the context's error if
+// the caller cancelled, else ErrRefused or ErrUnreachable.
 func unanswered(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -310,7 +317,7 @@ func unanswered(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrUnreachable, err)
 }
 
-// outcomeOf returns the metrics label for an error of a request.
+// outcomeOf returns the value of the label outcome for the error of a request.
 func outcomeOf(err error) string {
 	var refusal *Refusal
 	switch {

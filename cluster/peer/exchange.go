@@ -5,32 +5,33 @@ import (
 	"net/http"
 )
 
-// An exchange is a request in progress: its body, and the writer of the reply.
+// An exchange is a request in progress at a Responder: the body of the request, and the
+// writer of the reply.
 type exchange struct {
 	http.ResponseWriter
 	body io.ReadCloser
-	kind string // empty when this node does not know the request
+	kind string // name of the request in metrics and logs; empty if this node does not know the request
 
-	read, written int64    // bytes
-	status        int      // of the reply
-	refusal       *Refusal // why the request was refused; nil when it succeeded
-	failed        error    // why the reply was not sent
+	read, written int64    // bytes read of the request, and written of the reply
+	status        int      // HTTP status of the reply; 0 before the reply starts
+	refusal       *Refusal // why the request was refused; nil if it succeeded
+	failed        error    // why the reply could not be sent; nil if it was sent
 }
 
 type exchangeKey struct{}
 
-// framing is the length in bytes of the prefix that gRPC may put before a message.
+// framing is the length in bytes of the prefix that gRPC puts before a message.
 const framing = 5
 
-// unread is the refusal of each new exchange. It stays if the request does not reach its
-// handler.
+// unread is the initial refusal of each exchange. It remains if the request never
+// reaches its handler.
 var unread = &Refusal{Code: CodeInvalid, Message: "the request could not be read"}
 
 func newExchange(w http.ResponseWriter, r *http.Request, kind string, maxBody int64) *exchange {
 	return &exchange{ResponseWriter: w, body: http.MaxBytesReader(w, r.Body, maxBody+framing), kind: kind, refusal: unread}
 }
 
-// refused records a refusal and returns it in the form for the wire.
+// refused stores a refusal in the exchange and returns the refusal as a Connect error.
 func (e *exchange) refused(refusal *Refusal) error {
 	e.refusal = refusal
 	return refusal.wire()
@@ -44,13 +45,13 @@ func (e *exchange) Read(p []byte) (int, error) {
 
 func (e *exchange) Close() error { return e.body.Close() }
 
-// WriteHeader starts the reply.
+// WriteHeader starts the reply and stores its status.
 func (e *exchange) WriteHeader(status int) {
 	e.status = status
 	e.ResponseWriter.WriteHeader(status)
 }
 
-// Write writes a part of the reply.
+// Write writes a section of the reply and counts its bytes.
 func (e *exchange) Write(p []byte) (int, error) {
 	n, err := e.ResponseWriter.Write(p)
 	e.written += int64(n)
@@ -60,5 +61,5 @@ func (e *exchange) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap is needed by http.ResponseController.
+// Unwrap returns the wrapped writer, which http.ResponseController needs.
 func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }

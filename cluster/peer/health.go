@@ -11,14 +11,15 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
-// newHealth answers grpc.health.v1 for a responder, outside its limits, because a busy
-// node is healthy.
+// newHealth returns the handler for health checks by grpc.health.v1. The limits of the
+// responder do not apply to it, because a busy node is healthy.
 func newHealth(s *Responder) http.Handler {
 	_, handler := grpchealth.NewHandler(health{s}, s.options()...)
 	return handler
 }
 
-// health reports the health of a node: serving while the node takes work.
+// health answers health checks with SERVING while the node takes work, and with
+// NOT_SERVING otherwise.
 type health struct{ *Responder }
 
 // Check returns the health of the node, or of its service by name.

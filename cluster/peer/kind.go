@@ -8,12 +8,12 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
-// unknown is the label of requests that this node does not know. Labels must not
-// contain arbitrary text of a request.
+// unknown is the value of the label kind for requests that this node does not know. A
+// label must not contain text from a request.
 const unknown = "unknown"
 
-// kinds returns the names of requests in metrics and logs, by procedure: /…/RunCompaction
-// is run_compaction.
+// kinds returns, for the path of each procedure, the name of its requests in metrics
+// and logs: run_compaction for /…/RunCompaction.
 func kinds() map[string]string {
 	all := make(map[string]string)
 	methods := peerv1.File_rowmill_peer_v1_node_proto.Services().ByName("NodeService").Methods()
@@ -31,7 +31,7 @@ func kinds() map[string]string {
 	return all
 }
 
-// procedure returns the path of a method.
+// procedure returns the URL path of a method of the node service.
 func procedure(method string) string {
 	return "/" + peerv1connect.NodeServiceName + "/" + method
 }

@@ -5,13 +5,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics counts requests in a single direction: "in" at a server, "out" at a client.
+// metrics holds the metrics of requests in one direction: "in" at a server, "out" at a
+// client.
 type metrics struct {
-	requests *prometheus.CounterVec   // kind, outcome
-	seconds  *prometheus.HistogramVec // kind
-	bytes    *prometheus.CounterVec   // part: request or reply
-	inFlight prometheus.Gauge
-	waiting  prometheus.Gauge // only at a client
+	requests *prometheus.CounterVec   // finished requests, by kind and outcome
+	seconds  *prometheus.HistogramVec // time of a request, by kind
+	bytes    *prometheus.CounterVec   // bytes of messages, by part: request or reply
+	inFlight prometheus.Gauge         // requests in progress
+	waiting  prometheus.Gauge         // requests that wait for a connection; nil at a server
 }
 
 func newMetrics(reg prometheus.Registerer, direction string) *metrics {

@@ -1,8 +1,8 @@
 // Package peer carries requests between the nodes of a cluster. The requests are
 // defined by the contract, package rowmill.peer.v1 in proto, from which peerv1 is
 // generated. They are unary calls by Connect over HTTP/1.1, with mutual TLS if
-// configured. The package owns limits, deadlines and the meaning of failures for the
-// caller. It does not know the effects of the requests, nor the members of the cluster.
+// configured. The package applies limits and deadlines, and translates failures for the
+// caller. It knows neither the effects of the requests nor the members of the cluster.
 package peer
 
 import (
@@ -17,20 +17,20 @@ import (
 )
 
 // Protocol is the major version of requests between nodes. Nodes with different
-// versions do not talk to each other.
+// versions do not send requests to each other.
 const Protocol = 1
 
-// version is the value of headerContract in answers.
+// version is the value of the header headerContract in answers.
 const version = "v1"
 
-// Refusal is a negative answer. The peer is alive and has done nothing. Only with
-// CodeInternal it is unknown what the peer has done.
+// Refusal is the error of a request that a peer has refused. The peer is alive and the
+// request had no effect. Only with CodeInternal, the request may have had effects.
 type Refusal struct {
-	Code    string // machine-readable
-	Message string // for people
+	Code    string // word for programs, such as CodeBusy
+	Message string // text for people
 }
 
-// Error joins code and message.
+// Error returns the code and the message.
 func (r *Refusal) Error() string { return r.Code + ": " + r.Message }
 
 func refuse(code, format string, args ...any) *Refusal {
@@ -39,8 +39,8 @@ func refuse(code, format string, args ...any) *Refusal {
 
 // The errors of a request without an answer.
 var (
-	// ErrRefused means that the machine at the address answers, but no process listens:
-	// the process is gone. The request was not read.
+	// ErrRefused means that the machine at the address answers, but no process listens
+	// there: the peer has stopped. The request was not read.
 	ErrRefused = errors.New("connection refused")
 
 	// ErrUnreachable means that the state of the peer is unknown: it may be dead or
@@ -48,12 +48,12 @@ var (
 	// lost connection, an invalid certificate, a foreign server.
 	ErrUnreachable = errors.New("unreachable")
 
-	// ErrBusy means that too many requests already wait here for this peer. It is also
-	// an ErrUnreachable. This request was not sent.
+	// ErrBusy means that too many requests already wait in this client for this peer,
+	// so the request was not sent. An error that is ErrBusy is also ErrUnreachable.
 	ErrBusy = errors.New("too many requests wait for this peer")
 )
 
-// Config configures Listen and NewClient; a node uses the same for both.
+// Config configures Listen and NewClient; a node uses the same Config for both.
 type Config struct {
 	// Listen is the HOST:PORT of the server. Port 0 takes any free port.
 	Listen string
@@ -65,38 +65,40 @@ type Config struct {
 	// nor authenticated, which suits loopback and closed networks.
 	TLS TLS
 
-	// MaxBody limits a request and a reply, in bytes. Default 1 MiB: requests carry
-	// references and counts, never rows.
+	// MaxBody is the largest size of a request or a reply, in bytes. Default 1 MiB:
+	// requests carry references and counts, never rows.
 	MaxBody int64
 
 	// MaxInFlight is how many requests a server answers at the same time. It refuses
 	// further requests with CodeBusy. Default 256.
 	MaxInFlight int
 
-	// HandleTimeout limits one request, at the client and at the server. Default 30 s.
-	// The limit frees the resources of a handler if its caller disappears without notice.
+	// HandleTimeout limits the time of one request, at the client and at the server.
+	// Default 30 s. The limit ends a handler whose caller has disappeared without
+	// notice.
 	HandleTimeout time.Duration
 
-	// ReadTimeout limits the arrival of one request, with its TLS handshake, from the
-	// first byte. Default 10 s.
+	// ReadTimeout limits how long one request may take to arrive, including its TLS
+	// handshake. Default 10 s.
 	ReadTimeout time.Duration
 
-	// MaxConns is the most requests in progress from one client to one address, and so
-	// the most connections. Default 4: answers take milliseconds.
+	// MaxConns is the largest number of requests in progress from one client to one
+	// address, and so of connections. Default 4: answers take milliseconds.
 	MaxConns int
 
-	// MaxWaiting is how many further requests wait at a client for one address. Default
-	// 4096: many times the simultaneous requests of a node's jobs, and a healthy peer
-	// answers 4096 requests within a second. Beyond this number a request fails at once
-	// with ErrBusy, because a peer with such a backlog will not answer in time.
+	// MaxWaiting is how many further requests may wait in a client for one address.
+	// Default 4096: many times the simultaneous requests of a node's jobs, and a
+	// healthy peer answers 4096 requests within a second. Beyond this number a request
+	// fails at once with ErrBusy, because a peer with such a backlog will not answer in
+	// time.
 	MaxWaiting int
 
-	// DialTimeout limits the opening of a connection, with its TLS handshake, within
-	// the caller's deadline. Default 3 s: two lost packets.
+	// DialTimeout limits the time to open a connection, including the TLS handshake.
+	// Default 3 s: enough if two packets are lost.
 	DialTimeout time.Duration
 
-	// Ready reports for health checks whether this node takes work. It is called only
-	// after Serve. A nil Ready means yes.
+	// Ready tells health checks whether this node takes work. It is called only after
+	// Serve. If Ready is nil, the node takes work.
 	Ready func() bool
 
 	// Interceptors run around each request, the first outermost: at a client before its
@@ -112,13 +114,14 @@ type Config struct {
 	// Logger receives messages for operators. Default: nothing is logged.
 	Logger *slog.Logger
 
-	// Metrics registers the metrics; nil measures without publishing. One server and
-	// one client may share a registerer.
+	// Metrics registers the metrics. If it is nil, the metrics are not published. One
+	// server and one client may share a registerer.
 	Metrics prometheus.Registerer
 }
 
-// How long an idle connection stays open. The client closes the connection first, so that
-// it never sends on a connection that the server is closing.
+// clientIdle and serverIdle are how long an idle connection stays open at the client
+// and at the server. The client closes the connection first, so that it never sends on
+// a connection that the server is closing.
 const (
 	clientIdle = 30 * time.Second
 	serverIdle = 90 * time.Second

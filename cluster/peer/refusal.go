@@ -11,22 +11,23 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 )
 
-// The codes of refusals that this package makes. Handlers use further codes of the
-// contract.
+// The codes of refusals that this package creates. Handlers use further codes, which
+// the contract defines.
 const (
-	CodeStarting    = "starting"     // the node listens but does not answer yet
+	CodeStarting    = "starting"     // the node is starting: it listens but does not answer yet
 	CodeBusy        = "busy"         // MaxInFlight requests are in progress
 	CodeInvalid     = "invalid"      // the request could not be read
 	CodeTooLarge    = "too_large"    // the request or the reply is over MaxBody
-	CodeUnknownKind = "unknown_kind" // this node does not know the request
-	CodeInternal    = "internal"     // the handler failed or panicked; the log of its node has details
+	CodeUnknownKind = "unknown_kind" // the node does not know this kind of request
+	CodeInternal    = "internal"     // the handler failed or panicked; the log of the answering node has details
 )
 
-// reasonPrefix is the prefix of all reasons in the contract; the rest is the code.
+// reasonPrefix is the prefix of the names of all reasons in the contract. The text
+// after the prefix, in lower case, is the code.
 const reasonPrefix = "REFUSAL_REASON_"
 
-// codeOf returns the code of a reason, or its number when this version does not know
-// the reason.
+// codeOf returns the code of a reason, or "reason_" and its number if this version does
+// not know the reason.
 func codeOf(reason peerv1.RefusalReason) string {
 	if code, named := strings.CutPrefix(reason.String(), reasonPrefix); named {
 		return strings.ToLower(code)
@@ -34,13 +35,13 @@ func codeOf(reason peerv1.RefusalReason) string {
 	return fmt.Sprintf("reason_%d", reason)
 }
 
-// reasonOf returns the reason of a code.
+// reasonOf returns the reason in the contract for a code.
 func reasonOf(code string) peerv1.RefusalReason {
 	return peerv1.RefusalReason(peerv1.RefusalReason_value[reasonPrefix+strings.ToUpper(code)])
 }
 
-// status returns the Connect code of a refusal, for clients that do not know the
-// contract.
+// status returns the Connect code for the code of a refusal. Clients that do not know
+// the contract read the Connect code.
 func status(code string) connect.Code {
 	switch code {
 	case CodeInvalid:
@@ -59,7 +60,7 @@ func status(code string) connect.Code {
 	return connect.CodeUnavailable
 }
 
-// wire returns a refusal in the form for the wire.
+// wire returns the refusal as a Connect error, to send to the caller.
 func (r *Refusal) wire() *connect.Error {
 	err := connect.NewError(status(r.Code), errors.New(r.Message))
 	if detail, detailErr := connect.NewErrorDetail(&peerv1.Refusal{Reason: reasonOf(r.Code)}); detailErr == nil {
@@ -68,8 +69,8 @@ func (r *Refusal) wire() *connect.Error {
 	return err
 }
 
-// fromWire translates an error from the wire: to ErrUnreachable when the peer gave up, and
-// to a *Refusal otherwise.
+// fromWire converts an error that the peer has sent: into ErrUnreachable if the peer's
+// handler ran out of time or was cancelled, and otherwise into a *Refusal.
 func fromWire(err error) error {
 	var wire *connect.Error
 	if !errors.As(err, &wire) {

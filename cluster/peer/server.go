@@ -23,15 +23,16 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
-// Responder answers requests that come from a Server or from a simulated network.
+// Responder answers the requests of other nodes, which come through a Server or a
+// simulated network.
 type Responder struct {
 	cfg     Config
 	kinds   map[string]string
 	metrics *metrics
-	service atomic.Pointer[http.Handler] // nil until Serve
+	service atomic.Pointer[http.Handler] // handler of the node service; nil until Serve is called
 	health  http.Handler
 	errors  *connect.ErrorWriter
-	slots   chan struct{} // one for each request in progress
+	slots   chan struct{} // has an element for each request in progress
 }
 
 // NewResponder returns a responder. Until Serve is called, it refuses every request
@@ -44,38 +45,42 @@ func NewResponder(cfg Config) *Responder {
 }
 
 // Serve sets the handler and returns at once. When a method returns a *Refusal, the
-// caller gets the same refusal. Any other error is logged here, and the caller gets
-// CodeInternal. The context of a method ends when the caller disconnects, when the
+// caller gets the same refusal. Any other error is logged on this node, and the caller
+// gets CodeInternal. The context of a method ends when the caller disconnects, when the
 // caller's deadline passes, and after Config.HandleTimeout. When a method returns the
 // error of its ended context, the caller gets no Refusal.
 //
-// A caller that gives up does not undo a request: the process may have been suspended and
-// may read the request later. The epoch in the request prevents late effects.
+// A request may be handled after its caller has given up, for example if this process
+// was suspended. Handlers compare the epoch in the request, so that a late request has
+// no effect.
 func (s *Responder) Serve(h peerv1connect.NodeServiceHandler) {
 	interceptors := slices.Concat([]connect.Interceptor{connect.UnaryInterceptorFunc(traced)}, s.cfg.Interceptors, []connect.Interceptor{connect.UnaryInterceptorFunc(s.guarded)})
 	_, handler := peerv1connect.NewNodeServiceHandler(h, s.options(connect.WithInterceptors(interceptors...))...)
 	s.service.Store(&handler)
 }
 
-// options returns the options of all handlers.
+// options returns the options that all handlers of a Responder share, after the options
+// in more.
 func (s *Responder) options(more ...connect.HandlerOption) []connect.HandlerOption {
 	return append(more, connect.WithCompression("gzip", nil, nil), connect.WithReadMaxBytes(int(s.cfg.MaxBody)))
 }
 
-// Server answers the other nodes over TCP.
+// Server is a Responder for requests over TCP.
 type Server struct {
 	*Responder
 	listener net.Listener
 	http     *http.Server
-	stop     context.CancelFunc // ends the contexts of the handlers
+	stop     context.CancelFunc // ends the contexts of all running handlers
 	ended    chan struct{}      // closed after the accept loop has ended
 }
 
-// maxStreams is the most requests in progress on one HTTP/2 connection. HTTP/2 is only
-// for gRPC clients that check the health of the node, one request at a time.
+// maxStreams is the largest number of requests in progress on one HTTP/2 connection.
+// HTTP/2 is only for gRPC clients that check the health of the node, one request at a
+// time.
 const maxStreams = 8
 
-// Listen opens the port, so that its address can be announced.
+// Listen opens the port and returns a Server, which refuses all requests with
+// CodeStarting until Serve is called. The caller can announce the address before that.
 func Listen(cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	var id *identity
@@ -122,8 +127,8 @@ func Listen(cfg Config) (*Server, error) {
 // Addr returns the address on which the server listens.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Close stops listening, waits until ctx ends for requests in progress, and then cuts
-// the remaining ones. A second call is harmless.
+// Close stops listening and waits for requests in progress. If ctx ends first, it cuts
+// the connections of the remaining requests. A second call is harmless.
 func (s *Server) Close(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil {
@@ -137,7 +142,7 @@ func (s *Server) Close(ctx context.Context) error {
 // typeMessage is the content type of requests and replies.
 const typeMessage = "application/proto"
 
-// The paths that this port answers.
+// The prefixes of the URL paths that a Responder answers.
 const (
 	pathService = "/" + peerv1connect.NodeServiceName + "/"
 	pathHealth  = "/" + grpchealth.HealthV1ServiceName + "/"
@@ -160,7 +165,7 @@ func (s *Responder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Responder) answer(e *exchange, r *http.Request) {
 	s.metrics.inFlight.Inc()
 	defer s.metrics.inFlight.Dec()
-	defer s.note(e, time.Now())
+	defer s.countRequest(e, time.Now())
 	r.Body = e
 	service := s.service.Load()
 	if service == nil {
@@ -188,14 +193,15 @@ func (s *Responder) answer(e *exchange, r *http.Request) {
 	(*service).ServeHTTP(e, r)
 }
 
-// hasOwnDeadline reports whether the request's own deadline ends its handler in time.
+// hasOwnDeadline reports whether the deadline in the request's header ends the handler
+// within HandleTimeout.
 func (s *Responder) hasOwnDeadline(r *http.Request) bool {
 	ms, err := strconv.ParseInt(r.Header.Get("Connect-Timeout-Ms"), 10, 64)
 	return err == nil && r.Header.Get("Content-Type") == typeMessage && ms >= 0 && ms <= s.cfg.HandleTimeout.Milliseconds()
 }
 
-// note counts a request that has ended in the metrics.
-func (s *Responder) note(e *exchange, began time.Time) {
+// countRequest adds a finished request to the metrics.
+func (s *Responder) countRequest(e *exchange, began time.Time) {
 	kind, outcome := cmp.Or(e.kind, unknown), "ok"
 	switch {
 	case e.refusal == unread && e.read > s.cfg.MaxBody:
@@ -221,8 +227,8 @@ func (s *Responder) refuse(e *exchange, r *http.Request, refusal *Refusal) {
 	_ = s.errors.Write(e, r, refusal.wire()) // the exchange records a failed write
 }
 
-// guarded calls the handler. It logs errors and panics of the handler and turns them
-// into CodeInternal.
+// guarded is the interceptor around the handler. It logs errors and panics of the
+// handler, and returns CodeInternal for them.
 func (s *Responder) guarded(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, r connect.AnyRequest) (res connect.AnyResponse, err error) {
 		e, _ := ctx.Value(exchangeKey{}).(*exchange)
@@ -248,7 +254,7 @@ func (s *Responder) guarded(next connect.UnaryFunc) connect.UnaryFunc {
 		case connect.CodeOf(err) == connect.CodeUnimplemented:
 			refusal = refuse(CodeUnknownKind, "this node does not answer %s", e.kind)
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-			e.refusal = refuse("cancelled", "its deadline passed")
+			e.refusal = refuse("cancelled", "the deadline of the request passed")
 			return nil, err
 		default:
 			log().Error("handling a request from another node failed", "err", err)
@@ -258,11 +264,12 @@ func (s *Responder) guarded(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
+// internal returns the refusal that hides the error of a handler from the caller.
 func internal(kind string) *Refusal {
 	return refuse(CodeInternal, "%s failed; see the log of the node that was asked", kind)
 }
 
-// fits returns an error for a reply that is too large for the caller.
+// fits returns an error if a reply is larger than MaxBody.
 func (s *Responder) fits(res connect.AnyResponse) error {
 	if m, is := res.Any().(proto.Message); is && int64(proto.Size(m)) > s.cfg.MaxBody {
 		return fmt.Errorf("the reply has %d bytes, at most %d are allowed", proto.Size(m), s.cfg.MaxBody)

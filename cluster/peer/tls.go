@@ -11,10 +11,11 @@ import (
 	"github.com/rowmill/rowmill/internal/certificate"
 )
 
-// TLS names PEM files: all three, or none for plain connections. The files are read
-// again when they change; existing connections continue.
+// TLS names the PEM files for encryption: all three files, or none for connections
+// without TLS. The files are read again when they change; existing connections
+// continue.
 type TLS struct {
-	CertFile string // this node's certificate, followed by intermediate ones
+	CertFile string // this node's certificate, followed by intermediate certificates
 	KeyFile  string // private key of CertFile
 	CAFile   string // the CA that signs the certificates of all nodes
 
@@ -28,8 +29,8 @@ func (t TLS) enabled() bool { return t.CertFile != "" || t.KeyFile != "" || t.CA
 
 // identity holds the node's certificate and checks the certificates of other nodes.
 type identity struct {
-	name string // in the certificate of every node
-	held *certificate.Reloader
+	name string                // DNS name that the certificate of every node has
+	held *certificate.Reloader // this node's certificate and the CA, from files that may change
 }
 
 func newIdentity(files TLS, logger *slog.Logger) (*identity, error) {
@@ -45,15 +46,15 @@ func newIdentity(files TLS, logger *slog.Logger) (*identity, error) {
 	return id, nil
 }
 
-// check returns an error when other nodes would refuse a certificate.
+// check returns an error if other nodes would refuse this node's certificate.
 func (id *identity) check(leaf *x509.Certificate) error {
 	if err := leaf.VerifyHostname(id.name); err != nil {
-		return fmt.Errorf("it lacks the DNS name %q that nodes require (subjectAltName = DNS:%s): %w", id.name, id.name, err)
+		return fmt.Errorf("the certificate lacks the DNS name %q that nodes require (subjectAltName = DNS:%s): %w", id.name, id.name, err)
 	}
 	return nil
 }
 
-// server returns the TLS configuration of a listener.
+// server returns the TLS configuration for connections from other nodes.
 func (id *identity) server() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -64,16 +65,17 @@ func (id *identity) server() *tls.Config {
 				Certificates: []tls.Certificate{cert},
 				ClientAuth:   tls.RequireAndVerifyClientCert,
 				ClientCAs:    pool,
-				// A resumed session would not check whether the CA has changed.
+				// With session tickets, a resumed connection would skip the check of
+				// the certificate against a changed CA.
 				SessionTicketsDisabled: true,
 				VerifyConnection:       id.checkName,
-				NextProtos:             []string{"h2", "http/1.1"}, // nodes request neither
+				NextProtos:             []string{"h2", "http/1.1"}, // for health checks; nodes do not ask for a protocol
 			}, nil
 		},
 	}
 }
 
-// client returns the TLS configuration for one connection.
+// client returns the TLS configuration for one connection to another node.
 func (id *identity) client() *tls.Config {
 	cert, pool := id.held.Current()
 	return &tls.Config{
@@ -84,6 +86,7 @@ func (id *identity) client() *tls.Config {
 	}
 }
 
+// checkName refuses a connection if the other node's certificate lacks the DNS name.
 func (id *identity) checkName(state tls.ConnectionState) error {
 	if err := state.PeerCertificates[0].VerifyHostname(id.name); err != nil {
 		return fmt.Errorf("certificate of the asking node: %w", err)

@@ -7,8 +7,9 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 )
 
-// traced passes on the trace of a context as W3C traceparent: a client sends it, and a
-// server adds it to the context of the handler.
+// traced is the interceptor that passes traces on, in the header traceparent of W3C: a
+// client sends the trace of its context, and a server adds the received trace to the
+// context of the handler.
 func traced(next connect.UnaryFunc) connect.UnaryFunc {
 	carry := propagation.TraceContext{}
 	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {

@@ -28,12 +28,12 @@ type api struct {
 	service  http.Service
 
 	API      *http.Server
-	FirstKey string           // made by this start; empty if it made none. Never log it
-	journal  *journal.Journal // the file of the audit record; nil for none
-	stream   *sender.Stream   // the receiver of the audit record; nil for none
+	FirstKey string           // administrator key that this start created; empty if it created none. Never log it
+	journal  *journal.Journal // writes audit entries to the file log.audit; nil if there is no such file
+	stream   *sender.Stream   // sends audit entries to log.audit_webhook; nil if there is no such receiver
 }
 
-// openJournal opens the file of the audit record, if the settings name one.
+// openJournal opens the file for audit entries, if the setting log.audit names one.
 func (a *api) openJournal() (err error) {
 	if a.Settings.Log.Audit == "" {
 		return nil
@@ -45,19 +45,20 @@ func (a *api) openJournal() (err error) {
 	return nil
 }
 
-// audited returns a store that also writes each audit entry of s to the file and the
-// receiver of the audit record, if the settings name them.
-func (a *api) audited(s store.Store) store.Store {
+// withAudit returns a store like s that also writes each audit entry to the file and to
+// the receiver of audit entries, if the settings name them.
+func (a *api) withAudit(s store.Store) store.Store {
 	if a.journal != nil {
 		s = a.journal.Of(s)
 	}
 	if a.stream != nil {
-		s = a.stream.Of(s)
+		s = a.stream.WrapStore(s)
 	}
 	return s
 }
 
-// Start starts to answer requests.
+// Start creates the API, and begins to answer requests at the API address and the admin
+// address.
 func (a *api) Start(ctx context.Context) error {
 	set, p, on := a.Settings.HTTP, a.pipeline, a.pipeline.listeners
 	if err := a.openJournal(); err != nil {
@@ -72,13 +73,13 @@ func (a *api) Start(ctx context.Context) error {
 		return err
 	}
 	if len(a.Settings.APIKeys()) == 0 {
-		if a.FirstKey, err = keys.EnsureFirst(ctx, a.audited(p.storage.Store), a.now()); err != nil {
+		if a.FirstKey, err = keys.EnsureFirst(ctx, a.withAudit(p.storage.Store), a.now()); err != nil {
 			return err
 		}
 	}
 	config := a.config(objects)
 	if set.AdminListen != "" {
-		config.Gatherer = nil // metrics are served on the admin address
+		config.Gatherer = nil // the admin address serves the metrics instead
 		a.onStop("admin listener", on.admin.stop)
 		on.serve(on.admin, adminHandler(a.Registry, p.System))
 	}
@@ -100,7 +101,7 @@ func (a *api) Start(ctx context.Context) error {
 func (a *api) config(objects nethttp.Handler) http.Config {
 	set, p := a.Settings.HTTP, a.pipeline
 	config := http.Config{
-		Store: a.audited(p.Watch().Store()), Bucket: p.Watch().Requests(), Catalog: p.engines.Catalog, Service: a.service, Webhooks: p.Webhooks,
+		Store: a.withAudit(p.Watch().Store()), Bucket: p.Watch().BucketForRequests(), Catalog: p.engines.Catalog, Service: a.service, Webhooks: p.Webhooks,
 		Logger: a.Logger, Registerer: a.Registry, Gatherer: a.Registry, Tracer: p.traces.Tracer,
 		Now: a.now, EnginesOnly: a.Settings.Cluster.Role == settings.EnginesOnly,
 		AdminKeys: a.Settings.APIKeys(), Version: http.Version(buildInfo()),
@@ -126,8 +127,8 @@ func (a *api) config(objects nethttp.Handler) http.Config {
 	return config
 }
 
-// serveObjects returns the handler for signed URLs of a local directory. It is nil for
-// S3, because S3 serves its own URLs.
+// serveObjects returns the handler that serves objects of a local directory at signed
+// URLs. It returns nil for objects in S3, because S3 serves its own signed URLs.
 func (a *api) serveObjects() (nethttp.Handler, error) {
 	folder := a.pipeline.storage.folder
 	if folder == nil {
@@ -145,7 +146,8 @@ func (a *api) serveObjects() (nethttp.Handler, error) {
 	return folder.Handler(), nil
 }
 
-// openStream prepares the sender of the audit record, if there is a receiver.
+// openStream creates the stream of audit entries to log.audit_webhook, if this setting
+// is not empty. Nodes without the API do not start their stream.
 func (a *api) openStream(ctx context.Context) error {
 	set := a.Settings.Log
 	if set.AuditWebhook == "" {
@@ -164,7 +166,7 @@ func (a *api) openStream(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("log.audit_webhook: %w", err)
 	}
-	if a.Settings.Cluster.Role == settings.EnginesOnly { // nodes with the API send it
+	if a.Settings.Cluster.Role == settings.EnginesOnly { // only nodes with the API send audit entries
 		return nil
 	}
 	a.stream.Start()
@@ -174,16 +176,16 @@ func (a *api) openStream(ctx context.Context) error {
 
 func (a *api) secrets() []secret {
 	all := []secret{{
-		name: "api_key",
-		of:   func(s settings.Settings) string { return strings.Join(s.APIKeys(), "\n") },
-		use: func(s settings.Settings) error {
+		name:    "api_key",
+		valueIn: func(s settings.Settings) string { return strings.Join(s.APIKeys(), "\n") },
+		apply: func(s settings.Settings) error {
 			if len(s.APIKeys()) == 0 {
 				return errors.New("the settings have no API key any more, so the old keys stay in use; to run without keys, restart the node")
 			}
 			a.API.SetAdminKeys(s.APIKeys())
 			return nil
 		},
-	}, parsed("http.signing_key", func(set settings.Settings) settings.Secret { return set.HTTP.SigningKey },
+	}, newParsedSecret("http.signing_key", func(set settings.Settings) settings.Secret { return set.HTTP.SigningKey },
 		func(set settings.Settings) ([][]byte, error) { return set.HTTP.SigningKeys() },
 		func(keys [][]byte) error {
 			if signing := a.pipeline.storage.signing; signing != nil {
@@ -194,11 +196,11 @@ func (a *api) secrets() []secret {
 			return a.API.SealWith(keys)
 		})}
 	if a.stream != nil {
-		all = append(all, parsed("log.audit_webhook_secret", func(set settings.Settings) settings.Secret { return set.Log.AuditWebhookSecret },
+		all = append(all, newParsedSecret("log.audit_webhook_secret", func(set settings.Settings) settings.Secret { return set.Log.AuditWebhookSecret },
 			func(set settings.Settings) ([]string, error) { return set.Log.AuditSecrets() },
 			func(keys []string) error {
 				if len(keys) == 0 {
-					return errors.New("the settings have no secret any more, so the old one stays in use; to send no audit entries, restart the node without log.audit_webhook")
+					return errors.New("the settings have no log.audit_webhook_secret any more, so the old secret stays in use; to send no audit entries, restart the node without log.audit_webhook")
 				}
 				a.stream.SetSecrets(keys)
 				return nil

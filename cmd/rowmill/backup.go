@@ -18,21 +18,22 @@ import (
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
-// Backup holds the records of a single moment and every object that they name. A node
-// writes an object before a record names it, and deletes it after no record names it,
-// or when it has expired. Backup starts to hold objects before it copies the records,
-// so an object that is deleted later stays in the snapshot. An object that is added
-// later is harmless, like an object without a record after a crash.
+// Backup makes a snapshot of all records and of every object that they name. A node
+// writes an object before it writes the record that names the object. A node deletes an
+// object when no record names it any more, or when the object has expired. Backup
+// begins to preserve objects before it copies the records, so an object that is deleted
+// during the copy is still in the snapshot. An object that is added later is harmless,
+// like an object that has no record after a crash.
 func (s *service) Backup(ctx context.Context) (nodes.Backup, error) {
 	m := s.storage
 	records, embedded := m.Store.(*bolt.Store)
 	if !embedded || m.folder == nil {
-		return nil, fmt.Errorf("%w: they are at %s and %s", nodes.ErrNoBackup, m.records(), m.objects())
+		return nil, fmt.Errorf("%w: the records are at %s, the objects at %s", nodes.ErrNoBackup, m.records(), m.objects())
 	}
 	if !m.backingUp.CompareAndSwap(false, true) {
-		return nil, fmt.Errorf("make a backup: another is under way: %w", rowmill.ErrConflict)
+		return nil, fmt.Errorf("make a backup: another backup is in progress: %w", rowmill.ErrConflict)
 	}
-	b, err := m.hold(ctx, records)
+	b, err := m.takeSnapshot(ctx, records)
 	if err != nil {
 		m.backingUp.Store(false)
 		return nil, fmt.Errorf("make a backup: %w", err)
@@ -40,31 +41,33 @@ func (s *service) Backup(ctx context.Context) (nodes.Backup, error) {
 	return b, nil
 }
 
-// A heldBackup is a folder of records and objects that do not change.
-type heldBackup struct {
+// A snapshotBackup is a backup that can be downloaded: a folder with a snapshot of the
+// records and objects.
+type snapshotBackup struct {
 	storage  *storage
 	snapshot *dir.Snapshot
 	header   backup.Header
 }
 
-func (b *heldBackup) At() time.Time { return b.header.At }
+func (b *snapshotBackup) At() time.Time { return b.header.At }
 
-func (b *heldBackup) Write(ctx context.Context, w io.Writer) error {
+func (b *snapshotBackup) Write(ctx context.Context, w io.Writer) error {
 	return backup.Write(ctx, w, b.header, b.snapshot.Folder)
 }
 
-func (b *heldBackup) Close() error {
+func (b *snapshotBackup) Close() error {
 	defer b.storage.backingUp.Store(false)
 	return b.snapshot.Close()
 }
 
-// hold makes a snapshot of the records and of every object that they name.
-func (s *storage) hold(ctx context.Context, records *bolt.Store) (*heldBackup, error) {
+// takeSnapshot makes a snapshot of the records and of every object that they name, and returns
+// it as a snapshotBackup.
+func (s *storage) takeSnapshot(ctx context.Context, records *bolt.Store) (*snapshotBackup, error) {
 	before, err := s.jobFolders()
 	if err != nil {
 		return nil, err
 	}
-	b := &heldBackup{storage: s, header: backup.Header{Format: backup.Format, Version: buildInfo().Version, Deployment: s.deployment.ID}}
+	b := &snapshotBackup{storage: s, header: backup.Header{Format: backup.Format, Version: buildInfo().Version, Deployment: s.deployment.ID}}
 	b.snapshot, err = s.folder.Snapshot(ctx, func(folder string) error {
 		b.header.At = s.now().UTC()
 		return records.Copy(ctx, filepath.Join(folder, backup.Records))
@@ -72,7 +75,7 @@ func (s *storage) hold(ctx context.Context, records *bolt.Store) (*heldBackup, e
 	if err != nil {
 		return nil, err
 	}
-	if err = dropLater(ctx, b.snapshot.Folder, before); err == nil {
+	if err = dropJobsAfterSnapshot(ctx, b.snapshot.Folder, before); err == nil {
 		err = b.header.Measure(b.snapshot.Folder)
 	}
 	if err != nil {
@@ -81,7 +84,7 @@ func (s *storage) hold(ctx context.Context, records *bolt.Store) (*heldBackup, e
 	return b, nil
 }
 
-// jobFolders returns the ids of the jobs that have objects.
+// jobFolders returns the jobs that have objects, as a set of job IDs.
 func (s *storage) jobFolders() (map[string]bool, error) {
 	entries, err := os.ReadDir(filepath.Join(s.objects(), layout.Jobs))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -94,11 +97,11 @@ func (s *storage) jobFolders() (map[string]bool, error) {
 	return jobs, nil
 }
 
-// dropLater removes from a snapshot the jobs that came after the copy of the records
-// and that the records do not know. A node that starts on the backup would quarantine
-// their objects like the objects of lost jobs. Objects stay if they had no record
-// before the backup and no client was submitting their job.
-func dropLater(ctx context.Context, folder string, before map[string]bool) (err error) {
+// dropJobsAfterSnapshot removes from a snapshot the objects of jobs that have no record in it. It
+// does so only for jobs that are not in before, the jobs with objects before the copy
+// of the records, and for jobs that a client was submitting. Otherwise a node that
+// starts on the backup would quarantine these objects as objects of lost jobs.
+func dropJobsAfterSnapshot(ctx context.Context, folder string, before map[string]bool) (err error) {
 	at := func(key string) string { return filepath.Join(folder, backup.Objects, filepath.FromSlash(key)) }
 	entries, err := os.ReadDir(at(layout.Jobs))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -108,7 +111,7 @@ func dropLater(ctx context.Context, folder string, before map[string]bool) (err 
 	for _, entry := range entries {
 		id := entry.Name()
 		if before[id] {
-			_, err := os.Stat(at(layout.Spooling(id))) // a client was submitting it
+			_, err := os.Stat(at(layout.Spooling(id))) // this object exists while a client submits the job
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}

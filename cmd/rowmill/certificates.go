@@ -12,11 +12,12 @@ import (
 // certificateInterval is the time between two checks of the node's certificates.
 const certificateInterval = 24 * time.Hour
 
-// certificates warns of the end of the node's certificates: in the log, and as a metric
-// for an alert. Checks reports an ended certificate, and the node is then not ready.
+// certificates is the part of a node that warns before the node's certificates expire:
+// in the log, and with a metric for an alert. Once a certificate has expired,
+// service.Checks makes the node not ready.
 type certificates struct{ part }
 
-// Start registers the metric and begins to warn.
+// Start registers the metric and starts the checks of the certificates.
 func (c *certificates) Start(ctx context.Context) error {
 	set := c.Settings
 	for setting, file := range doctor.CertificateFiles(set) {

@@ -19,10 +19,10 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// Checks reports on storage, certificates, nodes, inference servers and GPUs. Three
-// faults make the node not ready: storage of another deployment, objects that cannot be
-// used, and a certificate that has ended.
-// With any other fault, jobs are accepted and wait.
+// Checks returns the state of storage, certificates, nodes, inference servers and GPUs.
+// Three faults make the node not ready: its storage belongs to another deployment,
+// objects cannot be used, or a certificate has expired. With any other fault the node
+// accepts jobs, and the jobs wait.
 func (s *service) Checks(ctx context.Context) []http.Check {
 	var checks []http.Check
 	say := func(name, text string) { checks = append(checks, http.Check{Name: name, OK: true, Text: text}) }
@@ -46,7 +46,7 @@ func (s *service) Checks(ctx context.Context) []http.Check {
 	default:
 		looking := s.Settings.Discover
 		say("engines", fmt.Sprintf("NONE YET, jobs wait for a server at %s, looked for every %v; answers are not simulated: %s",
-			strings.Join(looking.Addresses, ", "), looking.Interval, s.engines.waiting))
+			strings.Join(looking.Addresses, ", "), looking.Interval, s.engines.waitReason))
 	}
 	for _, u := range s.engines.policy.unusedServers() {
 		say("server "+u.Address, "FOUND AND NOT USED: "+u.reason+"; "+describeServer(u.Info)+", serves "+s.engines.modelsText(u.Info))
@@ -56,7 +56,7 @@ func (s *service) Checks(ctx context.Context) []http.Check {
 		say(fmt.Sprintf("gpu %d", g.Index), describeGPU(g))
 	}
 	if err != nil && !errors.Is(err, gpu.ErrNone) {
-		say("gpus", "cannot be read: "+short(err))
+		say("gpus", "cannot be read: "+shortText(err))
 	}
 	return checks
 }
@@ -67,7 +67,7 @@ func (s *service) describeEngine(e actors.EngineStatus) string {
 	if !e.Up {
 		text := fmt.Sprintf("DOWN since %s, jobs for its models wait; at %s", since, host)
 		if e.Err != nil {
-			text += ": " + short(e.Err)
+			text += ": " + shortText(e.Err)
 		}
 		return text
 	}
@@ -92,15 +92,15 @@ func describeGPU(g gpu.GPU) string {
 	return text
 }
 
-// short returns the text of an error, shortened to 300 characters.
-func short(err error) string { return textfmt.Shorten(err.Error(), 300) }
+// shortText returns the text of an error, shortened to 300 characters.
+func shortText(err error) string { return textfmt.Shorten(err.Error(), 300) }
 
-// remoteTimeout limits each request to a server that nodes share. Clients of /readyz
-// wait longer.
+// remoteTimeout limits each request of Checks to Redis or to the bucket. Clients of
+// /readyz wait longer.
 const remoteTimeout = 500 * time.Millisecond
 
-// deploymentCheck names the deployment of the storage. If the storage was replaced by
-// that of another deployment, the node is not ready: new jobs would go to the other one.
+// deploymentCheck returns the deployment of the storage. If the storage now belongs to
+// another deployment, the node is not ready: new jobs would go to the other deployment.
 func (s *service) deploymentCheck() http.Check {
 	held := s.Storage().Held
 	var skew *retention.SkewError
@@ -113,7 +113,8 @@ func (s *service) deploymentCheck() http.Check {
 	return http.Check{Name: "deployment", Text: "NO DATA IS REMOVED: " + held.Error()}
 }
 
-// checkRecords reports where records are, and which records can be lost.
+// checkRecords reports where the records are, which records can be lost, and whether
+// anyone on the network can reach them.
 func (s *service) checkRecords(ctx context.Context, say func(name, text string)) {
 	found := s.Storage().Findings
 	if found.Jobs > 0 {
@@ -130,7 +131,7 @@ func (s *service) checkRecords(ctx context.Context, say func(name, text string))
 	warnings, err := s.storage.redis.Durability(ctx)
 	cancel()
 	if err != nil {
-		say("records", "the server's settings cannot be read: "+short(err))
+		say("records", "the server's settings cannot be read: "+shortText(err))
 	}
 	for _, warning := range warnings {
 		say("records", "CAN BE LOST: "+warning)
@@ -140,13 +141,13 @@ func (s *service) checkRecords(ctx context.Context, say func(name, text string))
 	}
 }
 
-// objectsFresh is how long the result of the last object request counts as the state of
-// the bucket.
+// objectsFresh is how long the result of a request to the bucket counts as the current
+// state of the bucket.
 const objectsFresh = 5 * time.Second
 
-// checkObjects reports where objects are, and since when they cannot be used. It uses
-// the results of the node's recent requests. Without a recent one it makes a request,
-// and waits remoteTimeout at most.
+// checkObjects returns where objects are, and since when they cannot be used. It uses
+// the results of the node's recent requests to the bucket. If there is no recent
+// request, it makes one and waits for remoteTimeout at most.
 func (s *service) checkObjects() http.Check {
 	known := s.Watch()
 	looked := make(chan struct{})
@@ -167,10 +168,11 @@ func (s *service) checkObjects() http.Check {
 		what = "HAVE NO ROOM"
 	}
 	return http.Check{Name: "objects", Text: fmt.Sprintf("%s since %s, jobs wait; at %s: %s",
-		what, outage.Since.Format(time.RFC3339), s.storage.objects(), short(outage.Err))}
+		what, outage.Since.Format(time.RFC3339), s.storage.objects(), shortText(outage.Err))}
 }
 
-// checkCluster reports each node, and whether a node without the key can join.
+// checkCluster reports the state of each node, and whether the traffic between nodes is
+// encrypted.
 func (s *service) checkCluster(ctx context.Context, say func(name, text string)) {
 	if s.members.Cluster == nil {
 		return

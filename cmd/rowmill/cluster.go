@@ -14,20 +14,20 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 )
 
-// membership is the node's membership in the cluster; empty on a node without a
-// cluster.
+// membership is the part of a node that joins the cluster. Without a cluster it does
+// nothing.
 type membership struct {
 	part
 	listeners *listeners
-	ready     func() bool // whether this node takes work from other nodes
+	ready     func() bool // reports whether this node takes work from other nodes
 
 	Cluster *cluster.Cluster // nil without a cluster
 	peers   *peer.Server     // nil without a cluster
 }
 
-// Start listens for other nodes, looks for them and announces this one. Requests from
-// other nodes wait until the pipeline has started. Start works before any other node
-// runs.
+// Start listens for requests of other nodes, joins the cluster and announces this node.
+// Requests from other nodes wait until the pipeline has started. Start also succeeds if
+// no other node runs yet.
 func (m *membership) Start(ctx context.Context) error {
 	set := m.Settings.Cluster
 	if !set.Enabled() {
@@ -58,8 +58,8 @@ func (m *membership) Start(ctx context.Context) error {
 	}
 	m.onStop("cluster", func(ctx context.Context) error {
 		if err := m.Cluster.Leave(ctx); err != nil {
-			// The other nodes notice it by themselves, seconds later.
-			m.Logger.Warn("telling the other nodes that this node leaves failed; they will notice it", "err", err)
+			// The other nodes detect within seconds that this node does not answer.
+			m.Logger.Warn("this node could not tell the other nodes that it leaves; they detect it within seconds", "err", err)
 		}
 		return m.Cluster.Close()
 	})
@@ -75,7 +75,7 @@ func (m *membership) peerConfig() peer.Config {
 	}
 }
 
-// client makes the client for requests to other nodes.
+// client creates a client for requests to other nodes.
 func (m *membership) client() (actors.Peers, error) {
 	config := m.peerConfig()
 	config.Node = m.Cluster.Self().ID
@@ -87,7 +87,8 @@ func (m *membership) client() (actors.Peers, error) {
 	return peersOf{m.Cluster, client}, nil
 }
 
-// peersOf gives the pipeline the list of nodes and a client for requests to them.
+// peersOf implements actors.Peers: it has the list of nodes, and a client for requests
+// to them.
 type peersOf struct {
 	*cluster.Cluster
 	client *peer.Client
@@ -95,22 +96,22 @@ type peersOf struct {
 
 var _ actors.Peers = peersOf{}
 
-// Node returns the client for another node.
+// Node returns the client for requests to the node at address.
 func (p peersOf) Node(address string) peerv1connect.NodeServiceClient { return p.client.Node(address) }
 
-// announcedURL returns the base URL under which other machines reach the API of this
-// node.
+// announcedURL returns the base URL at which other machines reach the API of this node.
 func (m *membership) announcedURL() string {
 	u, err := url.Parse(m.listeners.URL)
 	if err != nil {
-		return m.listeners.URL // package url wrote this one, so it is valid
+		return m.listeners.URL // does not happen: listeners makes only valid URLs
 	}
 	set := m.Settings.Cluster
 	u.Host = reachable(m.listeners.Addr.String(), cmp.Or(set.Advertise, set.Listen))
 	return u.String()
 }
 
-// count returns the number of nodes, this one included.
+// count returns the number of nodes in the cluster, including this node; 1 without a
+// cluster.
 func (m *membership) count() int {
 	if m.Cluster == nil {
 		return 1
@@ -122,12 +123,12 @@ func (m *membership) secrets() []secret {
 	if m.Cluster == nil {
 		return nil
 	}
-	return []secret{parsed("cluster.key", func(set settings.Settings) settings.Secret { return set.Cluster.Key },
+	return []secret{newParsedSecret("cluster.key", func(set settings.Settings) settings.Secret { return set.Cluster.Key },
 		func(set settings.Settings) ([][]byte, error) { return set.Cluster.Keys() }, m.Cluster.SetKeys)}
 }
 
-// reachable returns the address under which other nodes reach a listener. If the
-// listener is on all addresses of the machine, the host is that of advertised.
+// reachable returns the address at which other nodes reach a listener. If the listener
+// listens on all addresses of the machine, the host comes from advertised.
 func reachable(address, advertised string) string {
 	if !settings.IsUnspecified(address) {
 		return address
@@ -135,7 +136,7 @@ func reachable(address, advertised string) string {
 	_, port, err := net.SplitHostPort(address)
 	host, _, hostErr := net.SplitHostPort(advertised)
 	if err != nil || hostErr != nil {
-		return address // not a TCP address
+		return address // address has no port, so it is not a TCP address
 	}
 	return net.JoinHostPort(host, port)
 }

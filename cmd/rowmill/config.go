@@ -12,8 +12,8 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// settingFlags are the flags that set one setting each. A flag for a list is repeatable
-// and adds one value each time.
+// settingFlags lists the flags that each set one setting. If list is true, the flag may
+// be repeated, and each use adds a value.
 var settingFlags = []struct {
 	flag, key string
 	list      bool
@@ -36,8 +36,8 @@ var settingFlags = []struct {
 	{"join", "cluster.join", true, "another node's gossip address, HOST:PORT, its cluster.listen; repeatable (default: none)"},
 }
 
-// settingsFlags adds the flags of settings. The function that it returns loads the
-// settings after the flags are parsed.
+// settingsFlags adds the flags of a node's settings to flags. The returned function
+// loads the settings; call it after the flags are parsed.
 func settingsFlags(flags *pflag.FlagSet, term *terminal.IO) func() (settings.Settings, error) {
 	file := flags.String("config", "", "YAML file of settings (default: $ROWMILL_CONFIG)")
 	for _, f := range settingFlags {

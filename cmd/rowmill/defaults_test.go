@@ -40,7 +40,7 @@ func TestDefaultsAreThoseOfTheParts(t *testing.T) {
 		"jobs.max_attempts":            {s.Jobs.MaxAttempts, pipeline.Rows.MaxAttempts},
 		"jobs.row_patience":            {s.Jobs.RowPatience, pipeline.Rows.Patience},
 		"jobs.wait_for_engine":         {s.Jobs.WaitForEngine, pipeline.Servers.Wait},
-		"jobs.asked_models":            {s.Jobs.AskedModels, pipeline.Servers.Asked},
+		"jobs.asked_models":            {s.Jobs.AskedModels, pipeline.Servers.MaxTrialModels},
 		"jobs.probe_interval":          {s.Jobs.ProbeInterval, pipeline.Servers.ProbeInterval},
 		"jobs.adoption_timeout":        {s.Jobs.AdoptionTimeout, pipeline.Ownership.AdoptionTimeout},
 		"jobs.storage_patience":        {s.Jobs.StoragePatience, pipeline.StoragePatience},

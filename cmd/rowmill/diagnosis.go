@@ -28,12 +28,13 @@ import (
 	"github.com/rowmill/rowmill/store/deployment"
 )
 
-// CheckStorage compares records and bucket.
-func (s *service) CheckStorage(ctx context.Context, read bool) (deployment.Checked, error) {
+// CheckStorage compares the records with the objects in the bucket. If read is true, it
+// also reads all results and parts of ended jobs.
+func (s *service) CheckStorage(ctx context.Context, read bool) (deployment.NodeReport, error) {
 	return s.storage.check(ctx, read, nil)
 }
 
-// Diagnose asks every node to check itself, and returns their reports.
+// Diagnose asks every node to check itself, and returns the reports of all nodes.
 func (s *service) Diagnose(ctx context.Context) ([]apinodes.Diagnosis, error) {
 	replies, err := s.System.Facts(ctx)
 	if err != nil {
@@ -47,21 +48,21 @@ func (s *service) Diagnose(ctx context.Context) ([]apinodes.Diagnosis, error) {
 			r.Err = json.Unmarshal(r.Answer, facts)
 		}
 		if r.Err != nil {
-			out[i].Error = exchange.OrNull(short(r.Err))
+			out[i].Error = exchange.OrNull(shortText(r.Err))
 			continue
 		}
 		if facts.Settings == nil {
 			facts.Settings = map[string]string{}
 		}
-		facts.Members, facts.Findings = exchange.ListOf(facts.Members), exchange.ListOf(facts.Findings)
+		facts.Members, facts.Findings = exchange.OrEmptyList(facts.Members), exchange.OrEmptyList(facts.Findings)
 		s := &facts.Storage
-		s.CommitSeconds, s.SyncSeconds, s.PutSeconds, s.GetSeconds = exchange.ListOf(s.CommitSeconds), exchange.ListOf(s.SyncSeconds), exchange.ListOf(s.PutSeconds), exchange.ListOf(s.GetSeconds)
+		s.CommitSeconds, s.SyncSeconds, s.PutSeconds, s.GetSeconds = exchange.OrEmptyList(s.CommitSeconds), exchange.OrEmptyList(s.SyncSeconds), exchange.OrEmptyList(s.PutSeconds), exchange.OrEmptyList(s.GetSeconds)
 		out[i].Facts = facts
 	}
 	return out, nil
 }
 
-// A diagnosis collects the findings of a node about itself.
+// A diagnosis collects the results of the checks that a node makes of itself.
 type diagnosis struct {
 	*service
 	found []client.Finding
@@ -70,26 +71,26 @@ type diagnosis struct {
 	written int64 // version of the record that timeRecords writes; 0 before it is known
 }
 
-func (x *diagnosis) say(check, level, text, remedy string) {
+func (x *diagnosis) addFinding(check, level, text, remedy string) {
 	x.found = append(x.found, client.Finding{Check: check, Level: level, Text: text, Remedy: remedy})
 }
 
-// tryTimeout is the default of node.tryTimeout: storage that is in use answers in
-// milliseconds. Other nodes wait longer than all tries take.
-const tryTimeout = 2 * time.Second
+// checkTimeout is the default of node.checkTimeout. Storage that works answers in
+// milliseconds. Other nodes wait for a diagnosis for longer than its checks can take.
+const checkTimeout = 2 * time.Second
 
-// facts checks this node.
+// facts makes all checks of this node, and returns the results as client.Facts.
 func (s *service) facts(ctx context.Context) any {
 	x := &diagnosis{service: s}
 	for _, f := range doctor.OfSettings(s.Settings, s.now()) {
 		x.found = append(x.found, client.Finding(f))
 	}
-	x.rotation()
+	x.checkSecrets()
 	x.deploymentAndClock()
 	x.tryEngines()
 	x.machine()
 	for _, try := range []func(context.Context){x.tryRecords, x.tryBucket, x.tryPeers} {
-		ctx, cancel := context.WithTimeout(ctx, s.tryTimeout)
+		ctx, cancel := context.WithTimeout(ctx, s.checkTimeout)
 		try(ctx)
 		cancel()
 	}
@@ -104,7 +105,8 @@ func (s *service) facts(ctx context.Context) any {
 	return facts
 }
 
-// hashOf returns a hash of a catalog, so that equal catalogs have equal hashes.
+// hashOf returns a hash of a catalog. If two nodes have different hashes, they have
+// different catalogs.
 func hashOf(c *catalog.Catalog) string {
 	text, err := json.Marshal([]any{c.All(), c.Aliases()})
 	if err != nil {
@@ -114,56 +116,57 @@ func hashOf(c *catalog.Catalog) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// rotation reports changed secrets that are not in use.
-func (x *diagnosis) rotation() {
-	if trouble := x.secrets.trouble.Load(); trouble != nil {
-		x.say("secrets", doctor.Warn, *trouble, "correct the settings or files that the text names, or restart the node if the text says so; see docs/security.md")
+// checkSecrets adds a finding if secrets or other settings have changed but are not in use.
+func (x *diagnosis) checkSecrets() {
+	if trouble := x.secrets.currentProblem.Load(); trouble != nil {
+		x.addFinding("secrets", doctor.Warn, *trouble, "correct the settings or files that the text names, or restart the node if the text says so; see docs/security.md")
 	}
 }
 
-// clockOff is the smallest clock error that a node reports. It is well below
-// retention.clock_tolerance.
-const clockOff = 30 * time.Second
+// maxClockError is the clock error above which a diagnosis reports a failure. It is well
+// below retention.clock_tolerance.
+const maxClockError = 30 * time.Second
 
 func (x *diagnosis) deploymentAndClock() {
 	status := x.Storage()
 	switch skew := status.Skew; {
-	case skew.Abs() > clockOff:
-		x.say("clock", doctor.Fail, fmt.Sprintf("it is %v ahead of the clock of the records", skew.Round(time.Second)), "synchronise the clock of the machine (NTP)")
+	case skew.Abs() > maxClockError:
+		x.addFinding("clock", doctor.Fail, fmt.Sprintf("it is %v ahead of the clock of the records", skew.Round(time.Second)), "synchronise the clock of the machine (NTP)")
 	default:
-		x.say("clock", doctor.OK, "it agrees with the clock of the records", "")
+		x.addFinding("clock", doctor.OK, "it agrees with the clock of the records", "")
 	}
 	if status.Held != nil {
-		x.say("retention", doctor.Fail, "no data is removed: "+short(status.Held), "see docs/operations.md, RowmillRetentionHeld")
+		x.addFinding("retention", doctor.Fail, "no data is removed: "+shortText(status.Held), "see docs/operations.md, RowmillRetentionHeld")
 	}
 	if n := status.Findings.Damaged; n > 0 {
-		x.say("damage", doctor.Fail, fmt.Sprintf("%d records or objects cannot be read", n), "`rowmill storage check --read` lists them; restore them from a backup")
+		x.addFinding("damage", doctor.Fail, fmt.Sprintf("%d records or objects cannot be read", n), "`rowmill storage check --read` lists them; restore them from a backup")
 	}
 	if n := status.Findings.Jobs; n > 0 {
-		x.say("bucket", doctor.Warn, fmt.Sprintf("it holds objects of %d jobs without a record", n), "`rowmill storage check` lists them; were records lost?")
+		x.addFinding("bucket", doctor.Warn, fmt.Sprintf("it holds objects of %d jobs without a record", n), "`rowmill storage check` lists them; were records lost?")
 	}
 }
 
 func (x *diagnosis) tryRecords(ctx context.Context) {
 	if err := x.storage.Store.Ping(ctx); err != nil {
-		x.say("records", doctor.Fail, "they cannot be written: "+short(err), "look at "+x.storage.records())
+		x.addFinding("records", doctor.Fail, "they cannot be written: "+shortText(err), "look at "+x.storage.records())
 		return
 	}
-	x.say("records", doctor.OK, "they can be written at "+x.storage.records(), "")
+	x.addFinding("records", doctor.OK, "they can be written at "+x.storage.records(), "")
 	x.timeRecords(ctx)
 	if x.storage.redis == nil {
 		return
 	}
 	weak, err := x.storage.redis.Durability(ctx)
 	if err != nil {
-		x.say("records", doctor.Warn, "the settings of Redis cannot be read: "+short(err), "allow the user of store.url INFO and CONFIG GET")
+		x.addFinding("records", doctor.Warn, "the settings of Redis cannot be read: "+shortText(err), "allow the user of store.url INFO and CONFIG GET")
 	}
 	for _, w := range weak {
-		x.say("records", doctor.Warn, w, "docs/cluster.md, section 1, has a redis.conf; CONFIG SET changes it while Redis runs")
+		x.addFinding("records", doctor.Warn, w, "docs/cluster.md, section 1, has a redis.conf; CONFIG SET changes it while Redis runs")
 	}
 }
 
-// tryBucket tries each object operation that a node needs.
+// tryBucket tries each operation on objects that a node needs, and adds a finding with
+// the result.
 func (x *diagnosis) tryBucket(ctx context.Context) {
 	at := " at " + x.storage.objects()
 	key := layout.Probe(x.nodeName() + "-doctor")
@@ -178,24 +181,25 @@ func (x *diagnosis) tryBucket(ctx context.Context) {
 			if x.storage.folder == nil {
 				remedy = "look whether the service answers, and allow the keys " + steps[i].action + " on the bucket"
 			}
-			x.say("bucket", doctor.Fail, "objects cannot be "+steps[i].what+at+": "+short(err), remedy)
+			x.addFinding("bucket", doctor.Fail, "objects cannot be "+steps[i].what+at+": "+shortText(err), remedy)
 			return
 		}
 	}
-	x.say("bucket", doctor.OK, "objects can be written, listed and deleted"+at, "")
+	x.addFinding("bucket", doctor.OK, "objects can be written, listed and deleted"+at, "")
 	if x.storage.s3 != nil {
-		x.limits(x.storage.s3.Limits())
+		x.reportS3Limits(x.storage.s3.Limits())
 	}
 }
 
-// limits lists the calls that the S3 service lacks, and how nodes work without them.
-func (x *diagnosis) limits(found []s3.Limit) {
+// reportS3Limits adds a finding for each call that the S3 service does not support: what nodes
+// do instead, and the remedy.
+func (x *diagnosis) reportS3Limits(found []s3.Limitation) {
 	for _, l := range found {
 		level := doctor.OK
 		if l.Remedy != "" {
 			level = doctor.Warn
 		}
-		x.say("bucket", level, "the S3 service "+l.String(), l.Remedy)
+		x.addFinding("bucket", level, "the S3 service "+l.String(), l.Remedy)
 	}
 }
 
@@ -218,7 +222,7 @@ func (x *diagnosis) tryEngines() {
 	}
 	all := x.Engines()
 	if len(all) == 0 {
-		x.say("engines", doctor.Fail, "there is none", "start an inference server at "+strings.Join(x.Settings.Discover.Addresses, ", ")+", or name one in engines")
+		x.addFinding("engines", doctor.Fail, "there is none", "start an inference server at "+strings.Join(x.Settings.Discover.Addresses, ", ")+", or name one in engines")
 	}
 	for _, e := range all {
 		x.tryEngine(e)
@@ -235,23 +239,23 @@ func (x *diagnosis) tryEngine(e actors.EngineStatus) {
 		}
 		text := "it is down" + at
 		if e.Err != nil {
-			text += ": " + short(e.Err)
+			text += ": " + shortText(e.Err)
 		}
-		x.say(check, doctor.Fail, text, remedy)
+		x.addFinding(check, doctor.Fail, text, remedy)
 		return
 	}
 	if len(e.Info.Models) == 0 {
-		x.say(check, doctor.Warn, "it serves no model"+at, "load one there, such as with ollama pull, or start the server with one")
+		x.addFinding(check, doctor.Warn, "it serves no model"+at, "load one there, such as with ollama pull, or start the server with one")
 		return
 	}
 	if e.Info.Simulated && x.engines.Simulator != nil && x.Settings.Simulator.Enabled == settings.Auto {
-		x.say(check, doctor.Warn, "answers are made up, because no inference server was found at the start", "start one and restart the node, or give --simulate if simulated answers are wanted")
+		x.addFinding(check, doctor.Warn, "answers are made up, because no inference server was found at the start", "start one and restart the node, or give --simulate if simulated answers are wanted")
 		return
 	}
 	well := true
 	warn := func(what, remedy string) {
 		well = false
-		x.say(check, doctor.Warn, what, remedy)
+		x.addFinding(check, doctor.Warn, what, remedy)
 	}
 	for _, s := range e.Info.Models {
 		if s.Unusable != "" {
@@ -272,11 +276,12 @@ func (x *diagnosis) tryEngine(e actors.EngineStatus) {
 		}
 	}
 	if well {
-		x.say(check, doctor.OK, "it serves "+x.engines.modelsText(e.Info)+at, "")
+		x.addFinding(check, doctor.OK, "it serves "+x.engines.modelsText(e.Info)+at, "")
 	}
 }
 
-// tryPeers sends every other node a small request.
+// tryPeers sends a small request to every node, and adds a finding for each node that
+// does not answer.
 func (x *diagnosis) tryPeers(ctx context.Context) {
 	if x.members.Cluster == nil {
 		return
@@ -284,41 +289,42 @@ func (x *diagnosis) tryPeers(ctx context.Context) {
 	replies, err := x.System.Actors(ctx, "", registry.Filter{Kind: "none"})
 	for _, r := range replies {
 		if r.Err != nil {
-			x.say("peers", doctor.Fail, fmt.Sprintf("node %s cannot be asked at %s: %s", r.Node.Name, r.Node.Peer, short(r.Err)),
+			x.addFinding("peers", doctor.Fail, fmt.Sprintf("node %s cannot be asked at %s: %s", r.Node.Name, r.Node.Peer, shortText(r.Err)),
 				"open that port between the nodes (cluster.peer_listen), set cluster.peer_advertise of "+r.Node.Name+" to an address that this one reaches, and give both certificates of the same CA")
 		}
 		err = cmp.Or(err, r.Err)
 	}
 	if err == nil {
-		x.say("peers", doctor.OK, fmt.Sprintf("all %d nodes answer", len(replies)), "")
+		x.addFinding("peers", doctor.OK, fmt.Sprintf("all %d nodes answer", len(replies)), "")
 	}
 }
 
-// A machine with less than these values gets a warning.
+// If a machine has less than these values, a diagnosis warns the operator.
 const (
-	fewFiles   = 4096 // open at once: connections of clients, engines and storage, and files
-	littleRoom = 0.1  // share of a disk
+	minOpenFiles     = 4096 // open at once, including the connections of clients, engines and storage
+	minFreeDiskShare = 0.1  // free share of the disk
 )
 
 func (x *diagnosis) machine() {
 	var files syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) == nil && files.Cur < fewFiles {
-		x.say("files", doctor.Warn, fmt.Sprintf("the process may open %d files", files.Cur), "set LimitNOFILE=65536 in the unit of the service, or ulimit -n 65536 before it starts")
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) == nil && files.Cur < minOpenFiles {
+		x.addFinding("files", doctor.Warn, fmt.Sprintf("the process may open %d files", files.Cur), "set LimitNOFILE=65536 in the unit of the service, or ulimit -n 65536 before it starts")
 	}
 	if x.storage.folder == nil && !x.Settings.Store.Embedded() {
 		return
 	}
 	var disk syscall.Statfs_t
 	if syscall.Statfs(x.Settings.Data, &disk) == nil {
-		if f := roomFinding(x.Settings.Data, disk.Bavail*uint64(disk.Bsize), disk.Blocks*uint64(disk.Bsize)); f.Level != "" {
+		if f := diskSpaceFinding(x.Settings.Data, disk.Bavail*uint64(disk.Bsize), disk.Blocks*uint64(disk.Bsize)); f.Level != "" {
 			x.found = append(x.found, f)
 		}
 	}
 }
 
-// roomFinding reports a disk with too little free space.
-func roomFinding(path string, free, all uint64) client.Finding {
-	if all == 0 || float64(free)/float64(all) >= littleRoom {
+// diskSpaceFinding returns a warning if the disk of path has too little free space,
+// otherwise an empty Finding. free and all are in bytes.
+func diskSpaceFinding(path string, free, all uint64) client.Finding {
+	if all == 0 || float64(free)/float64(all) >= minFreeDiskShare {
 		return client.Finding{}
 	}
 	return client.Finding{

@@ -14,7 +14,7 @@ import (
 func TestDoctorTellsLimitsOfTheBucket(t *testing.T) {
 	t.Parallel()
 	x := &diagnosis{}
-	x.limits([]s3.Limit{
+	x.reportS3Limits([]s3.Limitation{
 		{Missing: "copy an object", Answer: "501", Instead: "a node copies it"},
 		{Missing: "list uploads", Answer: "405", Instead: "they stay", Remedy: "set a rule"},
 	})

@@ -6,14 +6,14 @@ import (
 	"github.com/rowmill/rowmill/engine/discover"
 )
 
-// discovery looks for inference servers while the node runs.
+// discovery is the part of a node that looks for inference servers while the node runs.
 type discovery struct {
 	part
 	engines  *engines
 	pipeline *pipeline
 }
 
-// Start starts the search, if the node looks for servers at all.
+// Start starts the search in the background, if the node looks for servers at all.
 func (d *discovery) Start(ctx context.Context) error {
 	if d.engines.finder == nil {
 		return nil
@@ -21,11 +21,11 @@ func (d *discovery) Start(ctx context.Context) error {
 	d.run(ctx, "discovery", func(ctx context.Context) {
 		d.engines.finder.Run(ctx, func(f discover.Found) {
 			for _, e := range d.pipeline.Engines() {
-				if e.Info.Kind != "" { // a configured server that has answered
+				if e.Info.Kind != "" { // this configured server has answered
 					d.engines.policy.decide(e.Info.Simulated)
 				}
 			}
-			if d.engines.admit(f) {
+			if d.engines.acceptFound(f) {
 				d.pipeline.Attach(f.Engine)
 			}
 		})

@@ -202,10 +202,10 @@ func TestDoctor_ServiceAndKey(t *testing.T) {
 
 func TestRoomFinding(t *testing.T) {
 	t.Parallel()
-	if f := roomFinding("/data", 20<<30, 100<<30); f.Level != "" {
+	if f := diskSpaceFinding("/data", 20<<30, 100<<30); f.Level != "" {
 		t.Errorf("%+v", f)
 	}
-	if f := roomFinding("/data", 5<<30, 100<<30); f.Level != "warn" || f.Check != "disk" || !strings.Contains(f.Text, "5.0 GiB left, 5 %") || f.Remedy == "" {
+	if f := diskSpaceFinding("/data", 5<<30, 100<<30); f.Level != "warn" || f.Check != "disk" || !strings.Contains(f.Text, "5.0 GiB left, 5 %") || f.Remedy == "" {
 		t.Errorf("%+v", f)
 	}
 }
@@ -292,7 +292,7 @@ func TestDoctor_Cluster(t *testing.T) {
 	for _, m := range nodes {
 		up(t, m, 1)
 	}
-	wait.For(t, "the clock was looked at", func() bool { return nodes[1].Pipeline.Storage().Skew > clockOff })
+	wait.For(t, "the clock was looked at", func() bool { return nodes[1].Pipeline.Storage().Skew > maxClockError })
 	// Put a file in place of the folder for the bucket's test objects.
 	probe := filepath.Join(data, "objects", "probe")
 	noError(t, os.RemoveAll(probe))

@@ -8,9 +8,9 @@ import (
 	"github.com/rowmill/rowmill/actors"
 )
 
-// engineMetrics exports the identity of each engine. The pipeline's metrics show how an
-// engine performs. /readyz?verbose shows why one is down: as a label, each error would
-// make a new series.
+// engineMetrics exports metrics that describe each engine. The pipeline exports the
+// metrics of its performance. Only /readyz?verbose shows why an engine is down: as a
+// label, each error text would make a new series.
 type engineMetrics struct {
 	engines func() []actors.EngineStatus
 	host    func(name string) string

@@ -25,32 +25,32 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 )
 
-// engines are the models and the inference servers of a node.
+// engines is the part of a node that opens inference servers and knows their models.
 type engines struct {
 	part
-	GPUs gpu.Source // of this machine
+	GPUs gpu.Source // reads the GPUs of this machine
 
 	Catalog   *catalog.Catalog
-	Engines   []engine.Engine // the engines at the start
-	Simulator *sim.Server     // nil if outputs are real
+	Engines   []engine.Engine // engines that Start has opened
+	Simulator *sim.Server     // the built-in simulated server; nil if this node does not run it
 
-	named   map[string]*openai.Engine // the configured engines
-	gpus    *gpu.Monitor
-	finder  *discover.Finder // nil if the node does not look for servers
-	policy  simPolicy        // decides which of the found servers are used
-	waiting string           // why a node without a server at its start does not simulate one
+	named      map[string]*openai.Engine // configured engines and the built-in simulator, by display name
+	gpus       *gpu.Monitor
+	finder     *discover.Finder // looks for servers; nil if the settings forbid it
+	policy     simPolicy        // decides whether the node uses a server that it finds
+	waitReason string           // why this node waits for a server and does not simulate one; empty if it does not wait
 }
 
 // Start chooses the first inference servers:
 //
-//	cluster.role is api ─────► nothing here
-//	engines are configured ──► those
+//	cluster.role is api ─────► no servers
+//	engines are configured ──► the configured engines
 //	--simulate ──────────────► the simulated engine
-//	otherwise look ─┬─ found ► those
+//	otherwise look ─┬─ found ► the found servers
 //	                └─ none ─┬─ no GPU here, and no cluster ──► the simulated engine
 //	                         └─ else, or simulator.enabled is never ──► wait
 //
-// discovery finds servers that appear later.
+// The part discovery finds servers that appear later.
 func (e *engines) Start(ctx context.Context) error {
 	e.gpus = gpu.NewMonitor(e.GPUs)
 	e.Registry.MustRegister(e.gpus)
@@ -75,10 +75,10 @@ func (e *engines) Start(ctx context.Context) error {
 	case e.finder != nil:
 		found := e.finder.Look(ctx)
 		if slices.ContainsFunc(found, func(f discover.Found) bool { return !f.Info.Simulated }) {
-			e.policy.decide(false) // if one is real, outputs are real
+			e.policy.decide(false) // if any found server is real, the outputs of this node are real
 		}
 		for _, f := range found {
-			if e.admit(f) {
+			if e.acceptFound(f) {
 				e.Engines = append(e.Engines, f.Engine)
 				e.onStop("engine "+f.Engine.Name(), func(context.Context) error { f.Engine.Close(); return nil })
 			}
@@ -90,7 +90,8 @@ func (e *engines) Start(ctx context.Context) error {
 	return e.simulateOrWait(ctx)
 }
 
-// loadCatalog reads a catalog file; without a name it returns the embedded catalog.
+// loadCatalog reads the catalog from a file. If name is empty, it returns the embedded
+// catalog.
 func loadCatalog(name string) (*catalog.Catalog, error) {
 	if name == "" {
 		return catalog.Default(), nil
@@ -119,15 +120,17 @@ func (e *engines) secrets() (all []secret) {
 			return ""
 		}
 		all = append(all, secret{
-			name: "api_key of engine " + name,
-			of:   find,
-			use:  func(s settings.Settings) error { return e.named[name].SetAPIKey(find(s)) },
+			name:    "api_key of engine " + name,
+			valueIn: find,
+			apply:   func(s settings.Settings) error { return e.named[name].SetAPIKey(find(s)) },
 		})
 	}
 	return all
 }
 
-// simulateOrWait decides whether a node without a server simulates one or waits.
+// simulateOrWait decides what a node without a server does: it starts the simulated
+// engine, or lets jobs wait for a server. If the settings allow neither, it returns an
+// error.
 func (e *engines) simulateOrWait(ctx context.Context) error {
 	reason := "simulator.enabled is never"
 	switch {
@@ -135,7 +138,8 @@ func (e *engines) simulateOrWait(ctx context.Context) error {
 	case e.Settings.Cluster.Enabled():
 		reason = "other nodes of the cluster may have servers, and simulated outputs must not mix with real ones"
 	default:
-		// A driver that does not answer does not prove that there is no GPU.
+		// The node simulates only if the machine certainly has no GPU. If reading the
+		// GPUs fails, the machine may have a GPU, and the node waits.
 		gpus, err := e.gpus.Read(ctx)
 		switch {
 		case errors.Is(err, gpu.ErrNone):
@@ -149,13 +153,13 @@ func (e *engines) simulateOrWait(ctx context.Context) error {
 	if e.finder == nil {
 		return fmt.Errorf("no engine is configured, discover.enabled is never, and outputs are not simulated: %s; name a server with --engine URL, or give --simulate; in a cluster a node of cluster.role api needs none", reason)
 	}
-	e.waiting = reason
+	e.waitReason = reason
 	e.Logger.Warn("NO INFERENCE SERVER YET: jobs wait for one; start one, name one with --engine URL, or simulate the answers with --simulate",
-		"looking_at", strings.Join(e.finder.Waiting(), ","), "reason", reason)
+		"looking_at", strings.Join(e.finder.PendingAddresses(), ","), "reason", reason)
 	return nil
 }
 
-// openEngine makes the adapter of a configured server.
+// openEngine creates the adapter of a server, and adds it to Engines and named.
 func (e *engines) openEngine(set settings.Engine) error {
 	adapter, err := openai.New(openai.Config{
 		Name: set.DisplayName(), BaseURL: set.URL, APIKey: set.APIKey.Reveal(), ModelMap: set.Models, Logger: e.Logger,
@@ -172,7 +176,8 @@ func (e *engines) openEngine(set settings.Engine) error {
 	return nil
 }
 
-// openSimulated starts the simulated engine.
+// openSimulated starts the built-in simulated server and uses it as an engine. reason
+// is for the log.
 func (e *engines) openSimulated(ctx context.Context, reason string) error {
 	server, err := openSimulator(ctx, "127.0.0.1:0", sim.Config{
 		Models: completeModels(e.Catalog.All()), Profile: withSpeeds(sim.DefaultProfile(), e.Settings.Simulator), Logger: e.Logger,
@@ -187,8 +192,8 @@ func (e *engines) openSimulated(ctx context.Context, reason string) error {
 	return e.openEngine(settings.Engine{URL: server.URL(), Name: simulatorName})
 }
 
-// completeModels fills in the kind and dimension that entries of a catalog leave out: a
-// simulated server needs them.
+// completeModels sets the kind and the dimension of models whose catalog entries do not
+// have them, because a simulated server needs both.
 func completeModels(models []rowmill.Model) []rowmill.Model {
 	for i := range models {
 		switch m := &models[i]; {
@@ -206,7 +211,8 @@ func completeModels(models []rowmill.Model) []rowmill.Model {
 	return models
 }
 
-// openSimulator starts a simulated server.
+// openSimulator starts a simulated server that listens on address. An invalid config is
+// a usage error.
 func openSimulator(ctx context.Context, address string, config sim.Config) (*sim.Server, error) {
 	server, err := sim.New(config)
 	if err != nil {
@@ -215,7 +221,7 @@ func openSimulator(ctx context.Context, address string, config sim.Config) (*sim
 	return server, server.Start(ctx, address)
 }
 
-// withSpeeds returns a profile with the speeds and slots of the settings.
+// withSpeeds returns p with the latencies and the number of slots from the settings.
 func withSpeeds(p sim.Profile, set settings.Simulator) sim.Profile {
 	p.TimeToFirstToken, p.TimePerToken, p.Slots = set.TTFT, set.PerToken, set.Slots
 	return p
@@ -224,7 +230,8 @@ func withSpeeds(p sim.Profile, set settings.Simulator) sim.Profile {
 // simulatorName is the name of the built-in simulated engine.
 const simulatorName = "simulator"
 
-// openFinder prepares the search for servers, unless the settings forbid it.
+// openFinder creates the finder, which looks for inference servers, unless the settings
+// forbid it.
 func (e *engines) openFinder() error {
 	set := e.Settings
 	switch set.Discover.Enabled {
@@ -251,8 +258,8 @@ func (e *engines) openFinder() error {
 	return nil
 }
 
-// admit decides whether the node uses a server that it found, and logs the decision.
-func (e *engines) admit(f discover.Found) bool {
+// acceptFound decides whether the node uses a server that it found, and logs the decision.
+func (e *engines) acceptFound(f discover.Found) bool {
 	log := e.Logger.With("address", f.Address, "kind", f.Info.Kind, "version", f.Info.Version, "models", e.modelsText(f.Info))
 	if reason := e.policy.refuse(f); reason != "" {
 		f.Engine.Close()
@@ -277,8 +284,8 @@ func describeServer(info engine.Info) string {
 	return text
 }
 
-// models lists the models of a server by the ids that jobs use: first the models of the
-// catalog, under all their names, then other models under the server's names.
+// models returns the models of a server under the IDs that jobs use: first the models
+// of the catalog, then other models under the server's names.
 func (e *engines) models(list []engine.ServedModel) (models []client.Engine_Models) {
 	all := served.New(e.Catalog, func() []served.Server { return []served.Server{{Models: list}} })
 	for _, offered := range all.List() {
@@ -325,8 +332,8 @@ func (e *engines) host(name string) string {
 	return host
 }
 
-// isOwn reports whether a client that dials address reaches a listener on listen. Both
-// are HOST:PORT.
+// isOwn reports whether a client that connects to address reaches a listener of this
+// node on listen. Both are HOST:PORT.
 func isOwn(address, listen string) bool {
 	host, port, err := net.SplitHostPort(address)
 	ownHost, ownPort, ownErr := net.SplitHostPort(listen)

@@ -325,8 +325,8 @@ func TestNodeOfAClusterSimulatesOnlyWhenTold(t *testing.T) {
 		})
 		m.Engines.Catalog = catalog.Default()
 		err := m.Engines.Start(t.Context())
-		if err != nil || (m.Engines.Simulator != nil) != want || !want && !strings.Contains(m.Engines.waiting, "other nodes") {
-			t.Errorf("%s: simulates %v, waits since %q, error %v", choice, m.Engines.Simulator != nil, m.Engines.waiting, err)
+		if err != nil || (m.Engines.Simulator != nil) != want || !want && !strings.Contains(m.Engines.waitReason, "other nodes") {
+			t.Errorf("%s: simulates %v, waits since %q, error %v", choice, m.Engines.Simulator != nil, m.Engines.waitReason, err)
 		}
 		if err := m.Engines.Stop(t.Context()); err != nil {
 			t.Error(err)

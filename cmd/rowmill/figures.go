@@ -18,16 +18,17 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// The questions that nodes ask each other for the API.
+// Kinds of figures that a node requests from all nodes to answer a request to its API.
 const (
 	figuresEngines = "engines"
 	figuresPoints  = "points"
 	figuresGPUs    = "gpus"
 )
 
-// figures answers a request of another node for engines, measurements or GPUs.
-func (s *service) figures(ctx context.Context, what string) (any, error) {
-	switch what {
+// ownFigures returns this node's figures of one kind: engines, measurements or GPUs. Other
+// nodes call it. For an unknown kind it returns a *peer.Refusal.
+func (s *service) ownFigures(ctx context.Context, kind string) (any, error) {
+	switch kind {
 	case figuresEngines:
 		return s.ownEngines(), nil
 	case figuresPoints:
@@ -35,32 +36,33 @@ func (s *service) figures(ctx context.Context, what string) (any, error) {
 	case figuresGPUs:
 		return s.ownGPUs(ctx), nil
 	}
-	return nil, &peer.Refusal{Code: peer.CodeUnknownKind, Message: fmt.Sprintf("this node has no figures called %q", what)}
+	return nil, &peer.Refusal{Code: peer.CodeUnknownKind, Message: fmt.Sprintf("this node has no figures called %q", kind)}
 }
 
-// figuresOf asks all nodes a question, unless there is a recent answer.
-func (s *service) figuresOf(ctx context.Context, what string) ([]actors.Reply[json.RawMessage], error) {
+// requestFigures requests the figures of one kind from all nodes, unless the cache has
+// recent answers.
+func (s *service) requestFigures(ctx context.Context, what string) ([]actors.Reply[json.RawMessage], error) {
 	return s.recent.figures.Get(ctx, what, func(ctx context.Context) ([]actors.Reply[json.RawMessage], error) {
 		return s.System.Figures(ctx, what)
 	})
 }
 
-// An answer holds the answer of a node, or the error.
-type answer[T any] struct {
+// A nodeAnswer holds the figures of one node, or the error of the request to this node.
+type nodeAnswer[T any] struct {
 	node  nodes.Status
 	value T
 	err   error
 }
 
-// answers decodes the answers of all nodes to a question.
-func answers[T any](ctx context.Context, s *service, what string) ([]answer[T], error) {
-	replies, err := s.figuresOf(ctx, what)
+// answers returns the decoded figures of one kind from all nodes.
+func answers[T any](ctx context.Context, s *service, what string) ([]nodeAnswer[T], error) {
+	replies, err := s.requestFigures(ctx, what)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]answer[T], len(replies))
+	all := make([]nodeAnswer[T], len(replies))
 	for i, r := range replies {
-		all[i] = answer[T]{node: r.Node, err: r.Err}
+		all[i] = nodeAnswer[T]{node: r.Node, err: r.Err}
 		if r.Err == nil {
 			all[i].err = json.Unmarshal(r.Answer, &all[i].value)
 		}
@@ -68,17 +70,18 @@ func answers[T any](ctx context.Context, s *service, what string) ([]answer[T], 
 	return all, nil
 }
 
-// problem describes why a node has not answered; nil if it has.
-func (a answer[T]) problem() *string {
+// problem returns a text that says why a node has not answered; nil if it has answered.
+func (a nodeAnswer[T]) problem() *string {
 	if a.err == nil {
 		return nil
 	}
-	text := "The node has not answered: " + short(a.err)
+	text := "The node has not answered: " + shortText(a.err)
 	return &text
 }
 
-// EngineList lists the inference servers of all nodes. For a node without an answer
-// it lists the servers that the node announced before.
+// EngineList returns the inference servers of all nodes. missing has the names of the
+// nodes that did not answer; for these nodes it returns the servers that they announced
+// before.
 func (s *service) EngineList(ctx context.Context) (all []client.Engine, missing []string, err error) {
 	replies, err := answers[[]client.Engine](ctx, s, figuresEngines)
 	for _, r := range replies {
@@ -131,9 +134,10 @@ func (s *service) GPUs(ctx context.Context) ([]apinodes.NodeGPUs, error) {
 	return all, err
 }
 
-// RowDistribution asks the owner of a job where its rows are, unless there is a recent answer.
+// RowDistribution returns how many rows of a job each node has. It asks the owner of
+// the job, unless the cache has a recent answer. After an error it returns nil.
 func (s *service) RowDistribution(ctx context.Context, record *store.Record) *jobs.RowDistribution {
-	where, err := s.recent.where.Get(ctx, record.Job.ID, func(ctx context.Context) (*jobs.RowDistribution, error) {
+	where, err := s.recent.distributions.Get(ctx, record.Job.ID, func(ctx context.Context) (*jobs.RowDistribution, error) {
 		found, err := s.System.RowDistribution(ctx, record)
 		if err != nil {
 			return nil, err
@@ -154,27 +158,29 @@ func (s *service) RowDistribution(ctx context.Context, record *store.Record) *jo
 func (s *service) ownGPUs(ctx context.Context) (own apinodes.NodeGPUs) {
 	found, err := s.engines.gpus.Read(ctx)
 	if err != nil && !errors.Is(err, gpu.ErrNone) {
-		text := "nvidia-smi cannot be read: " + short(err)
+		text := "nvidia-smi cannot be read: " + shortText(err)
 		own.Problem = &text
 	}
 	for _, g := range found {
 		own.GPUs = append(own.GPUs, apinodes.GPU{
-			Index: g.Index, Name: g.Name, UUID: g.UUID, MemoryTotal: known(g.MemoryTotal), MemoryUsed: known(g.MemoryUsed),
-			Utilization: known(g.Utilisation), Power: known(g.Power), Temperature: known(g.Temperature),
+			Index: g.Index, Name: g.Name, UUID: g.UUID, MemoryTotal: nilIfUnknown(g.MemoryTotal), MemoryUsed: nilIfUnknown(g.MemoryUsed),
+			Utilization: nilIfUnknown(g.Utilisation), Power: nilIfUnknown(g.Power), Temperature: nilIfUnknown(g.Temperature),
 		})
 	}
 	return own
 }
 
-// known returns a measured value, or nil if the driver does not report it.
-func known[T int64 | float64](figure T) *T {
+// nilIfUnknown returns a pointer to a measured value, or nil if the driver does not report the
+// value.
+func nilIfUnknown[T int64 | float64](figure T) *T {
 	if figure < 0 {
 		return nil
 	}
 	return &figure
 }
 
-// remoteEngine describes an engine of another node, as that node announced it.
+// remoteEngine describes an engine of another node with the data that the other node
+// announced.
 func (s *service) remoteEngine(node string, e nodes.Engine) client.Engine {
 	return client.Engine{
 		Node: node, Name: e.Name, Kind: exchange.OrNull(e.Kind), State: apinodes.EngineUp, Models: s.engines.models(e.Models), Window: int64(e.Window), InFlight: int64(e.InFlight),
@@ -194,7 +200,7 @@ func (s *service) ownEngine(node string, e actors.EngineStatus) client.Engine {
 		window, inFlight, _ := e.Load()
 		shown.Window, shown.InFlight = int64(window), int64(inFlight)
 	} else if e.Err != nil {
-		shown.LastError = exchange.OrNull(short(e.Err))
+		shown.LastError = exchange.OrNull(shortText(e.Err))
 	}
 	if e.Since.IsZero() {
 		shown.Since = nil

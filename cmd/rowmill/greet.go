@@ -8,8 +8,8 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// greet prints for people what runs and how to use it. It prints to standard output,
-// because the key must not be in the log.
+// greet prints the addresses of the node, its first administrator key and an example
+// command. It prints to standard output, because the key must not be in the log.
 func greet(term *terminal.IO, m *Main) {
 	out := &strings.Builder{}
 	fmt.Fprintf(out, "Rowmill %s\n", buildInfo().Version)
@@ -27,7 +27,8 @@ func greet(term *terminal.IO, m *Main) {
 	fmt.Fprint(term.Out, out.String())
 }
 
-// describe prints the parts of the node, one line each.
+// describe calls line for each address, storage and engine of the node, with a name and
+// a text.
 func (m *Main) describe(line func(name, format string, args ...any)) {
 	line("API", "%s", m.Listeners.URL)
 	if m.Settings.Cluster.Role != settings.EnginesOnly {

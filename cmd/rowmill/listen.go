@@ -22,27 +22,28 @@ import (
 
 const (
 	// headerTimeout is how long a client may take to send the headers of a request.
-	// Bodies and answers have no limit here.
+	// Bodies and answers have no time limit in the listener.
 	headerTimeout = 20 * time.Second
 	// idleTimeout is how long a connection without a request stays open.
 	idleTimeout = 2 * time.Minute
-	// headerBytes limits the headers of a request. The limit of the API itself is
-	// lower, and its refusal is a JSON error.
+	// headerBytes limits the headers of a request, in bytes. The API itself has a lower
+	// limit, and refuses larger headers with a JSON error.
 	headerBytes = 256 << 10
 )
 
-// listeners are the sockets of the API and of the admin address.
+// listeners is the part of a node that has the sockets of the API address and the admin
+// address.
 type listeners struct {
 	part
-	Addr      net.Addr // of the API
-	AdminAddr net.Addr // nil without an admin address
-	URL       string   // base of the API for a client on this machine
+	Addr      net.Addr // address of the API
+	AdminAddr net.Addr // address of metrics and profiles; nil if http.admin_listen is empty
+	URL       string   // base URL of the API for clients on this machine
 
 	api, admin *listener
 	failed     chan error // receives the error of a listener that stopped by itself
 }
 
-// Start opens the sockets. Requests wait until the API serves them.
+// Start opens the sockets. Requests wait until the API calls serve.
 func (l *listeners) Start(ctx context.Context) error {
 	var err error
 	set := l.Settings.HTTP
@@ -63,7 +64,8 @@ func (l *listeners) Start(ctx context.Context) error {
 	return nil
 }
 
-// serve answers on a listener until it is stopped. Any other end is a failure.
+// serve answers requests at a listener until the listener is stopped. If it ends in
+// another way, the error goes to failed.
 func (l *listeners) serve(one *listener, handler nethttp.Handler) {
 	go func() {
 		if err := one.serve(handler); err != nil {
@@ -72,7 +74,8 @@ func (l *listeners) serve(one *listener, handler nethttp.Handler) {
 	}()
 }
 
-// A listener serves a handler on one address.
+// A listener accepts HTTP or HTTPS requests at one address and passes them to a
+// handler.
 type listener struct {
 	Addr   net.Addr
 	server *nethttp.Server
@@ -80,8 +83,9 @@ type listener struct {
 	secure bool
 }
 
-// listen opens the address. Requests wait for serve. cert and key name files, and are
-// both empty for plain HTTP. A listener reads the files again when they change.
+// listen opens an address. Requests wait until serve is called. cert and key are the
+// files of the TLS certificate and its key, both empty for plain HTTP. The listener
+// reads the files again when they change.
 func listen(ctx context.Context, address, cert, key string, log *slog.Logger) (*listener, error) {
 	l := &listener{server: &nethttp.Server{
 		ReadHeaderTimeout: headerTimeout,
@@ -106,7 +110,7 @@ func listen(ctx context.Context, address, cert, key string, log *slog.Logger) (*
 	return l, nil
 }
 
-// serve answers with handler until the listener is stopped.
+// serve answers requests with handler until the listener is stopped.
 func (l *listener) serve(handler nethttp.Handler) error {
 	l.server.Handler = handler
 	var err error
@@ -121,13 +125,13 @@ func (l *listener) serve(handler nethttp.Handler) error {
 	return fmt.Errorf("serve %s: %w", l.Addr, err)
 }
 
-// stop lets requests in progress finish until ctx ends, for requestGrace at most, and
-// then closes their connections.
+// stop waits until the requests in progress have finished, until ctx ends or for
+// requestGrace at most. Then it closes their connections.
 func (l *listener) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestGrace)
 	defer cancel()
 	err := l.server.Shutdown(ctx)
-	l.socket.Close() // in case serve did not run; closing twice is harmless
+	l.socket.Close() // Shutdown does not close it if serve did not run; a second close does nothing
 	if err != nil {
 		return errors.Join(fmt.Errorf("the connections of unfinished requests at %s were closed: %w", l.Addr, err), l.server.Close())
 	}
@@ -135,11 +139,11 @@ func (l *listener) stop(ctx context.Context) error {
 }
 
 // url returns the listener's base URL for a client on this machine. open reports
-// whether other machines reach the listener too, by another name.
+// whether other machines also reach the listener; they need another host name.
 func (l *listener) url() (base string, open bool) {
 	host, port, err := net.SplitHostPort(l.Addr.String())
 	if err != nil {
-		return "", false // not a TCP address, which listen never opens
+		return "", false // does not happen: listen opens only TCP addresses
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host, open = "127.0.0.1", true
@@ -151,8 +155,8 @@ func (l *listener) url() (base string, open bool) {
 	return scheme + net.JoinHostPort(host, port), open
 }
 
-// adminHandler serves metrics, profiles, and the state and place of single rows of this
-// node's jobs.
+// adminHandler serves metrics, profiles, and the state of single rows of the jobs that
+// this node owns.
 func adminHandler(metrics prometheus.Gatherer, pipeline *actors.System) nethttp.Handler {
 	mux := nethttp.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
@@ -173,7 +177,7 @@ func adminHandler(metrics prometheus.Gatherer, pipeline *actors.System) nethttp.
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(place) // it fails only if the client has gone
+		_ = json.NewEncoder(w).Encode(place) // fails only if the client has disconnected
 	})
 	return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff") // row data may look like HTML

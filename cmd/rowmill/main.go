@@ -1,6 +1,7 @@
 // Command rowmill is a batch-inference service and its client: `rowmill serve` runs a
-// node, and `rowmill jobs` sends jobs to it. This package owns the flags, connects the
-// parts of a node and shuts them down. The work of the parts is in other packages.
+// node, and `rowmill jobs` sends jobs to it. This package reads the flags, creates the
+// parts of a node, and starts and stops them. The parts do their work in other
+// packages.
 package main
 
 import (
@@ -20,8 +21,9 @@ func main() {
 	os.Exit(code)
 }
 
-// untilSignal returns a context that the first signal ends, with an exit.Signal as its
-// cause. The second signal ends the process at once.
+// untilSignal returns a context that the first of these signals cancels; the cause is
+// an exit.Signal. A second signal ends the process at once. The returned function
+// cancels the context without a signal.
 func untilSignal(parent context.Context, signals ...os.Signal) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	arrived := make(chan os.Signal, 1)
@@ -29,7 +31,7 @@ func untilSignal(parent context.Context, signals ...os.Signal) (context.Context,
 	go func() {
 		select {
 		case s := <-arrived:
-			signal.Stop(arrived) // from here on the second signal ends the process
+			signal.Stop(arrived) // Go's default applies again: the next signal ends the process
 			cancel(exit.Signal{Signal: s})
 		case <-ctx.Done():
 			signal.Stop(arrived)

@@ -12,30 +12,33 @@ import (
 	apinodes "github.com/rowmill/rowmill/http/nodes"
 )
 
-// engineRateWindow is the time over which the rate of an engine is computed.
+// engineRateWindow is the length of the recent time from which the rate of an engine is
+// computed.
 const engineRateWindow = time.Minute
 
-// A meter keeps recent readings of the node's own metrics.
+// A meter is the part of a node that reads the node's own metrics at intervals. The
+// readings give the points of the console's charts and the rates of the engines.
 type meter struct {
 	part
 	read func(time.Time) (reading, error)
 
 	mu     sync.Mutex
-	last   *reading  // nil before the first
+	last   *reading  // the latest reading; nil before the first one
 	recent []reading // the readings within engineRateWindow, oldest first
 	points []apinodes.Point
 }
 
-// A reading holds the values of the metrics at one time.
+// A reading holds the values of the node's metrics at one time.
 type reading struct {
 	at                       time.Time
 	done, failed             float64
 	inputTokens, outputToken float64
-	answers                  map[string]float64 // by engine
+	answers                  map[string]float64 // number of answered rows since the start, by engine name
 	inFlight, window         int
 }
 
-// take reads the metrics and keeps the reading.
+// take reads the metrics, and adds a Point with the changes since the last reading. It
+// drops old Points and readings.
 func (m *meter) take(now time.Time) error {
 	r, err := m.read(now)
 	if err != nil {
@@ -62,7 +65,8 @@ func (m *meter) all() []apinodes.Point {
 	return slices.Clone(m.points)
 }
 
-// rate returns the recent rows per second of an engine; nil before it is known.
+// rate returns the rows per second of an engine within engineRateWindow; nil before the
+// second reading.
 func (m *meter) rate(engine string) *float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -70,7 +74,7 @@ func (m *meter) rate(engine string) *float64 {
 		return nil
 	}
 	first, last := m.recent[0], m.recent[len(m.recent)-1]
-	rate := max(0, last.answers[engine]-first.answers[engine]) / last.at.Sub(first.at).Seconds() // an engine that is new counts from 0
+	rate := max(0, last.answers[engine]-first.answers[engine]) / last.at.Sub(first.at).Seconds() // an engine that is missing in first counts as 0 there
 	return &rate
 }
 
@@ -93,7 +97,7 @@ func (m *meter) Start(ctx context.Context) error {
 	return nil
 }
 
-// measure reads the metrics of a node and of its engines.
+// measure returns a reading of a node's metrics and of the load of its engines.
 func measure(now time.Time, metrics prometheus.Gatherer, engines []actors.EngineStatus) (reading, error) {
 	r := reading{at: now, answers: map[string]float64{}}
 	families, err := metrics.Gather()

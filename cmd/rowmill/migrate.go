@@ -69,7 +69,7 @@ If a place is a directory, run the command as the user of its node.
 	}
 	cmd.Flags().StringVar(&g.from, "from", "", "place to move from: a file of settings, a data directory, an archive or -")
 	cmd.Flags().StringVar(&g.to, "to", "", "empty place to move to: a file of settings, or a data directory")
-	cmd.Flags().BoolVar(&g.again, "force", false, "remove the data of an unfinished migration from --to, and begin again")
+	cmd.Flags().BoolVar(&g.force, "force", false, "remove the data of an unfinished migration from --to, and begin again")
 	cmd.Flags().BoolVarP(&term.Quiet, "quiet", "q", term.Quiet, "no progress, and no messages except errors")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return g.run(cmd.Context()) }
 	return cmd
@@ -79,11 +79,11 @@ If a place is a directory, run the command as the user of its node.
 type migration struct {
 	term     *terminal.IO
 	from, to string
-	again    bool
+	force    bool
 
 	mu       sync.Mutex
 	progress *terminal.Progress
-	totals   map[string]int64 // by phase, if known
+	totals   map[string]int64 // number of records or objects to move, by phase; no entry before the number is known
 	shown    time.Time
 }
 
@@ -94,7 +94,7 @@ func (g *migration) run(ctx context.Context) (err error) {
 	if g.to == "-" || isArchive(g.to) {
 		return exit.With(exit.Usage, fmt.Errorf("--to %s: an archive cannot be moved to; name a file of settings or a data directory", g.to))
 	}
-	if same(g.from, g.to) {
+	if isSameFile(g.from, g.to) {
 		return exit.With(exit.Usage, errors.New("--from and --to are the same place"))
 	}
 	g.progress, g.totals = terminal.NewProgress(g.term), map[string]int64{}
@@ -122,7 +122,7 @@ func (g *migration) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, target.close(ctx)) }()
-	m, err := move.Begin(ctx, target.place, g.again, g.tell)
+	m, err := move.Begin(ctx, target.place, g.force, g.showProgress)
 	if err != nil {
 		return fmt.Errorf("--to: %w", err)
 	}
@@ -155,8 +155,8 @@ func (g *migration) run(ctx context.Context) (err error) {
 	return err
 }
 
-// unfinished adds the state of --to and the remedy to an error that ends the migration
-// after its begin.
+// unfinished adds to err that --to is incomplete, and how to continue. It is for errors
+// after the move has begun.
 func (g *migration) unfinished(err error) error {
 	return fmt.Errorf("%w; --to is not complete, and no node starts on it: repair the cause and run the same command with --force", err)
 }
@@ -164,7 +164,7 @@ func (g *migration) unfinished(err error) error {
 func (g *migration) measure(ctx context.Context, from move.Place) (move.Summary, error) {
 	found, err := move.Summarize(ctx, from.Records)
 	if errors.Is(err, rowmill.ErrConflict) {
-		err = fmt.Errorf("%w; stop all nodes; one that was killed counts as running for some seconds", err)
+		err = fmt.Errorf("%w; stop all nodes; a node that was killed counts as running for some seconds", err)
 	}
 	if err != nil {
 		return found, err
@@ -177,7 +177,7 @@ func (g *migration) measure(ctx context.Context, from move.Place) (move.Summary,
 // showEvery is the time between two updates of the progress line.
 const showEvery = 200 * time.Millisecond
 
-func (g *migration) tell(phase string, done int64) {
+func (g *migration) showProgress(phase string, done int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now, total := g.term.Now(), int64(-1)
@@ -196,13 +196,13 @@ func isSettings(name string) bool {
 	return ext == ".yaml" || ext == ".yml"
 }
 
-// isArchive reports whether a name is a file, but not a settings file.
+// isArchive reports whether name is an existing file that is not a settings file.
 func isArchive(name string) bool {
 	info, err := os.Stat(name)
 	return err == nil && !info.IsDir() && !isSettings(name)
 }
 
-func same(a, b string) bool {
+func isSameFile(a, b string) bool {
 	first, err := os.Stat(a)
 	if err != nil {
 		return false
@@ -211,7 +211,8 @@ func same(a, b string) bool {
 	return err == nil && os.SameFile(first, second)
 }
 
-// An openPlace is the storage of a node that does not run.
+// An openPlace is the source or the target of a migration: the storage of a node that
+// does not run, opened by this command.
 type openPlace struct {
 	*storage
 	place move.Place
@@ -221,8 +222,8 @@ func (o *openPlace) close(ctx context.Context) error {
 	return o.Stop(context.WithoutCancel(ctx))
 }
 
-// open opens the place that a flag names. With mustExist it refuses a data directory
-// without records.
+// open opens the storage that a flag names by a settings file or a data directory. If
+// mustExist is true, it returns an error for a data directory without records.
 func (g *migration) open(ctx context.Context, flag, name string, mustExist bool) (_ *openPlace, err error) {
 	src := settings.Sources{Environ: g.term.Environ, Alone: true}
 	if isSettings(name) {
@@ -270,13 +271,14 @@ func (g *migration) open(ctx context.Context, flag, name string, mustExist bool)
 	return o, nil
 }
 
-// openRecords opens the records directly, without the cache of a node.
+// openRecords opens the records directly. Unlike a node, it does not repeat writes that
+// Redis loses.
 func (o *openPlace) openRecords(ctx context.Context) error {
 	if o.Settings.Store.Embedded() {
 		if err := o.openStore(ctx); err != nil {
 			return err
 		}
-		o.place.Records = o.Store.(*bolt.Store) // for embedded records openStore makes only this type
+		o.place.Records = o.Store.(*bolt.Store) // for embedded records, openStore sets Store to this type
 		return nil
 	}
 	records, err := o.dialRedis(ctx)
@@ -288,8 +290,10 @@ func (o *openPlace) openRecords(ctx context.Context) error {
 	return nil
 }
 
-// An archive is moved in one pass. Objects are written as they arrive. The records,
-// which come first in the file, are moved after the whole file is read and checked.
+// An archive is the source of a migration from a backup archive, which can be read only
+// once, from start to end. Each object is written to the target as it arrives. The
+// records come first in the archive, but are moved after the whole archive was read and
+// checked.
 type archive struct {
 	move     *move.Move
 	g        *migration
@@ -312,7 +316,7 @@ func (a *archive) read(ctx context.Context, name string) (move.Records, deployme
 	}, func(h backup.Header, _ int64) {
 		a.g.mu.Lock()
 		defer a.g.mu.Unlock()
-		a.g.totals["objects"] = max(h.Files-2, 0) // without the records and the identity of the bucket
+		a.g.totals["objects"] = max(h.Files-2, 0) // not objects: the file of the records, and the identity of the bucket
 	})
 	if err == nil && a.identity == nil {
 		err = errors.New("the archive has no identity of a deployment: no node was ever started on its data, so there is nothing to move")
@@ -324,7 +328,8 @@ func (a *archive) read(ctx context.Context, name string) (move.Records, deployme
 	return a.records, *a.identity, err
 }
 
-// file stores one file of the archive.
+// file stores one file of the archive: the records in a temporary folder, an object in
+// the target.
 func (a *archive) file(ctx context.Context, name string, content io.Reader) error {
 	key, object := strings.CutPrefix(name, backup.Objects+"/")
 	switch {

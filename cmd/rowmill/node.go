@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 )
 
-// Main is a running node: its parts, started from the bottom to the top.
+// Main is a running node. The drawing shows which parts of the node use each other.
 //
 //	        settings
 //	           │
@@ -21,22 +21,23 @@ import (
 //	   │    Engines ──┼──────► inference servers, named or found, or simulated
 //	   │       │      │
 //	   │       │      │  Members ◄─► other nodes
-//	   │       │      │      │ who is there; requests between nodes
+//	   │       │      │      │ list of live nodes; requests between nodes
 //	   │    ┌──▼──────▼──────▼──┐ ◄── Discovery: servers found later
 //	   │    │     Pipeline      │  claims jobs from Storage, runs rows on Engines
 //	   │    └──▲─────────────┬──┘  and on engines of other nodes
-//	   │       │             └────► Webhooks: tell receivers of ends of jobs
-//	   │       │ submitted, cancelled, draining?, nodes
+//	   │       │             └────► Webhooks: send events about ended jobs
+//	   │       │ new jobs, cancellations, drain, list of nodes
 //	   │    ┌──┴─────────┐
-//	   └───►│    API     │  reads Storage; /objects/ is a directory's
+//	   └───►│    API     │  reads Storage; serves objects of a directory
 //	        └──▲─────────┘
 //	           │
 //	       Listeners: API, administration (metrics, pprof)
 //
-// Run starts the parts upwards. Only the sockets of Listeners open earlier, for two
-// reasons: Members tells other nodes the address of the API, and Pipeline refuses
-// inputs from the node's own addresses. Close drains the pipeline while the API still
-// answers and other nodes take over, and then stops the parts in the reverse order.
+// Run starts each part after the parts that it uses. The sockets of Listeners open before
+// Members and Pipeline start, for two reasons: Members tells other nodes the address of
+// the API, and Pipeline refuses inputs from the node's own addresses. Close drains the
+// pipeline while the API still answers and other nodes take over its jobs. Then Close
+// stops the parts in the reverse order.
 type Main struct {
 	*node
 
@@ -51,10 +52,10 @@ type Main struct {
 	API          *api
 	Secrets      *secrets
 	Certificates *certificates
-	Service      *service // the pipeline, for the API and for other nodes
+	Service      *service // gives the API and other nodes access to the pipeline
 }
 
-// newMain makes the parts of a node.
+// newMain creates the parts of a node and connects them. It starts no part.
 func newMain(set settings.Settings, log *slog.Logger) *Main {
 	n := newNode(set, log)
 	base := part{node: n}
@@ -66,19 +67,19 @@ func newMain(set settings.Settings, log *slog.Logger) *Main {
 	m.Meter = &meter{part: base, read: func(now time.Time) (reading, error) { return measure(now, n.Registry, m.Pipeline.Engines()) }}
 	m.Secrets, m.Certificates = &secrets{part: base}, &certificates{base}
 	m.Service = &service{pipeline: m.Pipeline, meter: m.Meter, secrets: m.Secrets, recent: newRecent()}
-	m.Pipeline.facts, m.Pipeline.figures = m.Service.facts, m.Service.figures
+	m.Pipeline.facts, m.Pipeline.figures = m.Service.facts, m.Service.ownFigures
 	m.API = &api{part: base, pipeline: m.Pipeline, service: m.Service}
-	m.Secrets.from = []rotating{m.API, m.Members, m.Storage, m.Tracing, m.Engines}
+	m.Secrets.holders = []secretHolder{m.API, m.Members, m.Storage, m.Tracing, m.Engines}
 	return m
 }
 
-// parts are the parts in the order of their start.
-func (m *Main) parts() []startStopper {
-	return []startStopper{m.Tracing, m.Storage, m.Engines, m.Listeners, m.Members, m.Pipeline, m.Discovery, m.Meter, m.API, m.Secrets, m.Certificates}
+// parts returns the parts of the node in the order in which Run starts them.
+func (m *Main) parts() []nodePart {
+	return []nodePart{m.Tracing, m.Storage, m.Engines, m.Listeners, m.Members, m.Pipeline, m.Discovery, m.Meter, m.API, m.Secrets, m.Certificates}
 }
 
-// Run starts the node and returns when the node answers requests. If a part does not
-// start, Run stops the parts that have started and returns the error.
+// Run starts the parts of the node and returns when the node answers requests. If a
+// part fails to start, Run stops the parts that were started and returns the error.
 func (m *Main) Run(ctx context.Context) error {
 	var err error
 	m.Engines.Catalog, err = loadCatalog(m.Settings.Catalog)
@@ -95,11 +96,13 @@ func (m *Main) Run(ctx context.Context) error {
 	return errors.Join(err, m.stop(closing))
 }
 
-// Failed returns the channel that receives the error of a part that stopped by itself.
+// Failed returns the channel that receives the error of a listener that stopped by
+// itself.
 func (m *Main) Failed() <-chan error { return m.Listeners.failed }
 
-// Close stops the node: it takes no new jobs, finishes and commits rows in flight, and
-// then stops the parts, all within one deadline. Calling it twice is harmless.
+// Close stops the node: the node takes no new jobs, finishes and commits the rows in
+// flight, and then stops its parts, all within one deadline. A second call does
+// nothing.
 func (m *Main) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.Settings.Jobs.DrainTimeout+graceTimeout)
 	defer cancel()

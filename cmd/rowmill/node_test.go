@@ -52,7 +52,7 @@ func prepare(t *testing.T, data string, change func(*settings.Settings)) *Main {
 		change(&s)
 	}
 	m := newMain(s, slog.New(slog.NewJSONHandler(testWriter{t}, nil)))
-	m.tryTimeout = time.Minute // the machine may be busy
+	m.checkTimeout = time.Minute // the machine may be busy
 	return m
 }
 

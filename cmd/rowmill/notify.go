@@ -6,14 +6,14 @@ import (
 	"net"
 )
 
-// The states that are sent to systemd: see sd_notify(3).
+// States of the service that notify sends to systemd; see sd_notify(3).
 const (
 	notifyReady    = "READY=1"
 	notifyStopping = "STOPPING=1"
 )
 
-// notify sends a state of the service to systemd, at socket, the value of
-// NOTIFY_SOCKET. Without systemd the value is empty and notify does nothing.
+// notify sends a state of the service to systemd. socket is the value of the variable
+// NOTIFY_SOCKET. If socket is empty, systemd expects no state and notify does nothing.
 func notify(ctx context.Context, socket, state string) error {
 	if socket == "" {
 		return nil

@@ -16,23 +16,23 @@ import (
 )
 
 const (
-	// graceTimeout is how long a node may take after its drain to answer its last
-	// requests and to close. It is less than stopTimeout, after which the watchdog ends
-	// the process.
+	// graceTimeout is how long a node may take after its drain to answer open requests
+	// and to close its parts. It is less than stopTimeout, after which the watchdog
+	// ends the process.
 	graceTimeout = 8 * time.Second
-	// requestGrace is the share of graceTimeout for requests: the parts that close
-	// later need the rest.
+	// requestGrace is how much of graceTimeout the open requests may use. The parts
+	// that close later need the remaining time.
 	requestGrace = 4 * time.Second
 )
 
-// A node holds the data that all parts of a node share.
+// A node holds the settings, the logger and the metrics that all parts of a node share.
 type node struct {
 	Settings settings.Settings
 	Logger   *slog.Logger
 	Registry *prometheus.Registry
 
-	watchdog   *watchdog     // nil in tests
-	tryTimeout time.Duration // limit of each check of a diagnosis: of the records, the bucket, the other nodes
+	watchdog     *watchdog     // nil in tests
+	checkTimeout time.Duration // timeout of each check of the records, the bucket and the other nodes in a diagnosis
 }
 
 func newNode(set settings.Settings, log *slog.Logger) *node {
@@ -44,15 +44,15 @@ func newNode(set settings.Settings, log *slog.Logger) *node {
 	info.Set(1)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return &node{Settings: set, Logger: log, Registry: registry, tryTimeout: tryTimeout}
+	return &node{Settings: set, Logger: log, Registry: registry, checkTimeout: checkTimeout}
 }
 
-// newLogger writes to standard error: text for a person at a terminal, JSON
-// for everything else.
+// newLogger returns a logger that writes to standard error, as text or as JSON. The
+// format auto means text on a terminal and JSON elsewhere.
 func newLogger(term *terminal.IO, set settings.Log) *slog.Logger {
 	var level slog.LevelVar
 	if err := level.UnmarshalText([]byte(set.Level)); err != nil {
-		level.Set(slog.LevelInfo) // Validate has refused other levels already
+		level.Set(slog.LevelInfo) // does not happen: Validate refuses unknown levels
 	}
 	options := &slog.HandlerOptions{Level: &level}
 	if set.Format == "text" || set.Format == "auto" && term.Live {
@@ -61,10 +61,11 @@ func newLogger(term *terminal.IO, set settings.Log) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(term.Err, options))
 }
 
-// now returns the time to store in records.
+// now returns the time of the clock plus clock_offset, for times in records.
 func (n *node) now() time.Time { return time.Now().Add(n.Settings.ClockOffset) }
 
-// nodeName returns the name of this node in records, in logs and for other nodes.
+// nodeName returns the name of this node in records and logs: cluster.node, or else the
+// host name.
 func (n *node) nodeName() string {
 	if name := n.Settings.Cluster.Node; name != "" {
 		return name
@@ -75,30 +76,34 @@ func (n *node) nodeName() string {
 	return "node"
 }
 
-// A startStopper is a part of a node. Start returns once the part works.
-type startStopper interface {
+// A nodePart is a part of a node that Main starts and stops. Start returns when the
+// part works.
+type nodePart interface {
 	Start(ctx context.Context) error
 	Stop(ctx context.Context) error
 }
 
-// A part is the base of a startStopper: it closes what Start opened.
+// A part is the base that every part of a node embeds. Its method Stop closes
+// everything that Start has opened.
 type part struct {
 	*node
-	closers []closer // in the order of opening
+	closers []closer // in the order in which the part opened them; Stop calls them in reverse
 }
 
-// A closer closes one thing that a part has opened.
+// A closer is a function that closes one resource of a part, such as a listener.
 type closer struct {
 	name  string
 	close func(ctx context.Context) error
 }
 
-// onStop registers a function that Stop calls. The name is for errors and the watchdog.
+// onStop registers a function that Stop calls to close a resource. The name of the
+// resource is for errors and for the log of the watchdog.
 func (p *part) onStop(name string, close func(ctx context.Context) error) {
 	p.closers = append(p.closers, closer{name, close})
 }
 
-// run runs work in the background until Stop ends its context.
+// run calls work in a new goroutine. Stop cancels the context of work and waits until
+// work returns.
 func (p *part) run(ctx context.Context, name string, work func(ctx context.Context)) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	over := make(chan struct{})
@@ -113,8 +118,8 @@ func (p *part) run(ctx context.Context, name string, work func(ctx context.Conte
 	})
 }
 
-// Stop closes everything that the part opened, in reverse order. It may also be called
-// for a part that has not started, or only in part. Calling it twice is harmless.
+// Stop closes everything that the part has opened, in reverse order. It may also be
+// called if Start was not called or has failed. A second call does nothing.
 func (p *part) Stop(ctx context.Context) error {
 	var errs []error
 	for i := len(p.closers) - 1; i >= 0; i-- {

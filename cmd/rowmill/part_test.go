@@ -19,14 +19,14 @@ import (
 )
 
 // begun starts a part, and stops it at the end of the test.
-func begun(t *testing.T, p startStopper) {
+func begun(t *testing.T, p nodePart) {
 	t.Helper()
 	t.Cleanup(func() { ended(t, p) })
 	noError(t, p.Start(t.Context()))
 }
 
 // ended stops a part, twice.
-func ended(t *testing.T, p startStopper) {
+func ended(t *testing.T, p nodePart) {
 	t.Helper()
 	for range 2 {
 		if err := p.Stop(context.WithoutCancel(t.Context())); err != nil {

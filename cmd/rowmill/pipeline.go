@@ -16,7 +16,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// pipeline claims jobs and runs their rows.
+// pipeline is the part of a node that claims jobs and runs their rows.
 type pipeline struct {
 	part
 	traces    *traces
@@ -24,14 +24,15 @@ type pipeline struct {
 	engines   *engines
 	listeners *listeners
 	members   *membership
-	facts     func(ctx context.Context) any                       // answers other nodes about this node
-	figures   func(ctx context.Context, what string) (any, error) // answers other nodes' questions for the API
+	facts     func(ctx context.Context) any                       // runs this node's checks of itself, when any node asks for the results
+	figures   func(ctx context.Context, what string) (any, error) // returns this node's figures of the kind what, when any node asks for them
 
 	*actors.System
 	Webhooks *sender.Sender
 }
 
-// Start starts the pipeline, its webhooks and its answers to other nodes.
+// Start starts the pipeline, the sender of webhooks and the answers to requests of
+// other nodes.
 func (p *pipeline) Start(ctx context.Context) error {
 	p.Webhooks = p.newWebhooks()
 	config, err := p.config()
@@ -45,7 +46,7 @@ func (p *pipeline) Start(ctx context.Context) error {
 		return fmt.Errorf("start the pipeline: %w", err)
 	}
 	p.onStop("pipeline", p.System.Stop)
-	if p.Settings.Cluster.Role != settings.EnginesOnly { // only owners of jobs send events
+	if p.Settings.Cluster.Role != settings.EnginesOnly { // a node of role engines owns no jobs, so it sends no events
 		p.Webhooks.Start()
 		p.onStop("webhooks", p.Webhooks.Stop)
 	}
@@ -61,7 +62,7 @@ func (p *pipeline) config() (config actors.Config, err error) {
 	in, jobs := p.Settings.Inputs, p.Settings.Jobs
 	downloader, err := input.New(input.Config{
 		MaxBytes: int64(in.MaxBytes), ConnectTimeout: in.ConnectTimeout, StallTimeout: in.StallTimeout, TotalTimeout: in.TotalTimeout,
-		AllowLoopback: in.AllowLoopback, AllowPrivateNetworks: in.AllowPrivateNetworks, Own: p.ownAddresses, Logger: p.Logger,
+		AllowLoopback: in.AllowLoopback, AllowPrivateNetworks: in.AllowPrivateNetworks, OwnAddresses: p.ownAddresses, Logger: p.Logger,
 	})
 	if err != nil {
 		return config, fmt.Errorf("inputs: %w", err)
@@ -93,14 +94,14 @@ func (p *pipeline) config() (config actors.Config, err error) {
 		Rows:      actors.Rows{MaxAttempts: jobs.MaxAttempts, Patience: jobs.RowPatience},
 		Estimates: actors.Estimates{Threshold: p.Settings.Estimates.SamplingThreshold, Sample: p.Settings.Estimates.SampleTokens},
 		Servers: actors.Servers{
-			Wait: jobs.WaitForEngine, ProbeInterval: jobs.ProbeInterval, Pace: p.Settings.Pace, Asked: cmp.Or(jobs.AskedModels, -1),
-			Warm:  func(served []engine.ServedModel) { words.warm(p.engines.Catalog, served) },
+			Wait: jobs.WaitForEngine, ProbeInterval: jobs.ProbeInterval, Pace: p.Settings.Pace, MaxTrialModels: cmp.Or(jobs.AskedModels, -1),
+			Warm:  func(served []engine.ServedModel) { words.preload(p.engines.Catalog, served) },
 			Known: func(s engine.ServedModel) bool { return p.engines.Catalog.Describes(s.Names()...) },
 		},
 		Ended: p.announce,
 		Reports: actors.Reports{
 			Facts:        p.facts,
-			FactsTimeout: 4 * p.tryTimeout, // three tries, and some time for the way
+			FactsTimeout: 4 * p.checkTimeout, // three checks of checkTimeout each, and time for the network
 			Figures:      p.figures,
 		},
 		Janitor: actors.Janitor{
@@ -121,9 +122,10 @@ func (p *pipeline) config() (config actors.Config, err error) {
 	return config, nil
 }
 
-// drain waits for rows in flight, jobs.drain_timeout at most.
+// drain makes the node take no more rows, and waits up to jobs.drain_timeout for the
+// rows in flight. After an error, the unfinished rows run again later.
 func (p *pipeline) drain(ctx context.Context) error {
-	if len(p.closers) == 0 { // it has not started, or has stopped
+	if len(p.closers) == 0 { // the pipeline has not started, or has stopped
 		return nil
 	}
 	p.watchdog.setStep("rows in flight")
@@ -135,22 +137,24 @@ func (p *pipeline) drain(ctx context.Context) error {
 	return nil
 }
 
-// Stop hides the Stop of actors.System, which pipeline embeds.
+// Stop stops this part of the node. It is needed because part and actors.System, which
+// pipeline embeds, both have a method Stop.
 func (p *pipeline) Stop(ctx context.Context) error { return p.part.Stop(ctx) }
 
-// newWebhooks makes the sender of events. The settings of inputs also limit the networks
-// to which events may go.
+// newWebhooks creates the sender of webhook events. The settings of inputs that allow
+// or forbid networks also apply to the receivers of events.
 func (p *pipeline) newWebhooks() *sender.Sender {
 	in := p.Settings.Inputs
 	return sender.New(sender.Config{
 		Store: p.storage.Store, Schedule: p.Settings.Webhooks.Retries, Clock: p.now, Logger: p.Logger, Registerer: p.Registry, Reason: input.Reason, Nodes: p.members.count,
 		Transport: input.NewTransport(input.Config{
-			ConnectTimeout: in.ConnectTimeout, AllowLoopback: in.AllowLoopback, AllowPrivateNetworks: in.AllowPrivateNetworks, Own: p.ownAddresses,
+			ConnectTimeout: in.ConnectTimeout, AllowLoopback: in.AllowLoopback, AllowPrivateNetworks: in.AllowPrivateNetworks, OwnAddresses: p.ownAddresses,
 		}),
 	})
 }
 
-// announce stores the events about the end of a job.
+// announce stores the webhook events about the end of a job, and wakes the sender if
+// there are any.
 func (p *pipeline) announce(ctx context.Context, rec *store.Record) error {
 	made, err := webhook.Announce(ctx, p.storage.Store, rec)
 	if made {
@@ -160,8 +164,8 @@ func (p *pipeline) announce(ctx context.Context, rec *store.Record) error {
 }
 
 // ownAddresses returns the HOST:PORT of the listeners and the inference servers of all
-// nodes. Inputs from these addresses are refused. Callers must
-// wait until the pipeline has started.
+// nodes. The node does not fetch inputs from these addresses, and sends no webhook
+// events to them. Callers must wait until the pipeline has started.
 func (p *pipeline) ownAddresses() []string {
 	addresses := []string{p.listeners.Addr.String()}
 	if p.listeners.AdminAddr != nil {
@@ -170,8 +174,8 @@ func (p *pipeline) ownAddresses() []string {
 	for _, e := range p.Settings.Engines {
 		addresses = append(addresses, hostPort(e.URL))
 	}
-	// A server that was found or is simulated has no URL in the settings. The pipeline
-	// lists the servers of the start only after their actors run.
+	// Servers that were found or are simulated have no URL in the settings. p.System
+	// lists the servers that Start opened only after their actors run.
 	for _, e := range p.engines.Engines {
 		addresses = append(addresses, p.engines.host(e.Name()))
 	}

@@ -74,7 +74,7 @@ events to the same webhooks.
 				return fmt.Errorf("check %s: %w", args[0], err)
 			}
 			progress.Pause()
-			return tell(term.Out, "complete and undamaged", h)
+			return printArchiveLine(term.Out, "complete and undamaged", h)
 		}
 		if !s.Store.Embedded() || s.Objects.URL != "" {
 			return exit.With(exit.Usage, errors.New("the settings name Redis or S3: rowmill restore fills a data directory, that of a node without store.url and objects.url"))
@@ -91,22 +91,22 @@ events to the same webhooks.
 			return err
 		}
 		progress.Pause()
-		return tell(term.Out, "restored into "+directory, h)
+		return printArchiveLine(term.Out, "restored into "+directory, h)
 	}
 	must(cmd.MarkFlagFilename("config", "yaml", "yml"))
 	must(cmd.MarkFlagDirname("data"))
 	return cmd
 }
 
-// tell prints one line about an archive. It begins with the text what.
-func tell(w io.Writer, what string, h backup.Header) error {
+// printArchiveLine prints one line about an archive to w. The line begins with the text what.
+func printArchiveLine(w io.Writer, what string, h backup.Header) error {
 	_, err := fmt.Fprintf(w, "%s: records and %s objects of %s, %s, deployment %s, made by rowmill %s\n",
 		what, terminal.Count(h.Files-1), h.At.Format(time.RFC3339), textfmt.Size(h.Bytes), terminal.Printable(h.Deployment), terminal.Printable(h.Version))
 	return err
 }
 
-// checkOwner refuses a directory of another user if root runs the command: the node
-// could not read the files that root writes there.
+// checkOwner returns an error if root runs the command and another user owns the
+// directory: the node of this user could not read the files that root writes there.
 func checkOwner(directory string) error {
 	info, err := os.Stat(directory)
 	if errors.Is(err, fs.ErrNotExist) || os.Geteuid() != 0 {

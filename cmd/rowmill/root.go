@@ -82,20 +82,21 @@ Ollama, name their addresses:
 	return root
 }
 
-// unknownCommand refuses a word that is not a command.
+// unknownCommand returns a usage error if the first argument is not a subcommand of
+// cmd. The error suggests subcommands with similar names.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	text := fmt.Sprintf("unknown command %q for %s", args[0], cmd.CommandPath())
-	cmd.SuggestionsMinimumDistance = 2 // number of letters that may differ
+	cmd.SuggestionsMinimumDistance = 2 // suggest names that differ in at most 2 letters
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		text += "; did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return exit.With(exit.Usage, errors.New(text))
 }
 
-// checkArgs makes cmd and all commands below it report wrong arguments as usage errors.
+// checkArgs makes cmd and all its subcommands report wrong arguments as usage errors.
 func checkArgs(cmd *cobra.Command) {
 	check := cmd.Args
 	if cmd.HasSubCommands() {

@@ -19,15 +19,16 @@ import (
 // node uses the new value without a restart.
 type secret struct {
 	name string
-	// of returns the value of the secret as text, to notice changes.
-	of func(settings.Settings) string
-	// use makes the node use the value in these settings.
-	use func(settings.Settings) error
+	// valueIn returns the secret in these settings as text. If this text changes, the secret
+	// has changed.
+	valueIn func(settings.Settings) string
+	// apply makes the node use the secret in these settings.
+	apply func(settings.Settings) error
 }
 
-// parsed makes a secret that has a format. parse returns an error for a value in
-// another format.
-func parsed[T any](name string, of func(settings.Settings) settings.Secret, parse func(settings.Settings) (T, error), use func(T) error) secret {
+// newParsedSecret returns a secret whose value has a format. parse reads the value from settings
+// and returns an error if the format is wrong; use makes the node use the value.
+func newParsedSecret[T any](name string, of func(settings.Settings) settings.Secret, parse func(settings.Settings) (T, error), use func(T) error) secret {
 	return secret{name, func(set settings.Settings) string { return of(set).Reveal() }, func(set settings.Settings) error {
 		value, err := parse(set)
 		if err != nil {
@@ -37,41 +38,43 @@ func parsed[T any](name string, of func(settings.Settings) settings.Secret, pars
 	}}
 }
 
-// A rotating part of a node has secrets that can change while the node runs.
-type rotating interface{ secrets() []secret }
+// A secretHolder part of a node has secrets that can change while the node runs, such as a
+// part with an API key.
+type secretHolder interface{ secrets() []secret }
 
-// secrets holds the secrets that the node uses. It reads all settings again, but lets
-// only changes of secrets take effect.
+// secrets is the part of a node that reads the settings again while the node runs.
+// Changed secrets take effect at once, other changed settings only after a restart.
 type secrets struct {
 	part
-	// Reload reads the settings again. If it is nil, secrets do not change.
+	// Reload returns the settings, read again. If Reload is nil, secrets do not change.
 	Reload func() (settings.Settings, error)
-	// Hangup asks for a reload at once.
+	// Hangup receives a SIGHUP of the process, which makes the node read the settings
+	// again at once.
 	Hangup <-chan os.Signal
 
-	from  []rotating
-	all   []secret
-	mu    sync.Mutex
-	used  map[string]string // by name; nil before Start; under mu
-	plain string            // the other settings at the start of the node
+	holders         []secretHolder
+	all             []secret
+	mu              sync.Mutex
+	used            map[string]string // secret in use, by its name; nil before Start; guarded by mu
+	settingsAtStart string            // the settings at the start of the node, without secrets
 
-	said    string                 // the last problem that was logged
-	trouble atomic.Pointer[string] // the present problem; nil for none
+	lastLogged     string                 // the last problem that was logged
+	currentProblem atomic.Pointer[string] // the current problem with changed settings; nil if there is none
 }
 
-// Start starts to look for changes.
+// Start starts the checks for changed secrets.
 func (s *secrets) Start(ctx context.Context) error {
 	if s.Reload == nil {
 		return nil
 	}
 	used := map[string]string{}
-	for _, part := range s.from {
+	for _, part := range s.holders {
 		for _, secret := range part.secrets() {
 			s.all = append(s.all, secret)
-			used[secret.name] = secret.of(s.Settings)
+			used[secret.name] = secret.valueIn(s.Settings)
 		}
 	}
-	s.plain = plain(s.Settings)
+	s.settingsAtStart = settingsWithoutSecrets(s.Settings)
 	s.mu.Lock()
 	s.used = used
 	s.mu.Unlock()
@@ -79,7 +82,8 @@ func (s *secrets) Start(ctx context.Context) error {
 	return nil
 }
 
-// watch reads the settings again at each interval and at each Hangup.
+// watch reads the settings again every secrets_interval and after each SIGHUP, until
+// ctx ends.
 func (s *secrets) watch(ctx context.Context) {
 	var due <-chan time.Time
 	if every := s.Settings.SecretsInterval; every > 0 {
@@ -92,32 +96,32 @@ func (s *secrets) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-due:
-			s.look()
+			s.applyChanges()
 		case <-s.Hangup:
-			s.said = "" // log the problem again for the operator who asked
-			changed := s.look()
+			s.lastLogged = "" // log a known problem again, for the operator who sent SIGHUP
+			changed := s.applyChanges()
 			s.Logger.Info("secrets were read again", "changed", strings.Join(changed, ", "))
 		}
 	}
 }
 
-// look reads the settings, uses the changed secrets and returns their names. If one
-// cannot be read or used, the old one stays in use: the file may be half written, and
-// the next call of look reads the file again.
-func (s *secrets) look() (changed []string) {
+// applyChanges reads the settings, puts changed secrets into use and returns their names. If a
+// secret cannot be read or used, the old secret stays in use: the file may be half
+// written, and the next call of look reads it again.
+func (s *secrets) applyChanges() (changed []string) {
 	now, err := s.Reload()
 	if err != nil {
-		s.tell(fmt.Sprintf("the settings cannot be read again, the former secrets stay in use: %v", err))
+		s.reportProblem(fmt.Sprintf("the settings cannot be read again, so the old secrets stay in use: %v", err))
 		return nil
 	}
 	var troubles []string
 	for _, secret := range s.all {
-		value := secret.of(now)
+		value := secret.valueIn(now)
 		if value == s.used[secret.name] {
 			continue
 		}
-		if err := secret.use(now); err != nil {
-			troubles = append(troubles, fmt.Sprintf("%s has changed and cannot be used, the former stays in use: %v", secret.name, err))
+		if err := secret.apply(now); err != nil {
+			troubles = append(troubles, fmt.Sprintf("%s has changed and cannot be used, so the old value stays in use: %v", secret.name, err))
 			continue
 		}
 		s.mu.Lock()
@@ -126,32 +130,34 @@ func (s *secrets) look() (changed []string) {
 		changed = append(changed, secret.name)
 		s.Logger.Info("a secret has changed and is in use", "setting", secret.name)
 	}
-	if plain(now) != s.plain {
+	if settingsWithoutSecrets(now) != s.settingsAtStart {
 		troubles = append(troubles, "other settings have changed, and take effect only after a restart")
 	}
-	s.tell(strings.Join(troubles, "; "))
+	s.reportProblem(strings.Join(troubles, "; "))
 	return changed
 }
 
-// tell notes the present problem, and logs it if it is new; empty means no problem.
-func (s *secrets) tell(trouble string) {
+// reportProblem stores the current problem, and logs it if it differs from the last one. An
+// empty text means that there is no problem.
+func (s *secrets) reportProblem(trouble string) {
 	if trouble == "" {
-		s.trouble.Store(nil)
+		s.currentProblem.Store(nil)
 	} else {
-		s.trouble.Store(&trouble)
+		s.currentProblem.Store(&trouble)
 	}
-	if trouble != s.said && trouble != "" {
+	if trouble != s.lastLogged && trouble != "" {
 		s.Logger.Warn("settings were read again and do not all take effect", "reason", trouble)
 	}
-	s.said = trouble
+	s.lastLogged = trouble
 }
 
-// alike names the secrets that must be equal on all nodes.
-var alike = []string{"api_key", "http.signing_key", "cluster.key", "log.audit_webhook_secret"}
+// sharedSecretNames lists the names of the secrets that must be equal on all nodes.
+var sharedSecretNames = []string{"api_key", "http.signing_key", "cluster.key", "log.audit_webhook_secret"}
 
-// fingerprints returns a short hash of each secret that must be equal on all nodes, by
-// name. Nodes compare the hashes without showing the secrets. A setting with several
-// secrets has one hash for each, in order.
+// fingerprints returns a short hash of each secret that must be equal on all nodes; the
+// key is the secret's name. Nodes compare the hashes, so they do not show each other
+// the secrets. For a setting with several secrets, the value has one hash for each, in
+// order.
 func (s *secrets) fingerprints() map[string]string {
 	out := map[string]string{}
 	s.mu.Lock()
@@ -159,7 +165,7 @@ func (s *secrets) fingerprints() map[string]string {
 	if s.used == nil {
 		return out
 	}
-	for _, name := range alike {
+	for _, name := range sharedSecretNames {
 		var marks []string
 		for _, key := range strings.FieldsFunc(s.used[name], func(r rune) bool { return r == '\n' || r == '\r' || r == ',' || r == ' ' }) {
 			marks = append(marks, fingerprint([]byte(key)))
@@ -176,17 +182,17 @@ func (s *secrets) fingerprints() map[string]string {
 	return out
 }
 
-// fingerprint returns a short hash. It is long enough to tell a few secrets apart, and
-// too short to find a secret of 16 random bytes.
+// fingerprint returns a hash of 4 bytes. This is enough to distinguish a few secrets,
+// and not enough to find out a secret of 16 random bytes.
 func fingerprint(secret []byte) string {
 	sum := sha256.Sum256(secret)
 	return hex.EncodeToString(sum[:4])
 }
 
-// plain returns the settings without their secrets, as text.
-func plain(set settings.Settings) string {
+// settingsWithoutSecrets returns the settings as text, with all secrets redacted.
+func settingsWithoutSecrets(set settings.Settings) string {
 	if whole, err := filepath.Abs(set.Data); err == nil {
-		set.Data = whole // as openStore sets it
+		set.Data = whole // openStore makes the path absolute too
 	}
 	var text strings.Builder
 	if err := set.Print(&text); err != nil {

@@ -66,14 +66,15 @@ that terminal ends it.
 	return cmd
 }
 
-// serve runs a node until ctx ends or a part fails.
+// serve runs a node until ctx ends, an operator drains the node, or a part of the node
+// fails. Then it stops the node. reload reads the settings again.
 func serve(ctx context.Context, term *terminal.IO, s settings.Settings, reload func() (settings.Settings, error)) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit(s))
 	}
 	m := newMain(s, newLogger(term, s.Log))
 	m.Secrets.Reload = reload
-	if !term.Live { // after a hangup of a terminal, the terminal is gone
+	if !term.Live { // on a terminal, SIGHUP means that the terminal was closed, and ends the node
 		hangup := make(chan os.Signal, 1)
 		signal.Notify(hangup, syscall.SIGHUP)
 		defer signal.Stop(hangup)
@@ -81,7 +82,7 @@ func serve(ctx context.Context, term *terminal.IO, s settings.Settings, reload f
 	}
 	m.watchdog = &watchdog{log: m.Logger, limit: s.Jobs.DrainTimeout + stopTimeout, end: func() { os.Exit(exit.Overdue) }}
 	defer m.watchdog.disarm()
-	context.AfterFunc(ctx, m.watchdog.arm) // does nothing after disarm
+	context.AfterFunc(ctx, m.watchdog.arm) // arm does nothing if it is called after disarm
 	if err := m.Run(ctx); err != nil {
 		return exit.With(exit.Failure, err)
 	}
@@ -109,7 +110,8 @@ func serve(ctx context.Context, term *terminal.IO, s settings.Settings, reload f
 	return exit.With(exit.Failure, errors.Join(failure, err))
 }
 
-// memoryLimit returns the memory limit of the process, in bytes.
+// memoryLimit returns the memory limit of the process, in bytes: memory_limit, or a
+// value computed from jobs.memory_budget if memory_limit is 0.
 func memoryLimit(s settings.Settings) int64 {
 	if s.MemoryLimit > 0 {
 		return int64(s.MemoryLimit)
@@ -121,7 +123,7 @@ func memoryLimit(s settings.Settings) int64 {
 	return int64(limit)
 }
 
-// must panics for errors that only a mistake in this package can cause.
+// must panics if err is not nil. Only a mistake in this package causes such an error.
 func must(err error) {
 	if err != nil {
 		panic(err)

@@ -25,39 +25,39 @@ import (
 	"github.com/rowmill/rowmill/internal/cache"
 )
 
-// service connects the pipeline to the API. Most methods come from actors.System, which
-// pipeline embeds.
+// service implements http.Service: it gives the API the data and the actions of the
+// node. Most methods come from actors.System, which pipeline embeds.
 type service struct {
 	*pipeline
 	meter   *meter
 	secrets *secrets
-	recent  *recent // answers of other nodes
+	recent  *answerCache // cache of the answers of nodes
 }
 
 var _ http.Service = (*service)(nil)
 
-// figuresFresh is how long this node uses an answer of other nodes before it asks them
-// again, so that many open pages of the console cost as much as one. maxWhere limits the
-// number of jobs for which recent keeps an answer.
+// answerCacheAge is how long this node caches the answers of the nodes. Because of the
+// cache, many open pages of the console cost as much as one page. maxCachedDistributions is the
+// maximum number of jobs whose row distribution is cached.
 const (
-	figuresFresh = time.Second
-	maxWhere     = 1000
+	answerCacheAge         = time.Second
+	maxCachedDistributions = 1000
 )
 
-// recent holds recent answers of other nodes.
-type recent struct {
-	figures cache.TTL[string, []actors.Reply[json.RawMessage]] // by question
-	where   cache.TTL[string, *jobs.RowDistribution]           // by job
+// answerCache caches the recent answers of the nodes to requests of this node.
+type answerCache struct {
+	figures       cache.TTL[string, []actors.Reply[json.RawMessage]] // key: kind of figures, such as figuresEngines
+	distributions cache.TTL[string, *jobs.RowDistribution]           // key: job ID
 }
 
-func newRecent() *recent {
-	return &recent{
-		figures: cache.TTL[string, []actors.Reply[json.RawMessage]]{Age: figuresFresh, Most: 3},
-		where:   cache.TTL[string, *jobs.RowDistribution]{Age: figuresFresh, Most: maxWhere},
+func newRecent() *answerCache {
+	return &answerCache{
+		figures:       cache.TTL[string, []actors.Reply[json.RawMessage]]{Age: answerCacheAge, Most: 3},
+		distributions: cache.TTL[string, *jobs.RowDistribution]{Age: answerCacheAge, Most: maxCachedDistributions},
 	}
 }
 
-// Nodes returns the live nodes by id.
+// Nodes returns the live nodes, sorted by ID, or only this node without a cluster.
 func (s *service) Nodes(context.Context) []client.Node {
 	var nodes []client.Node
 	for _, n := range s.System.Nodes() {
@@ -80,7 +80,8 @@ func (s *service) Nodes(context.Context) []client.Node {
 	return nodes
 }
 
-// Servers returns the inference servers that take rows now.
+// Servers returns the inference servers that take rows now: the servers of all nodes
+// that are not draining.
 func (s *service) Servers() (servers []served.Server) {
 	for _, n := range s.System.Nodes() {
 		if n.Draining {
@@ -94,8 +95,8 @@ func (s *service) Servers() (servers []served.Server) {
 }
 
 // Counting describes how this node counts the tokens of a model's prompts. For
-// embeddings the result has no error: this node cannot compare its counts with the counts of
-// a server, which reports one count for a request with several rows.
+// embeddings MeanError is nil: a server reports one count for a request with several
+// rows, so the node cannot compare the counts of single rows.
 func (s *service) Counting(m rowmill.Model) http.Counting {
 	exact, off, compared := s.System.Counting(m)
 	said := http.Counting{Exact: exact}
@@ -105,7 +106,7 @@ func (s *service) Counting(m rowmill.Model) http.Counting {
 	return said
 }
 
-// modelsOfServers returns the models of all servers of a node.
+// modelsOfServers returns an engine.Info that lists the models of all these servers.
 func modelsOfServers(servers []nodes.Engine) (info engine.Info) {
 	for _, s := range servers {
 		info.Models = append(info.Models, s.Models...)
@@ -132,7 +133,8 @@ func (s *service) DrainNode(ctx context.Context, id string) error {
 	return err
 }
 
-// Actors lists the actors of the nodes.
+// Actors returns the actors that match f, and which nodes answered. An actor with an
+// older message or task comes first.
 func (s *service) Actors(ctx context.Context, f apinodes.ActorFilter) ([]apinodes.Actor, []apinodes.Answered, error) {
 	replies, err := s.System.Actors(ctx, f.Node, registry.Filter{Kind: f.Kind, Job: f.Job, MinAge: f.MinAge})
 	if err != nil {
@@ -143,7 +145,7 @@ func (s *service) Actors(ctx context.Context, f apinodes.ActorFilter) ([]apinode
 	for _, r := range replies {
 		a := apinodes.Answered{ID: r.Node.ID, Name: r.Node.Name, LeftOut: r.Answer.LeftOut}
 		if r.Err != nil {
-			a.Error = exchange.OrNull(short(r.Err))
+			a.Error = exchange.OrNull(shortText(r.Err))
 		}
 		answered = append(answered, a)
 		for _, one := range r.Answer.Actors {
@@ -168,5 +170,5 @@ func actorOf(id, name string, a registry.Actor) apinodes.Actor {
 	return actor
 }
 
-// seconds returns a duration in seconds, to the millisecond.
+// seconds converts a duration to seconds, with a precision of one millisecond.
 func seconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }

@@ -7,11 +7,11 @@ import (
 	"github.com/rowmill/rowmill/engine/discover"
 )
 
-// A simPolicy decides which of the found servers are used. The outputs of a node are
-// all real or all simulated: the first server in use decides for as long as the node
-// runs. The zero value has not decided. Its methods are safe for concurrent use.
+// A simPolicy decides whether a node uses a server that it finds. The outputs of a node
+// are all real or all simulated: the first server in use decides this until the node
+// stops. The zero value is undecided. The methods are safe for concurrent use.
 type simPolicy struct {
-	simulatedNever bool // set before use
+	simulatedNever bool // refuse every simulated server; set before the first call of a method
 
 	mu        sync.Mutex
 	decided   bool
@@ -19,13 +19,15 @@ type simPolicy struct {
 	unused    []unusedServer
 }
 
-// An unusedServer was found and is not used.
+// An unusedServer is a server that the node has found but does not use, with the
+// reason.
 type unusedServer struct {
 	discover.Found
 	reason string
 }
 
-// decide records whether a server in use is simulated. Only the first call counts.
+// decide sets whether the outputs of this node are simulated. Only the first call has
+// an effect.
 func (p *simPolicy) decide(simulated bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -34,15 +36,17 @@ func (p *simPolicy) decide(simulated bool) {
 	}
 }
 
-// simulates reports whether the servers in use are known to be simulated.
+// simulates reports whether the outputs of this node are simulated; false before
+// decide.
 func (p *simPolicy) simulates() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.decided && p.simulated
 }
 
-// refuse returns why a server cannot be used, with the remedy. An empty text means that
-// the server can be used.
+// refuse returns why this node does not use a found server, with the remedy, and adds
+// the server to the unused servers. It returns an empty text if the node can use the
+// server.
 func (p *simPolicy) refuse(f discover.Found) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,7 +65,7 @@ func (p *simPolicy) refuse(f discover.Found) string {
 	return reason
 }
 
-// unusedServers returns the servers that were found and are not used.
+// unusedServers returns the servers that the node has found but does not use.
 func (p *simPolicy) unusedServers() []unusedServer {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 )
 
 // defaultSimListen is vLLM's default address, so that the simulator can replace vLLM
-// and vLLM the simulator.
+// without a change of settings.
 const defaultSimListen = "127.0.0.1:8000"
 
 func simCommand(term *terminal.IO) *cobra.Command {
@@ -101,7 +101,7 @@ running server takes the same rates by POST /sim/faults.`,
 	return cmd
 }
 
-// gpuFlags choose a simulated GPU.
+// gpuFlags holds the values of the flags that choose a simulated GPU.
 type gpuFlags struct {
 	name    string
 	maxSeqs int
@@ -114,8 +114,9 @@ func gpuNames() (names []string) {
 	return names
 }
 
-// apply sets config.GPU if --gpu is given. It then refuses the flags of fixed latencies,
-// and without --gpu it refuses --max-num-seqs, because these flags would do nothing.
+// apply sets config.GPU if --gpu is given. It returns an error for flags that would
+// have no effect: the flags of fixed latencies with --gpu, and --max-num-seqs without
+// --gpu.
 func (g gpuFlags) apply(config *sim.Config, flags *pflag.FlagSet) error {
 	if g.name == "" {
 		if flags.Changed("max-num-seqs") {
@@ -139,7 +140,7 @@ func (g gpuFlags) apply(config *sim.Config, flags *pflag.FlagSet) error {
 	return nil
 }
 
-// faultFlags are the faults to inject.
+// faultFlags holds the values of the flags that inject faults.
 type faultFlags struct {
 	rates                               map[string]string
 	startupDelay, dieAfter, reviveAfter time.Duration
@@ -163,7 +164,7 @@ func (f faultFlags) apply(faults *sim.Faults) error {
 	return nil
 }
 
-// runSimulator serves until ctx ends.
+// runSimulator runs a simulated server until ctx ends.
 func runSimulator(ctx context.Context, term *terminal.IO, address string, config sim.Config) error {
 	server, err := openSimulator(ctx, address, config)
 	if err != nil {

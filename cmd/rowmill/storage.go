@@ -23,22 +23,22 @@ import (
 	"github.com/rowmill/rowmill/store/replay"
 )
 
-// storage is the records and the objects of a node.
+// storage is the part of a node that opens its records and its objects.
 type storage struct {
 	part
 	Store  store.Store
 	Bucket blob.Bucket
 
-	deployment deployment.Identity // of Store and Bucket
-	redis      *redis.Store        // below Store; nil if the records are embedded
-	s3         *s3.Bucket          // the same as Bucket if that is S3; nil otherwise
-	folder     *dir.Bucket         // the same as Bucket if that is a directory; nil otherwise
-	signing    *dir.Keyring        // keys of folder
-	backingUp  atomic.Bool         // a backup of Store and folder is in progress
+	deployment deployment.Identity // identity of the deployment to which Store and Bucket belong
+	redis      *redis.Store        // the Redis store that Store wraps; nil if the records are embedded
+	s3         *s3.Bucket          // the same bucket as Bucket, if objects are in S3; otherwise nil
+	folder     *dir.Bucket         // the same bucket as Bucket, if objects are in a directory; otherwise nil
+	signing    *dir.Keyring        // keys that sign the URLs of folder
+	backingUp  atomic.Bool         // true while a backup of Store and folder is in progress
 }
 
-// Start opens the records and the objects, and refuses them if they do not belong
-// together.
+// Start opens the records and the objects. It returns an error if they belong to
+// different deployments.
 func (s *storage) Start(ctx context.Context) error {
 	err := s.open(ctx)
 	if err == nil {
@@ -54,8 +54,9 @@ func (s *storage) open(ctx context.Context) error {
 	return s.openBucket(ctx)
 }
 
-// openStore opens the records. They are opened first: the lock of the embedded store
-// refuses a second process before that process changes anything.
+// openStore opens the records. It runs before openBucket: the embedded store locks its
+// file, so a second process on the same data directory fails before it changes
+// anything.
 func (s *storage) openStore(ctx context.Context) error {
 	var err error
 	if s.Settings.Data, err = filepath.Abs(s.Settings.Data); err != nil {
@@ -80,7 +81,7 @@ func (s *storage) openStore(ctx context.Context) error {
 	return nil
 }
 
-// dialRedis opens the records in Redis.
+// dialRedis opens the store in the Redis that store.url names.
 func (s *storage) dialRedis(ctx context.Context) (*redis.Store, error) {
 	set := s.Settings.Store
 	authorities, err := tlsConfig(set.TLSCA)
@@ -88,7 +89,7 @@ func (s *storage) dialRedis(ctx context.Context) (*redis.Store, error) {
 		return nil, fmt.Errorf("store.tls_ca: %w", err)
 	}
 	if authorities == nil && strings.HasPrefix(set.URL.Reveal(), "rediss") {
-		_, _ = x509.SystemCertPool() // Go reads the files once: on a slow disk this takes longer than the timeout of a connection
+		_, _ = x509.SystemCertPool() // load the system's certificates now: on a slow disk this takes longer than the timeout of a connection
 	}
 	records, err := redis.Open(ctx, redis.Config{
 		URL: set.URL.Reveal(), SentinelUsername: set.SentinelUser, SentinelPassword: set.SentinelPassword.Reveal(),
@@ -100,15 +101,15 @@ func (s *storage) dialRedis(ctx context.Context) (*redis.Store, error) {
 	return records, nil
 }
 
-// openRedis opens the records in Redis for a node, and warns about Redis settings that
-// can lose records.
+// openRedis opens the records in Redis for a node, and repeats writes that Redis loses.
+// It logs a warning for each Redis setting that can lose or expose records.
 func (s *storage) openRedis(ctx context.Context) error {
 	set := s.Settings.Store
 	records, err := s.dialRedis(ctx)
 	if err != nil {
 		return err
 	}
-	remembered := replay.New(replay.Config{Store: records, Log: s.Logger, For: s.Settings.Jobs.SettleTime, FailedAt: records.FailedAt})
+	remembered := replay.New(replay.Config{Store: records, Log: s.Logger, KeepFor: s.Settings.Jobs.SettleTime, FailedAt: records.FailedAt})
 	s.Store, s.redis = remembered, records
 	s.onStop("store", func(context.Context) error { return remembered.Close() })
 	warnings, err := records.Durability(ctx)
@@ -124,8 +125,8 @@ func (s *storage) openRedis(ctx context.Context) error {
 	return nil
 }
 
-// tlsConfig returns TLS settings that trust only the authorities in a PEM file. Without
-// a file it returns nil.
+// tlsConfig returns TLS settings that trust only the certificate authorities in a PEM
+// file. If file is empty, it returns nil.
 func tlsConfig(file string) (*tls.Config, error) {
 	if file == "" {
 		return nil, nil
@@ -141,7 +142,8 @@ func tlsConfig(file string) (*tls.Config, error) {
 	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
 }
 
-// openBucket opens the objects.
+// openBucket opens the objects: in S3 if objects.url is set, otherwise in the data
+// directory.
 func (s *storage) openBucket(ctx context.Context) error {
 	if s.Settings.Objects.URL != "" {
 		return s.openS3(ctx)
@@ -182,16 +184,16 @@ func (s *storage) openS3(ctx context.Context) error {
 	return nil
 }
 
-// pair returns the records and the bucket.
+// pair returns the records and the bucket together, with the clock of the node.
 func (s *storage) pair() deployment.Pair {
 	return deployment.Pair{Records: s.Store, RecordsName: s.records(), Bucket: s.Bucket, BucketName: s.objects(), Clock: s.now}
 }
 
-// check compares the records and the bucket. If read is set, it also reads all results
-// and parts of ended jobs. From time to time it calls looked with the number of jobs
-// that it has checked.
-func (s *storage) check(ctx context.Context, read bool, looked func(jobs int)) (deployment.Checked, error) {
-	o := deployment.Options{Looked: looked}
+// check compares the records with the objects in the bucket. If read is true, it also
+// reads all results and parts of ended jobs. From time to time it calls looked with the
+// number of jobs that it has checked; looked may be nil.
+func (s *storage) check(ctx context.Context, read bool, looked func(jobs int)) (deployment.NodeReport, error) {
+	o := deployment.Options{Progress: looked}
 	if read {
 		o.Read = func(ctx context.Context, rec store.Record) (damaged []deployment.Damaged, err error) {
 			faults, _, err := resultarchive.Scrub(ctx, s.Store, s.Bucket, rec)
@@ -201,7 +203,7 @@ func (s *storage) check(ctx context.Context, read bool, looked func(jobs int)) (
 			return damaged, err
 		}
 	}
-	c := deployment.Checked{RecordsAt: s.records(), ObjectsAt: s.objects()}
+	c := deployment.NodeReport{RecordsAt: s.records(), ObjectsAt: s.objects()}
 	var err error
 	if c.Report, err = s.pair().Check(ctx, o); err != nil {
 		return c, err
@@ -211,10 +213,12 @@ func (s *storage) check(ctx context.Context, read bool, looked func(jobs int)) (
 	return c, err
 }
 
-// confirm returns an error if the records and the bucket no longer belong together.
+// confirm returns an error if the records and the bucket no longer belong to the same
+// deployment.
 func (s *storage) confirm(ctx context.Context) error { return s.pair().Confirm(ctx, s.deployment) }
 
-// records returns the place of the records, without a password.
+// records returns where the records are: the path of a file, or the address of Redis
+// without its password.
 func (s *storage) records() string {
 	if s.Settings.Store.Embedded() {
 		return filepath.Join(s.Settings.Data, "rowmill.db")
@@ -222,7 +226,8 @@ func (s *storage) records() string {
 	return s.Settings.Store.Place()
 }
 
-// objects returns the place of the objects.
+// objects returns where the objects are: a directory, or the S3 URL and the address of
+// the S3 service.
 func (s *storage) objects() string {
 	if s.folder != nil {
 		return filepath.Join(s.Settings.Data, "objects")
@@ -232,16 +237,16 @@ func (s *storage) objects() string {
 
 func (s *storage) secrets() (all []secret) {
 	if s.redis != nil {
-		all = append(all, parsed("store.url", func(set settings.Settings) settings.Secret { return set.Store.URL },
+		all = append(all, newParsedSecret("store.url", func(set settings.Settings) settings.Secret { return set.Store.URL },
 			func(set settings.Settings) (string, error) { return set.Store.URL.Reveal(), nil }, s.redis.SetURL))
 	}
 	if s.s3 != nil {
 		all = append(all, secret{
 			name: "objects.access_key",
-			of: func(set settings.Settings) string {
+			valueIn: func(set settings.Settings) string {
 				return set.Objects.AccessKey.Reveal() + "\n" + set.Objects.SecretKey.Reveal()
 			},
-			use: func(set settings.Settings) error {
+			apply: func(set settings.Settings) error {
 				return s.s3.SetKeys(set.Objects.AccessKey.Reveal(), set.Objects.SecretKey.Reveal())
 			},
 		})

@@ -26,8 +26,9 @@ import (
 	"github.com/rowmill/rowmill/store/kv/bolt"
 )
 
-// storageCommands are the commands about records and objects. They open both without a
-// node, because they also repair the storage of a node that refuses to start.
+// storageCommands has a method for each subcommand of `rowmill storage`. The
+// subcommands open records and objects without a node, because they also repair storage
+// with which no node can start.
 type storageCommands struct{ term *terminal.IO }
 
 func storageCommand(term *terminal.IO) *cobra.Command {
@@ -53,14 +54,14 @@ objects stay in their place until you purge them or the records come back.`,
 	return root
 }
 
-// withStorage gives a command the flags of a node's settings, and a body that works on
-// the storage that the settings name.
+// withStorage adds the flags of a node's settings to cmd. When cmd runs, it opens the
+// storage that the settings name and calls body with this storage.
 func (s storageCommands) withStorage(cmd *cobra.Command, body func(ctx context.Context, m *storage, args []string) error) *cobra.Command {
 	return s.withStorageOr(cmd, nil, body)
 }
 
-// withStorageOr is like withStorage. It calls inUse instead of body if another process
-// uses the records.
+// withStorageOr is like withStorage, but calls inUse instead of body if another process
+// uses the records. With nil for inUse, this case is an error.
 func (s storageCommands) withStorageOr(cmd *cobra.Command, inUse, body func(ctx context.Context, m *storage, args []string) error) *cobra.Command {
 	load := settingsFlags(cmd.Flags(), s.term)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
@@ -102,7 +103,7 @@ set ROWMILL_SERVER to its address and ROWMILL_API_KEY to an administrator's key.
 	}
 	cmd.Flags().BoolVar(&read, "read", false, "also read all results, and all parts of jobs without results, to find damaged ones")
 	form := command.PrintFlag(cmd, "table", "json")
-	report := func(m *storage, checked deployment.Checked) error {
+	report := func(m *storage, checked deployment.NodeReport) error {
 		how, err := form()
 		if err != nil {
 			return err
@@ -113,7 +114,7 @@ set ROWMILL_SERVER to its address and ROWMILL_API_KEY to an administrator's key.
 			err = s.print(checked)
 		}
 		skew := time.Duration(checked.SkewSeconds * float64(time.Second))
-		if err == nil && (!checked.Whole() || skew.Abs() > m.Settings.Retention.ClockTolerance) {
+		if err == nil && (!checked.Matches() || skew.Abs() > m.Settings.Retention.ClockTolerance) {
 			err = exit.With(exit.Failure, errors.New("records and objects do not agree; rowmill storage --help says what can be done"))
 		}
 		return err
@@ -133,8 +134,9 @@ set ROWMILL_SERVER to its address and ROWMILL_API_KEY to an administrator's key.
 	})
 }
 
-// ask lets the node that uses the records check them.
-func (s storageCommands) ask(ctx context.Context, m *storage, read bool) (checked deployment.Checked, err error) {
+// ask asks the node that uses the records to check its storage, and returns the report
+// of the node.
+func (s storageCommands) ask(ctx context.Context, m *storage, read bool) (checked deployment.NodeReport, err error) {
 	api, err := (&connect.Options{Term: s.term, UserAgent: "rowmill/" + buildInfo().Version}).Client()
 	if err != nil {
 		return checked, fmt.Errorf("a node uses the records, and must check them itself: %w", err)
@@ -154,7 +156,8 @@ func (s storageCommands) ask(ctx context.Context, m *storage, read bool) (checke
 	return checked, nil
 }
 
-// progress returns a function that prints, every 5 s, how many jobs are checked.
+// progress returns a function that prints the number of checked jobs, at most every 5
+// s.
 func (s storageCommands) progress() func(jobs int) {
 	told := s.term.Now()
 	return func(jobs int) {
@@ -165,7 +168,7 @@ func (s storageCommands) progress() func(jobs int) {
 	}
 }
 
-func (s storageCommands) print(r deployment.Checked) error {
+func (s storageCommands) print(r deployment.NodeReport) error {
 	identity := func(i *deployment.Identity) string {
 		if i == nil {
 			return "no identity yet"
@@ -180,22 +183,23 @@ func (s storageCommands) print(r deployment.Checked) error {
 		row("jobs that no record knows", terminal.Count(int64(len(r.Unknown))), textfmt.Size(size(r.Unknown)))
 		row("result files that are missing", terminal.Count(int64(len(r.Missing))), "")
 		row("damaged records and objects", terminal.Count(int64(len(r.Damaged))), "")
-		for _, n := range first(r.Unknown) {
+		for _, n := range firstPrinted(r.Unknown) {
 			row("unknown", n.JobID, describe(n))
 		}
-		for _, f := range first(r.Missing) {
+		for _, f := range firstPrinted(r.Missing) {
 			row("missing", f.JobID, f.Key)
 		}
-		for _, d := range first(r.Damaged) {
+		for _, d := range firstPrinted(r.Damaged) {
 			row("damaged", d.JobID, cmp.Or(d.Key, "its record")+": "+d.Reason)
 		}
 	})
 }
 
-// maxPrinted is how many jobs the text output prints; -o json prints all.
+// maxPrinted is how many jobs of each kind the text output lists; -o json lists all
+// jobs.
 const maxPrinted = 20
 
-func first[T any](list []T) []T { return list[:min(len(list), maxPrinted)] }
+func firstPrinted[T any](list []T) []T { return list[:min(len(list), maxPrinted)] }
 
 func size(notes []deployment.Note) (bytes int64) {
 	for _, n := range notes {
@@ -228,10 +232,10 @@ in the bucket says since when. If the records know a job again, its note is remo
 		if err != nil {
 			return err
 		}
-		if _, err := m.pair().Settle(ctx); err != nil { // the notes must belong to the deployment of this bucket
+		if _, err := m.pair().Settle(ctx); err != nil { // do not write notes into the bucket of another deployment
 			return err
 		}
-		report, err := m.pair().Check(ctx, deployment.Options{Looked: s.progress()})
+		report, err := m.pair().Check(ctx, deployment.Options{Progress: s.progress()})
 		if err != nil {
 			return err
 		}
@@ -296,12 +300,12 @@ again stay. The command asks before it removes anything, unless --yes is given.`
 	})
 }
 
-// remove purges jobs. It skips a job that fails or that a record knows again, and goes
-// on with the others.
+// remove purges jobs. If a purge fails, or the records know the job again, it continues
+// with the next job. It returns the first error.
 func (s storageCommands) remove(ctx context.Context, m *storage, chosen []deployment.Note) error {
 	removed, failed := 0, error(nil)
 	for _, n := range chosen {
-		switch err := m.pair().Purge(ctx, n.JobID); {
+		switch err := m.pair().PurgeJob(ctx, n.JobID); {
 		case err == nil:
 			removed++
 		case errors.Is(err, deployment.ErrKnown), errors.Is(err, rowmill.ErrNotFound):

@@ -14,9 +14,9 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// Limits for timing the storage. An object has the size of a part with a few thousand
-// rows. Timing takes half of tryTimeout at most; the other half is for removing the
-// object.
+// Numbers and sizes of the operations that a diagnosis times. The timed object has the
+// size of a part with a few thousand rows. Timing may take half of checkTimeout; the
+// other half is for removing the object.
 const (
 	timedCommits = 9
 	timedObjects = 5
@@ -24,12 +24,12 @@ const (
 	timedSync    = 4 << 10 // bytes
 )
 
-// timeRecords times commits of a small record, which stays in the store. With the
-// embedded store it also times flushes of the disk.
+// timeRecords measures how long commits of a small record take. The record stays in the
+// store. With the embedded store it also measures flushes of the disk.
 func (x *diagnosis) timeRecords(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, x.tryTimeout/2)
+	ctx, cancel := context.WithTimeout(ctx, x.checkTimeout/2)
 	defer cancel()
-	x.times.CommitSeconds = x.timed(ctx, "records", timedCommits, func() error { return x.commit(ctx) })
+	x.times.CommitSeconds = x.measureTimes(ctx, "records", timedCommits, func() error { return x.commit(ctx) })
 	if !x.Settings.Store.Embedded() {
 		return
 	}
@@ -41,7 +41,7 @@ func (x *diagnosis) timeRecords(ctx context.Context) {
 	defer os.Remove(file.Name())
 	defer file.Close()
 	page := make([]byte, timedSync)
-	x.times.SyncSeconds = x.timed(ctx, "disk", timedCommits, func() error {
+	x.times.SyncSeconds = x.measureTimes(ctx, "disk", timedCommits, func() error {
 		if _, err := file.Write(page); err != nil {
 			return err
 		}
@@ -49,8 +49,8 @@ func (x *diagnosis) timeRecords(ctx context.Context) {
 	})
 }
 
-// commit writes a small record once, for timeRecords. It fails if another diagnosis of
-// the node writes the record at the same time.
+// commit writes the small record of timeRecords once. It returns an error if another
+// diagnosis of this node writes the record at the same time.
 func (x *diagnosis) commit(ctx context.Context) error {
 	name := "probe/" + x.nodeName()
 	if x.written == 0 {
@@ -69,17 +69,18 @@ func (x *diagnosis) commit(ctx context.Context) error {
 	return err
 }
 
-// timeBucket times writing and reading an object. The object stays.
+// timeBucket measures how long it takes to write and to read an object. It does not
+// delete the object.
 func (x *diagnosis) timeBucket(ctx context.Context, key string) {
-	ctx, cancel := context.WithTimeout(ctx, x.tryTimeout/2)
+	ctx, cancel := context.WithTimeout(ctx, x.checkTimeout/2)
 	defer cancel()
 	text := make([]byte, timedObject)
 	random := rand.NewChaCha8([32]byte{})
 	_, _ = random.Read(text) // never fails; random bytes, because some storage compresses
 	x.times.ObjectBytes = int64(len(text))
-	x.times.PutSeconds = x.timed(ctx, "bucket", timedObjects, func() error { return putProbe(ctx, x.storage.Bucket, key, text) })
+	x.times.PutSeconds = x.measureTimes(ctx, "bucket", timedObjects, func() error { return putProbe(ctx, x.storage.Bucket, key, text) })
 	if len(x.times.PutSeconds) > 0 {
-		x.times.GetSeconds = x.timed(ctx, "bucket", timedObjects, func() error { return getProbe(ctx, x.storage.Bucket, key) })
+		x.times.GetSeconds = x.measureTimes(ctx, "bucket", timedObjects, func() error { return getProbe(ctx, x.storage.Bucket, key) })
 	}
 }
 
@@ -96,9 +97,10 @@ func getProbe(ctx context.Context, bucket blob.Bucket, key string) error {
 	return err
 }
 
-// timed returns the seconds that up to n tries took. It stops after an error, and
-// starts no try after ctx ends.
-func (x *diagnosis) timed(ctx context.Context, what string, n int, try func() error) []float64 {
+// measureTimes calls try up to n times and returns how many seconds each call took. It stops
+// after an error, and starts no further call after ctx ends. what names the storage in
+// the log.
+func (x *diagnosis) measureTimes(ctx context.Context, what string, n int, try func() error) []float64 {
 	var times []float64
 	for len(times) < n && (len(times) == 0 || ctx.Err() == nil) {
 		begun := time.Now()

@@ -12,7 +12,7 @@ import (
 // traces is the part of a node that sends the traces of jobs to a collector.
 type traces struct {
 	part
-	Tracer *tracing.Tracer // nil: no tracing
+	Tracer *tracing.Tracer // nil if jobs are not traced
 }
 
 // Start sends traces to the collector in the settings, if they name one.
@@ -44,7 +44,7 @@ func (t *traces) secrets() []secret {
 	if t.Tracer == nil {
 		return nil
 	}
-	return []secret{parsed("tracing.headers", func(set settings.Settings) settings.Secret { return set.Tracing.Headers },
+	return []secret{newParsedSecret("tracing.headers", func(set settings.Settings) settings.Secret { return set.Tracing.Headers },
 		func(set settings.Settings) (map[string]string, error) { return set.Tracing.HeaderValues() },
 		func(headers map[string]string) error { t.Tracer.SetHeaders(headers); return nil })}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// The build sets these with -ldflags -X. In a plain `go build` they are empty, and
-// buildInfo takes the values that Go recorded from version control.
+// The build sets these variables with -ldflags -X. After a plain `go build` they are
+// empty, and buildInfo uses the values that Go recorded from version control.
 var (
 	version string
 	commit  string
@@ -29,8 +29,8 @@ type build struct {
 	Go      string `json:"go"`
 }
 
-// buildInfo returns the values that the build set, and for the others the values that
-// Go recorded.
+// buildInfo returns the version, commit and time of the build. For values that the
+// build did not set, it uses the values that Go recorded.
 func buildInfo() build {
 	b := build{Version: version, Commit: commit, Built: built, Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()

@@ -11,18 +11,18 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// standIn is the tokenizer that replaces the vocabulary that a node does not have. Modern
-// vocabularies differ by a few percent on most texts, and the counts that servers
-// report correct the rest.
-const standIn = "o200k_base"
+// substituteVocabulary is the vocabulary for models whose own vocabulary this node does not have.
+// Most texts have almost the same number of tokens, within a few percent, in all modern
+// vocabularies. The counts that servers report correct the remaining error.
+const substituteVocabulary = "o200k_base"
 
-// vocabularies finds and keeps the tokenizers of models. It is safe for
+// vocabularies loads the tokenizers of models and caches them. It is safe for
 // concurrent use.
 type vocabularies struct {
 	find prompt.Tokenizers
 
 	mu     sync.Mutex
-	loaded map[[3]string]vocabulary // by the names of tokenizer and template, and of the model if it names no tokenizer
+	loaded map[[3]string]vocabulary // key: names of the tokenizer and the template, and the model's ID if the model names no tokenizer
 }
 
 type vocabulary struct {
@@ -34,8 +34,9 @@ func newVocabularies(dir string) *vocabularies {
 	return &vocabularies{find: prompt.Tokenizers{Dir: dir}, loaded: make(map[[3]string]vocabulary)}
 }
 
-// check loads the vocabularies of all models in the operator's directory, so that a
-// damaged file fails the start, and not the first job.
+// check loads the vocabularies of all models, if the operator has set a directory of
+// vocabularies. So a damaged file stops the start of the node, and does not fail the
+// first job.
 func (v *vocabularies) check(models []rowmill.Model) error {
 	if v.find.Dir == "" {
 		return nil
@@ -48,14 +49,14 @@ func (v *vocabularies) check(models []rowmill.Model) error {
 	return nil
 }
 
-// mostWarm limits how many vocabularies of a server are loaded before a job needs them.
-// A server with more models is a gateway.
-const mostWarm = 8
+// maxPreloaded limits how many vocabularies of a server warm loads. A server with more
+// models is a gateway.
+const maxPreloaded = 8
 
-// warm loads the vocabularies of served models. It ignores errors: the first job of the
-// model reports them.
-func (v *vocabularies) warm(known *catalog.Catalog, served []engine.ServedModel) {
-	for _, s := range served[:min(len(served), mostWarm)] {
+// preload loads the vocabularies of served models before a job needs them. It ignores
+// errors: the first job of the model reports them.
+func (v *vocabularies) preload(known *catalog.Catalog, served []engine.ServedModel) {
+	for _, s := range served[:min(len(served), maxPreloaded)] {
 		models := known.ByEngineName(s.Name)
 		if m, found := known.Find(s.Name); found {
 			models = append(models, m)
@@ -69,8 +70,8 @@ func (v *vocabularies) warm(known *catalog.Catalog, served []engine.ServedModel)
 	}
 }
 
-// tokenizer returns the tokenizer of a model. The warning is set if another tokenizer
-// replaces it.
+// tokenizer returns the tokenizer of a model. The warning is set if the tokenizer is a
+// substitute, because the model's own vocabulary is missing.
 func (v *vocabularies) tokenizer(m rowmill.Model) (prompt.Tokenizer, string, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -102,10 +103,10 @@ func (v *vocabularies) vocabulary(m rowmill.Model) (vocabulary, error) {
 		return vocabulary{}, err
 	case encoding != nil:
 		have.tokens = template.Encoding(encoding)
-	case m.Tokenizer == standIn:
-		return vocabulary{}, fmt.Errorf("load %s: %s", standIn, have.warning)
-	default: // all models without their own vocabulary share one
-		other, err := v.vocabulary(rowmill.Model{Tokenizer: standIn, Template: m.Template})
+	case m.Tokenizer == substituteVocabulary:
+		return vocabulary{}, fmt.Errorf("load %s: %s", substituteVocabulary, have.warning)
+	default: // models without their own vocabulary share the vocabulary substituteVocabulary
+		other, err := v.vocabulary(rowmill.Model{Tokenizer: substituteVocabulary, Template: m.Template})
 		if err != nil {
 			return vocabulary{}, err
 		}

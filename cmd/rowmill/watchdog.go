@@ -17,25 +17,25 @@ import (
 
 const (
 	// stopTimeout is how long the process of a stopping node may continue after
-	// jobs.drain_timeout, even if some parts still run.
+	// jobs.drain_timeout. Then the watchdog ends it, even if some parts still run.
 	stopTimeout = 10 * time.Second
-	// tellTimeout is how long the watchdog may take to log why it ends the process,
-	// because a write to the log can block too.
+	// tellTimeout is how long the watchdog may take to log why it ends the process. It
+	// needs this limit because a write to the log can block too.
 	tellTimeout = time.Second
 )
 
-// A watchdog ends the process if stopping the node takes too long.
+// A watchdog ends the process if the node takes too long to stop.
 type watchdog struct {
 	log   *slog.Logger
 	limit time.Duration
 	end   func() // ends the process
 
-	step  atomic.Pointer[string] // the current step of stopping
+	step  atomic.Pointer[string] // name of the part that the node is closing
 	mu    sync.Mutex
-	timer *time.Timer // nil before arm
+	timer *time.Timer // nil before arm or disarm
 }
 
-// arm starts the time limit of the process. Calling it twice is harmless.
+// arm starts the time limit of the process. A second call does nothing.
 func (w *watchdog) arm() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -44,7 +44,8 @@ func (w *watchdog) arm() {
 	}
 }
 
-// disarm stops the watchdog, because the serve command returns now.
+// disarm stops the watchdog: the node has stopped in time. A later call of arm does
+// nothing.
 func (w *watchdog) disarm() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,28 +55,28 @@ func (w *watchdog) disarm() {
 	w.timer.Stop()
 }
 
-// setStep notes the part that the process is about to close.
+// setStep stores the name of the part that the node closes next, for the log.
 func (w *watchdog) setStep(step string) {
 	if w != nil {
 		w.step.Store(&step)
 	}
 }
 
-// endProcess logs the places of the running goroutines and ends the process.
+// endProcess logs where the goroutines of the program are, and ends the process.
 func (w *watchdog) endProcess() {
 	late := time.AfterFunc(tellTimeout, w.end)
 	step := "the start of the node"
 	if at := w.step.Load(); at != nil {
 		step = *at
 	}
-	w.log.Error("the node does not stop: its process is ended; committed rows are kept, other rows run again",
-		"limit", w.limit.String(), "closing", step, "running", strings.Join(running(), ", "))
+	w.log.Error("the node does not stop in time, so the watchdog ends its process; committed rows are kept, other rows run again",
+		"limit", w.limit.String(), "closing", step, "running", strings.Join(runningCode(), ", "))
 	if late.Stop() {
 		w.end()
 	}
 }
 
-// mostRunning limits how many places of running goroutines are logged.
+// mostRunning limits how many code locations of goroutines are logged.
 const mostRunning = 12
 
 var (
@@ -83,9 +84,9 @@ var (
 	ownFrame    = regexp.MustCompile(`github\.com/rowmill/rowmill/(\S+)\+0x`)
 )
 
-// running returns the places in our own code where goroutines are, the most frequent
-// first.
-func running() (places []string) {
+// runningCode returns the locations in Rowmill's code at which goroutines are, with the
+// number of goroutines at each. The most frequent location is first.
+func runningCode() (places []string) {
 	var text strings.Builder
 	_ = pprof.Lookup("goroutine").WriteTo(&text, 1) // writes to a builder do not fail
 	counts, goroutines := map[string]int{}, 0
@@ -94,7 +95,7 @@ func running() (places []string) {
 			goroutines, _ = strconv.Atoi(start[1])
 		} else if frame := ownFrame.FindStringSubmatch(line); frame != nil {
 			counts[frame[1]] += goroutines
-			goroutines = 0 // later frames are the callers of this one
+			goroutines = 0 // count only the innermost frame in Rowmill's code
 		}
 	}
 	for _, place := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int {

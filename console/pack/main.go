@@ -103,7 +103,8 @@ func compare(from, to string) error {
 	return nil
 }
 
-// files reads all files below a folder, by their paths with slashes.
+// files reads all files below a folder. The keys of the map are paths relative to the
+// folder, with slashes.
 func files(folder string) (map[string][]byte, error) {
 	found := make(map[string][]byte)
 	err := filepath.WalkDir(folder, func(file string, d fs.DirEntry, err error) error {

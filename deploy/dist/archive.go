@@ -18,12 +18,12 @@ import (
 type entry struct {
 	name  string
 	mode  int64
-	owner int // user and group
+	owner int // ID of the user and of the group
 	bytes []byte
 }
 
-// pack returns a tar of the entries, sorted by name, without anything that could differ
-// between machines.
+// pack returns a tar of the entries, sorted by name. Equal entries give equal bytes on
+// every machine. All files get the time built.
 func pack(entries []entry, built time.Time) ([]byte, error) {
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	var out bytes.Buffer
@@ -46,14 +46,15 @@ func pack(entries []entry, built time.Time) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// compress compresses with gzip, without a time or a name.
+// compress returns b compressed with gzip, without a time or a file name in the header:
+// equal input gives equal output.
 func compress(b []byte) []byte {
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
 	if err != nil {
 		panic(err) // cannot happen: the level is valid
 	}
-	_, _ = w.Write(b) // a buffer never fails
+	_, _ = w.Write(b) // writes to a bytes.Buffer never fail
 	_ = w.Close()
 	return out.Bytes()
 }

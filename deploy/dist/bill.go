@@ -82,8 +82,8 @@ func (r *release) bills(context.Context) error {
 	return nil
 }
 
-// bill lists the modules that Go records in the binary, the libraries of Go and C, and
-// the packages in the console.
+// bill returns the bill of materials of a binary: the modules that Go records in the
+// binary, the libraries of Go and C, and the packages in the console.
 func (r *release) bill(p *program, licences map[string]string) (bill, error) {
 	version := strings.TrimPrefix(r.version, "v")
 	self := component{
@@ -137,7 +137,8 @@ func purl(kind, name, version string) string {
 	return "pkg:" + kind + "/" + strings.ReplaceAll(name, "@", "%40") + "@" + url.PathEscape(version)
 }
 
-// bundledHeading matches a heading of the console's licences.
+// bundledHeading matches a heading of the console's licences page: "## package -
+// version (licence)".
 var bundledHeading = regexp.MustCompile(`(?m)^## (\S+) - (\S+) \((.+)\)$`)
 
 func consoleParts() ([]component, error) {

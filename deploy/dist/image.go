@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// imageUser owns /data in the image and runs the program. No distribution uses this
-// number, and deploy/Dockerfile has the same.
+// imageUser is the ID of the user that owns /data in the image and runs the program. No
+// distribution uses this number. deploy/Dockerfile must have the same number.
 const imageUser = 65532
 
 // Types of the OCI image specification.
@@ -156,7 +156,7 @@ func (r *release) imageOf(l *layout, p *program, certificates []byte) (descripto
 	return manifest, err
 }
 
-// A layout holds blobs by digest.
+// A layout is an OCI image layout: the content of its blobs by digest.
 type layout struct{ blobs map[string][]byte }
 
 func digest(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }

@@ -85,7 +85,7 @@ func rule(of ...string) string {
 	return strings.Repeat("-", 72) + "\n" + strings.Join(of, "\n") + "\n" + strings.Repeat("-", 72) + "\n"
 }
 
-// goRoot returns the root folder of the Go that builds.
+// goRoot returns the root folder of the Go toolchain that is in use.
 func goRoot(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
@@ -105,8 +105,8 @@ func moduleLicenses(ctx context.Context, p *program, add func(of string, text []
 	if err != nil {
 		return fmt.Errorf("go list: %w\n%s", err, failure.Bytes())
 	}
-	folders := map[string]string{} // module path by folder
-	roots := map[string]string{}   // root folder by module path
+	folders := map[string]string{} // module path, by folder
+	roots := map[string]string{}   // module path with version, by module path
 	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
 		var pkg struct {
 			Dir    string
@@ -159,7 +159,7 @@ func moduleLicenses(ctx context.Context, p *program, add func(of string, text []
 	return nil
 }
 
-// consoleLicenses returns the licence page of the console.
+// consoleLicenses returns the page with the licences of the packages in the console.
 func consoleLicenses() ([]byte, error) {
 	f, err := os.Open("console/dist/licenses.md.gz")
 	if err != nil {

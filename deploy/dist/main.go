@@ -56,8 +56,8 @@ type release struct {
 	programs []*program // sorted by architecture
 }
 
-// make packs the binaries of archs (Go's names) by all forms: functions that each write one
-// form of package.
+// make packs the binaries for the architectures archs (Go's names). Each function in
+// forms writes one form of package.
 func (r *release) make(ctx context.Context, built string, archs []string, forms ...func(context.Context) error) error {
 	var err error
 	if r.built, err = time.Parse(time.RFC3339, built); err != nil {

@@ -10,12 +10,13 @@ import (
 	"runtime/debug"
 )
 
-// machines maps Go's names of the released architectures to ELF's.
+// machines maps Go's names of the released architectures to the machine numbers in ELF
+// files.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
 // A program is a binary of the release.
 type program struct {
-	arch  string // Go's name
+	arch  string // Go's name of the architecture
 	bytes []byte
 	build *debug.BuildInfo
 }
@@ -47,17 +48,17 @@ func checkELF(b []byte, arch string) error {
 		return err
 	}
 	if f.Machine != machine {
-		return fmt.Errorf("it is for %v, not for %v", f.Machine, machine)
+		return fmt.Errorf("the binary is for %v, not for %v", f.Machine, machine)
 	}
 	if f.Type != elf.ET_DYN {
-		return errors.New("it is not position-independent")
+		return errors.New("the binary is not position-independent")
 	}
 	for _, segment := range f.Progs {
 		switch {
 		case segment.Type == elf.PT_INTERP:
-			return errors.New("it is not linked statically")
+			return errors.New("the binary is not linked statically")
 		case segment.Flags&(elf.PF_W|elf.PF_X) == elf.PF_W|elf.PF_X:
-			return errors.New("it has a segment that is both writable and executable")
+			return errors.New("the binary has a segment that is both writable and executable")
 		}
 	}
 	needed, err := f.ImportedLibraries()
@@ -65,7 +66,7 @@ func checkELF(b []byte, arch string) error {
 		return err
 	}
 	if len(needed) > 0 {
-		return fmt.Errorf("it needs the libraries %v", needed)
+		return fmt.Errorf("the binary needs the libraries %v", needed)
 	}
 	return nil
 }

@@ -28,8 +28,8 @@ func TestCheckELF(t *testing.T) {
 	}{
 		{b, "riscv64", "no releases are made"},
 		{bytes.Repeat([]byte("#!/bin/sh\n"), 10), "amd64", "magic"},
-		{head(shared, amd64), "arm64", "it is for EM_X86_64"},
-		{head(shared, arm64), "amd64", "it is for EM_AARCH64"},
+		{head(shared, amd64), "arm64", "the binary is for EM_X86_64"},
+		{head(shared, arm64), "amd64", "the binary is for EM_AARCH64"},
 		{head(executable, arm64), "arm64", "not position-independent"},
 	} {
 		if err := checkELF(test.bytes, test.arch); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -241,7 +241,7 @@ func (w *world) request(node int, method, path string, header http.Header, body 
 	r := httptest.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
 	r.Header = header
 	answer := httptest.NewRecorder()
-	deterministic.As(asker, func() { handler.ServeHTTP(answer, r) })
+	deterministic.RunNamed(asker, func() { handler.ServeHTTP(answer, r) })
 	if p.dead() || ctx.Err() != nil {
 		return 0, nil
 	}

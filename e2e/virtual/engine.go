@@ -140,7 +140,7 @@ func (c *call) Embed(context.Context, []engine.Row) ([]engine.Reply, []*engine.E
 func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, error) {
 	text := string(row.Text)
 	w := c.world
-	patience := row.Patience
+	patience := row.Timeout
 	if patience == 0 {
 		patience = ownPatience
 	}
@@ -151,7 +151,7 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 		time.Sleep(w.latency(c.node, "given up", text))
 	}
 	if context.Cause(ctx) == errPatience { //nolint:errorlint // set above
-		err = &engine.Error{Class: engine.Moment, Code: "timeout", Message: "no answer in time"}
+		err = &engine.Error{Class: engine.Transient, Code: "timeout", Message: "no answer in time"}
 	}
 	if err == nil && reply.Content != garbage && !slices.Contains(hostileContents, reply.Content) && !c.proc.dead() { // a wrong answer is requested again
 		w.tally.mu.Lock()
@@ -249,9 +249,9 @@ func (c *call) lies(ctx context.Context, text string, try int, good engine.Reply
 	w.tell(c.node, "engine.generate", text, how)
 	switch how {
 	case "busy":
-		return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: 503, Overloaded: true, Message: "busy"}
+		return engine.Reply{}, &engine.Error{Class: engine.Transient, Status: 503, Overloaded: true, Message: "busy"}
 	case "error":
-		return engine.Reply{}, &engine.Error{Class: engine.Moment, Message: "no answer that makes sense"}
+		return engine.Reply{}, &engine.Error{Class: engine.Transient, Message: "no answer that makes sense"}
 	case "reset":
 		return engine.Reply{}, &engine.Error{Class: engine.ServerFault, Message: "connection reset"}
 	case "hang":
@@ -264,7 +264,7 @@ func (c *call) lies(ctx context.Context, text string, try int, good engine.Reply
 	case "hostile": // the reply as the adapter returns it
 		hostile := hostileContents[int(w.chance(fmt.Sprint("hostile ", text, try))*float64(len(hostileContents)))]
 		if !c.schema {
-			return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: 200, Code: "malformed_reply", Message: "no answer", Raw: hostile}
+			return engine.Reply{}, &engine.Error{Class: engine.Transient, Status: 200, Code: "malformed_reply", Message: "no answer", Raw: hostile}
 		}
 		good.Content = hostile
 	case "garbage": // any text is right without a schema

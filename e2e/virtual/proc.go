@@ -79,7 +79,7 @@ func (p *proc) start() error {
 	w, n := p.world, p.world.Nodes[p.node]
 	p.join()
 	p.records = replay.New(replay.Config{
-		Store: &records{proc: p, vault: w.vault}, Log: w.log.With("node", p.id), For: max(w.settleTime(), time.Second),
+		Store: &records{proc: p, vault: w.vault}, Log: w.log.With("node", p.id), KeepFor: max(w.settleTime(), time.Second),
 	})
 	objects := newBucket(w.shelf, p.run)
 	downloads, err := p.downloader()
@@ -110,7 +110,7 @@ func (p *proc) start() error {
 	p.started = true
 	p.port.server.Serve(p.system.Service())
 	server, err := api.New(api.Config{
-		Store: p.system.Watch().Store(), Bucket: p.system.Watch().Requests(), Catalog: w.catalog, Service: service{p.system}, Logger: w.log.With("node", p.id),
+		Store: p.system.Watch().Store(), Bucket: p.system.Watch().BucketForRequests(), Catalog: w.catalog, Service: service{p.system}, Logger: w.log.With("node", p.id),
 		Now: w.clock(p.node), EnginesOnly: n.OwnsNone, AdminKeys: []string{adminKey}, Limits: api.Limits{MaxInlineBytes: 512},
 	})
 	if err != nil {
@@ -167,8 +167,8 @@ func (service) Diagnose(context.Context) ([]nodes.Diagnosis, error) { return nil
 func (service) Backup(context.Context) (nodes.Backup, error) { return nil, nodes.ErrNoBackup }
 
 // CheckStorage is not used here.
-func (service) CheckStorage(context.Context, bool) (deployment.Checked, error) {
-	return deployment.Checked{}, rowmill.ErrUnavailable
+func (service) CheckStorage(context.Context, bool) (deployment.NodeReport, error) {
+	return deployment.NodeReport{}, rowmill.ErrUnavailable
 }
 
 // EngineList is not used here.

@@ -82,7 +82,7 @@ func (v *vault) forget(d time.Duration) {
 	if i < 0 {
 		return
 	}
-	v.engine.Back(v.states[i].tables)
+	v.engine.Restore(v.states[i].tables)
 	v.states = v.states[:i]
 	v.open()
 }

@@ -77,7 +77,7 @@ func (s *server) crash(text string) {
 // after the other.
 func (c *call) breaks(text string, try int) error {
 	time.Sleep(c.world.latency(c.node, "broken", fmt.Sprint(text, try)))
-	return &engine.Error{Class: engine.Busy, Code: "connection_broken", Broke: true, Message: "the connection to the server failed: EOF"}
+	return &engine.Error{Class: engine.Busy, Code: "connection_broken", ConnectionBroke: true, Message: "the connection to the server failed: EOF"}
 }
 
 // turnsDown returns the error of a request if the server is down or limits its clients.

@@ -30,15 +30,16 @@ import (
 // DefaultModel is the model of a submission that does not name one.
 const DefaultModel = "gpt-oss-20b"
 
-// maxFileBytes limits a catalog file: enough for thousands of models, and small enough
-// to protect memory if the path is wrong.
+// maxFileBytes limits the size of a catalog file. The limit is enough for thousands of
+// models, and protects the memory of the node if the path is wrong.
 const maxFileBytes = 1 << 20
 
 //go:embed models.yaml
 var embedded string
 
-// Patterns for names. Names appear in log lines, and a tokenizer's name is also a file
-// name. An id may be a Hugging Face id, or a server's name with a tag.
+// idPattern matches a model's id: a Hugging Face id, or a server's name with a tag.
+// tokenizerPattern matches a tokenizer's name, which is also a file name. Both keep
+// control characters out of log lines.
 var (
 	idPattern        = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@+-]{0,127}$`)
 	tokenizerPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
@@ -47,17 +48,17 @@ var (
 // maxAlias limits an alias and its target, in bytes.
 const maxAlias = 256
 
-// Catalog is an immutable list of models, safe for concurrent use. The models that it
-// returns share maps and slices: callers must not change them.
+// Catalog is an immutable list of models, safe for concurrent use. Callers must not
+// change the maps and slices of a returned model, because they belong to the Catalog.
 type Catalog struct {
 	models   []rowmill.Model
-	byID     map[string]int
-	byEngine map[string][]int // by engine name, in the order of the file
-	aliases  map[string]string
+	byID     map[string]int    // index in models, by model id
+	byEngine map[string][]int  // indexes in models, by engine name, in the order of the file
+	aliases  map[string]string // target of each alias: a model id or a server's name for a model
 }
 
-// Default returns the embedded catalog. It panics if that catalog is invalid; a test
-// checks it.
+// Default returns the embedded catalog, models.yaml. It panics if this catalog is
+// invalid; a test checks that it is valid.
 func Default() *Catalog {
 	c, err := Load(strings.NewReader(embedded))
 	if err != nil {
@@ -66,14 +67,15 @@ func Default() *Catalog {
 	return c
 }
 
-// A modelsFile is the content of a models file.
+// A modelsFile is the decoded YAML of a catalog file.
 type modelsFile struct {
 	Extends string            `yaml:"extends"`
 	Aliases map[string]string `yaml:"aliases"`
 	Models  []rowmill.Model   `yaml:"models"`
 }
 
-// readFile reads a models file and checks only its form.
+// readFile reads and decodes a catalog file. It checks only the YAML and the names of
+// the fields.
 func readFile(r io.Reader) (file modelsFile, err error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxFileBytes+1))
 	if err != nil {
@@ -131,8 +133,8 @@ func Load(r io.Reader) (*Catalog, error) {
 	return c, nil
 }
 
-// markUnpriced sets NoPrice for each entry that gives no price. A price of 0 is a
-// price.
+// markUnpriced sets NoPrice for each model whose entry in text gives no price. An entry
+// with a price of 0 has a price.
 func markUnpriced(text []byte, models []rowmill.Model) {
 	var prices struct {
 		Models []struct {
@@ -146,7 +148,7 @@ func markUnpriced(text []byte, models []rowmill.Model) {
 	}
 }
 
-// checkAliases returns the problems of all aliases, sorted by alias.
+// checkAliases returns an error for each invalid alias, sorted by alias.
 func (c *Catalog) checkAliases() (problems []error) {
 	for _, alias := range slices.Sorted(maps.Keys(c.aliases)) {
 		target := c.aliases[alias]
@@ -170,8 +172,8 @@ func (c *Catalog) checkAliases() (problems []error) {
 	return problems
 }
 
-// extend adds the entries and aliases of another catalog for ids and names that c does
-// not define.
+// extend adds the models and aliases of another catalog to c, except those whose id or
+// name c already defines.
 func (c *Catalog) extend(other *Catalog) {
 	named := func(name string) bool {
 		_, id := c.byID[name]
@@ -191,7 +193,7 @@ func (c *Catalog) extend(other *Catalog) {
 	}
 }
 
-// Find returns the model with the id.
+// Find returns the model with this id; false if the catalog has none.
 func (c *Catalog) Find(id string) (rowmill.Model, bool) {
 	i, found := c.byID[id]
 	if !found {
@@ -208,7 +210,7 @@ func (c *Catalog) Alias(name string) string {
 	return name
 }
 
-// Aliases returns the target of each alias.
+// Aliases returns a map from each alias to its target.
 func (c *Catalog) Aliases() map[string]string { return maps.Clone(c.aliases) }
 
 // ByEngineName returns the models that list name among their engine names, in the order
@@ -221,9 +223,9 @@ func (c *Catalog) ByEngineName(name string) []rowmill.Model {
 	return found
 }
 
-// Describes reports whether the catalog's entries for these names of a model agree on
-// its kind, and give the dimension of an embedding model. Then no trial row is
-// necessary.
+// Describes reports whether the catalog says enough about a model with these names that
+// no probe row is necessary: all its entries give the same kind, and the dimension if
+// the model embeds.
 func (c *Catalog) Describes(names ...string) bool {
 	var kind rowmill.Kind
 	for _, name := range names {
@@ -244,13 +246,14 @@ func (c *Catalog) Describes(names ...string) bool {
 // All returns the models in the order of the file.
 func (c *Catalog) All() []rowmill.Model { return slices.Clone(c.models) }
 
-// Templates lists the templates that a model may name, sorted. Package prompt
-// implements them; a test there compares the two lists.
+// Templates lists the prompt templates that a model may name, sorted. Package prompt
+// implements the templates, and a test there checks that both lists are equal.
 func Templates() []string {
 	return []string{"chatml", "embedding", "gemma", "harmony", "llama-3", "none", "qwen-3", "qwen-3-embedding", "qwen-3-thinking"}
 }
 
-// Nearest returns the id most similar to id, or "" if no id is similar enough.
+// Nearest returns the model id that is most similar to id, or "" if no id is similar
+// enough.
 func (c *Catalog) Nearest(id string) string {
 	names := make([]string, len(c.models))
 	for i, m := range c.models {
@@ -259,6 +262,7 @@ func (c *Catalog) Nearest(id string) string {
 	return Nearest(id, names)
 }
 
+// entryError returns an error about one field of entry i of the catalog.
 func entryError(i int, m *rowmill.Model, field, format string, args ...any) error {
 	name := m.ID
 	if name == "" {
@@ -267,7 +271,7 @@ func entryError(i int, m *rowmill.Model, field, format string, args ...any) erro
 	return fmt.Errorf("models[%d] (%s): %s: %s", i, name, field, fmt.Sprintf(format, args...))
 }
 
-// check fills the defaults of entry i and returns the problems of the entry.
+// check fills the defaults of entry i in m and returns an error for each invalid field.
 func check(i int, m *rowmill.Model) (problems []error) {
 	wrong := func(field, format string, args ...any) {
 		problems = append(problems, entryError(i, m, field, format, args...))
@@ -335,9 +339,9 @@ func check(i int, m *rowmill.Model) (problems []error) {
 	return problems
 }
 
-// WithKind returns a copy of entry m with the given kind and with the sampling defaults of
-// the model family. m.Sampling has only the entry's own sampling, which overrides these
-// defaults.
+// WithKind returns a copy of catalog entry m with the given kind and with the sampling
+// defaults of a model family. m.Sampling must contain only the parameters of the entry
+// itself, which override the family's defaults.
 func WithKind(m rowmill.Model, kind rowmill.Kind, family string) rowmill.Model {
 	own := m.Sampling
 	m.Kind, m.Sampling = kind, FamilyDefaults(family, kind)

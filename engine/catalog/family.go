@@ -8,9 +8,10 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// families are the default parameters of model families, by prefix of the model's name.
-// For a family with a thinking variant, thinking holds the defaults of its reasoning
-// models.
+// families are the default sampling parameters of model families. A model belongs to a
+// family if its name begins with one of the prefixes. plain are the defaults of the
+// family. thinking are the defaults of its reasoning models; if thinking is nil, plain
+// applies to them too.
 var families = []struct {
 	prefixes        []string
 	plain, thinking map[string]any
@@ -28,9 +29,9 @@ func defaults(temperature, topP float64, topK int64) map[string]any {
 	return d
 }
 
-// FamilyDefaults returns the sampling defaults of a model's family as a new map. The map
-// is empty for unknown families and for embedding models. FamilyDefaults ignores case, and
-// the part of the name up to the last slash.
+// FamilyDefaults returns the sampling defaults of a model's family in a new map. The
+// map is empty for an unknown family and for an embedding model. FamilyDefaults ignores
+// the case of the name and the part of the name up to its last slash.
 func FamilyDefaults(name string, kind rowmill.Kind) map[string]any {
 	name = strings.ToLower(name[strings.LastIndexByte(name, '/')+1:])
 	for _, family := range families {
@@ -47,10 +48,10 @@ func FamilyDefaults(name string, kind rowmill.Kind) map[string]any {
 	return map[string]any{}
 }
 
-// reasoningWords are parts of the names of reasoning models.
+// reasoningWords are parts of a model's name that suggest that the model reasons.
 var reasoningWords = []string{"thinking", "reason", "gpt-oss", "deepseek-r1", "-r1-", "qwq", "magistral"}
 
-// HasReasoningName reports whether the name of a model suggests that it reasons.
+// HasReasoningName reports whether a model's name suggests that the model reasons.
 func HasReasoningName(name string) bool {
 	name = strings.ToLower(name)
 	return strings.HasSuffix(name, "-r1") ||

@@ -10,14 +10,16 @@ import (
 )
 
 // reservedArgs are the names in extra_args that vLLM's own components use. vLLM does
-// not check their types: a wrong type crashes the server.
+// not check the type of their values, and a wrong type crashes the server.
 var reservedArgs = []string{"kv_transfer_params", "ec_transfer_params", "kv_cache_report_mode"}
 
-// reservedArgPrefix is the prefix of the reserved names of vLLM's diffusion models.
+// reservedArgPrefix is the prefix of the names in extra_args that vLLM's diffusion
+// models use.
 const reservedArgPrefix = "diffusion_"
 
-// structuredOutputs accepts one rule. A JSON Schema is not accepted here: it belongs in
-// the job's json_schema. Package schema checks the content of the rule.
+// structuredOutputs checks the parameter structured_outputs, which must have exactly
+// one rule. It does not accept a JSON Schema, which belongs in the job's json_schema.
+// Package schema checks the content of the rule.
 func structuredOutputs(v any) (any, string) {
 	const must = "an object with one of regex (a string), choice (a list of strings) and grammar (a string); a JSON Schema is the job's json_schema"
 	table, ok := v.(map[string]any)
@@ -40,8 +42,8 @@ func structuredOutputs(v any) (any, string) {
 	return table, ""
 }
 
-// extraArgs accepts the values that vLLM accepts as vllm_xargs: strings, numbers, and
-// lists of strings and numbers.
+// extraArgs checks the parameter extra_args. It accepts the values that vLLM accepts as
+// vllm_xargs: strings, numbers, and lists of strings and numbers.
 func extraArgs(v any) (any, string) {
 	must := fmt.Sprintf("an object of at most %d names, with strings, numbers, or lists of at most %d of them; names and strings have at most %d bytes, integers 64 bits",
 		maxExtraArgs, maxExtraArgs, maxExtraBytes)
@@ -74,7 +76,8 @@ func extraArgs(v any) (any, string) {
 	return clean, ""
 }
 
-// scalar returns a string or a number in the form kept in a job; nil for any other value.
+// scalar returns a string or a number in the form that a job stores; nil for any other
+// value.
 func scalar(v any) any {
 	if text, is := v.(string); is {
 		if len(text) > maxExtraBytes || !utf8.ValidString(text) {
@@ -85,12 +88,13 @@ func scalar(v any) any {
 	if i, is := asInt(v); is {
 		return i
 	}
-	if f, is := asFloat(v); is && (math.Abs(f) < 1<<53 || f != math.Trunc(f)) { // rejects an integer beyond 64 bits
+	if f, is := asFloat(v); is && (math.Abs(f) < 1<<53 || f != math.Trunc(f)) { // refuses a whole number that is too large for asInt
 		return f
 	}
 	return nil
 }
 
+// repetitionDetection checks the parameter repetition_detection.
 func repetitionDetection(v any) (any, string) {
 	const (
 		least, most, count = "min_pattern_size", "max_pattern_size", "min_count"

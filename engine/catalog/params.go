@@ -11,21 +11,23 @@ import (
 // Limits of list-valued parameters. Servers compare every entry with every token, so a
 // long list slows each row down.
 const (
-	maxStopStrings = 64     // stop and bad_words, entries
-	maxStopBytes   = 1024   // one entry of stop or bad_words
-	maxTokenIDs    = 16_384 // stop_token_ids, allowed_token_ids, logit_bias, entries
-	maxLogprobs    = 20     // vLLM's default limit of alternatives per token
-	maxExtraArgs   = 64     // extra_args, and each list in it, entries
-	maxExtraBytes  = 1024   // a name or a string of extra_args
+	maxStopStrings = 64     // entries of stop and of bad_words
+	maxStopBytes   = 1024   // bytes of one entry of stop or bad_words
+	maxTokenIDs    = 16_384 // entries of stop_token_ids, allowed_token_ids and logit_bias
+	maxLogprobs    = 20     // alternatives per token: vLLM's default limit
+	maxExtraArgs   = 64     // entries of extra_args and of each list in it
+	maxExtraBytes  = 1024   // bytes of a name or a string in extra_args
 )
 
-// A parse function converts a decoded JSON or YAML value into the form kept in a job
-// (int64, float64, bool, string, []any, map[string]any). For a wrong value it returns a
-// description of a right value, such as "a number from 0 to 1".
+// A parse function checks the value of a sampling parameter and converts it from
+// decoded JSON or YAML into the form that a job stores (int64, float64, bool, string,
+// []any, map[string]any). For a wrong value, problem describes a right value, such as
+// "a number from 0 to 1".
 type parse func(v any) (clean any, problem string)
 
-// params are the parameters that a caller may give: the fields of vLLM's SamplingParams
-// that make sense for a single row, with vLLM's ranges.
+// params maps each sampling parameter that a caller may set to its parse function. They
+// are the fields of vLLM's SamplingParams that make sense for a single row, with vLLM's
+// ranges.
 var params = map[string]parse{
 	"temperature":        number(0, math.MaxFloat64, "a number of at least 0"),
 	"top_p":              positive(1, "a number above 0 and at most 1"),
@@ -62,8 +64,9 @@ var params = map[string]parse{
 	"n": one,
 }
 
-// refused maps parameters that exist in vLLM or in other APIs to the reason why they are
-// refused. The reason helps a caller more than "unknown".
+// refused maps parameters of vLLM or of other APIs that callers must not set to the
+// reason. For these parameters the reason helps a caller more than the error for an
+// unknown parameter.
 var refused = map[string]string{
 	"stream":                      "a batch job has no stream",
 	"echo":                        "ask for the inputs with include_inputs when you fetch the results",
@@ -107,8 +110,8 @@ var refused = map[string]string{
 	"stop_sequences":              "use stop",
 }
 
-// asInt reads an integer from any number type of the JSON and YAML decoders;
-// 3.0 is an integer.
+// asInt returns v as an integer, from any number type of the JSON and YAML decoders;
+// false if v is no integer. 3.0 is an integer.
 func asInt(v any) (int64, bool) {
 	switch n := v.(type) {
 	case int:
@@ -132,7 +135,8 @@ func asInt(v any) (int64, bool) {
 	return 0, false
 }
 
-// asFloat reads a finite number from any number type of the decoders.
+// asFloat returns v as a finite number, from any number type of the JSON and YAML
+// decoders; false if v is no finite number.
 func asFloat(v any) (float64, bool) {
 	switch n := v.(type) {
 	case int:
@@ -150,6 +154,7 @@ func asFloat(v any) (float64, bool) {
 	return 0, false
 }
 
+// number returns a parse function that accepts numbers from low to high.
 func number(low, high float64, rule string) parse {
 	return func(v any) (any, string) {
 		f, ok := asFloat(v)
@@ -160,6 +165,7 @@ func number(low, high float64, rule string) parse {
 	}
 }
 
+// positive returns a parse function that accepts numbers above 0 up to high.
 func positive(high float64, rule string) parse {
 	return func(v any) (any, string) {
 		f, ok := asFloat(v)
@@ -170,6 +176,7 @@ func positive(high float64, rule string) parse {
 	}
 }
 
+// integer returns a parse function that accepts integers from low to high.
 func integer(low, high int64, rule string) parse {
 	return func(v any) (any, string) {
 		i, ok := asInt(v)
@@ -180,8 +187,8 @@ func integer(low, high int64, rule string) parse {
 	}
 }
 
-// logprobs accepts a number of alternatives, as vLLM does, or a boolean, as the chat
-// completions API does.
+// logprobs checks the parameter logprobs: a number of alternatives as in vLLM, or a
+// boolean as in the chat completions API.
 func logprobs(v any) (any, string) {
 	if _, is := v.(bool); is {
 		return v, ""

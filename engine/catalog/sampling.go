@@ -10,18 +10,18 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// CodeInvalidSampling is the code of errors about sampling parameters.
+// CodeInvalidSampling is the error code for invalid sampling parameters.
 const CodeInvalidSampling = "invalid_sampling_params"
 
-// MergeSampling checks a caller's parameters and merges them over the model's defaults;
-// the caller's values win. A null counts as absent. The result is never nil; its
-// numbers are int64 for integer parameters and float64 for others. stop is a list of
-// strings.
+// MergeSampling checks a caller's sampling parameters and merges them with the defaults
+// of model m; the caller's values win. A null counts as absent. The result is never nil.
+// Its numbers are int64 for integer parameters and float64 for other parameters; stop is
+// a list of strings.
 //
-// A max_tokens that leaves no room for a prompt in the model's context is an error if
-// the caller gave it; a default is lowered to half the context, with a warning. A
-// context length of 0 means unknown. Embedding models take no parameters: MergeSampling
-// checks them, names them in a warning and drops them.
+// If max_tokens leaves no room for a prompt in the model's context, a max_tokens of the
+// caller is an error, and a default max_tokens becomes half the context, with a warning.
+// A context length of 0 means unknown. An embedding model has no sampling parameters:
+// MergeSampling checks the caller's parameters, then drops them with a warning.
 func MergeSampling(m rowmill.Model, caller map[string]any) (effective map[string]any, warnings []string, err *rowmill.InvalidError) {
 	given, faults := checkSampling(caller)
 
@@ -42,9 +42,9 @@ func MergeSampling(m rowmill.Model, caller map[string]any) (effective map[string
 		effective = map[string]any{}
 	}
 	maps.Copy(effective, given)
-	delete(effective, "n") // always 1
+	delete(effective, "n") // n is always 1
 	if effective["seed"] == int64(-1) {
-		delete(effective, "seed") // servers read -1 as no seed
+		delete(effective, "seed") // for servers, -1 means no seed
 	}
 
 	if limit, isInt := effective["max_tokens"].(int64); isInt && m.ContextLength > 0 && limit >= int64(m.ContextLength) {
@@ -69,9 +69,9 @@ func MergeSampling(m rowmill.Model, caller map[string]any) (effective map[string
 	return effective, warnings, nil
 }
 
-// checkSampling returns the valid parameters in the form kept in a job, without nulls.
-// It returns a fault for each parameter that is unknown, refused or out of range,
-// sorted by name.
+// checkSampling returns the valid parameters in the form that a job stores, without
+// nulls. faults has an entry for each parameter that is unknown, refused or out of
+// range, sorted by name.
 func checkSampling(given map[string]any) (clean map[string]any, faults []rowmill.FieldError) {
 	clean = make(map[string]any, len(given))
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -98,6 +98,8 @@ func checkSampling(given map[string]any) (clean map[string]any, faults []rowmill
 	return clean, faults
 }
 
+// unknownParam returns the error for an unknown parameter, with the most similar known
+// name.
 func unknownParam(name string) rowmill.FieldError {
 	if near := Nearest(name, slices.Sorted(maps.Keys(params))); near != "" {
 		return samplingFault(name, "is not a sampling parameter; did you mean %q?", near)
@@ -105,14 +107,14 @@ func unknownParam(name string) rowmill.FieldError {
 	return samplingFault(name, "is not a sampling parameter; known are %s", strings.Join(slices.Sorted(maps.Keys(params)), ", "))
 }
 
-// samplingFault makes an error with the full field name. It shortens long names,
-// because the caller chose them.
+// samplingFault returns an error about the sampling parameter name, with the full name
+// of the request field. It shortens a long name, because the caller chose the name.
 func samplingFault(name, format string, args ...any) rowmill.FieldError {
 	return rowmill.FieldError{Field: "sampling_params." + textfmt.Shorten(name, 64), Message: fmt.Sprintf(format, args...)}
 }
 
-// Nearest returns the name with the smallest edit distance to word, ignoring case. It
-// returns "" if more than a third of word would have to change.
+// Nearest returns the name with the smallest edit distance to word, without regard to
+// case. It returns "" if more than a third of the letters of word would have to change.
 func Nearest(word string, names []string) string {
 	word = strings.ToLower(word)
 	if len(word) > 128 {

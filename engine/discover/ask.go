@@ -11,22 +11,22 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// unidentified is the kind in engine.Info of a server that the adapter can use but not
-// identify.
+// unidentified is the kind in engine.Info of a server whose kind is unknown, although
+// it answers the requests of the adapter.
 const unidentified = "openai"
 
-// check asks the server of a candidate for its description. It returns nil if there is
-// no usable server.
+// check probes the server at a candidate's address. It returns nil if no usable server
+// answers there.
 func (f *Finder) check(ctx context.Context, s *candidate) *engine.Info {
 	info, err := s.engine.Probe(ctx)
 	if err != nil {
-		f.cfg.Logger.Debug("probe failed, no inference server at this address", "address", s.address, "err", err)
+		f.cfg.Logger.Debug("no inference server at this address: the probe failed", "address", s.address, "err", err)
 		return nil
 	}
 	switch {
 	case info.Kind == unidentified && len(info.Models) > 0:
-		// Any web server may list models under /v1/models. Prompts go to it only if the
-		// operator names it.
+		// Any web server may answer /v1/models with a list. Rowmill sends prompts to such a
+		// server only if the operator names the server.
 		f.logOnce(s, "the kind of the server is unknown; to use the server, name it with --engine")
 		return nil
 	case info.Kind == unidentified:
@@ -37,7 +37,7 @@ func (f *Finder) check(ctx context.Context, s *candidate) *engine.Info {
 	}
 	ours, err := f.isNode(ctx, s.address)
 	switch {
-	case err != nil: // unknown now: the next round asks again
+	case err != nil: // the answer is unknown; the next round asks again
 		return nil
 	case ours:
 		f.logOnce(s, "the server is a Rowmill node, not an inference server")
@@ -46,7 +46,8 @@ func (f *Finder) check(ctx context.Context, s *candidate) *engine.Info {
 	return &info
 }
 
-// logOnce logs why a server is not used, once per reason.
+// logOnce logs why the server of a candidate is not used. It logs the same reason only
+// once in a row.
 func (f *Finder) logOnce(s *candidate, why string) {
 	if s.logged != why {
 		s.logged = why
@@ -55,8 +56,8 @@ func (f *Finder) logOnce(s *candidate, why string) {
 }
 
 // isNode reports whether a Rowmill node listens at an address. It asks for /version,
-// which has the fields commit and built only on a node. An error means that the answer
-// is unknown now.
+// where only a node has the fields commit and built. An error means that the answer is
+// unknown now.
 func (f *Finder) isNode(ctx context.Context, address string) (bool, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/version", nil)
 	if err != nil {
@@ -82,15 +83,15 @@ func (f *Finder) isNode(ctx context.Context, address string) (bool, error) {
 	return err == nil && build.Commit != nil && build.Built != nil && strings.HasPrefix(build.Go, "go"), nil
 }
 
-// pinned is an engine that only accepts real servers, or only simulated servers, even if
-// another server starts at the address.
+// pinned is an engine that keeps real and simulated servers apart: its Probe fails if a
+// simulated server replaces a real server at the same address, or the other way round.
 type pinned struct {
 	engine.Engine
-	simulated bool
+	simulated bool // the server was simulated when it was found
 }
 
-// Probe asks the server for its description. It returns an error if a real server has
-// replaced a simulated one, or a simulated server a real one.
+// Probe asks the server for its description. It returns an error if a simulated server
+// has replaced a real server, or a real server a simulated one.
 func (e pinned) Probe(ctx context.Context) (engine.Info, error) {
 	info, err := e.Engine.Probe(ctx)
 	switch {

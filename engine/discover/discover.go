@@ -1,6 +1,7 @@
-// Package discover looks for inference servers at a few addresses. It decides whether
-// an address has a usable server and reports each server once. It does not know how the
-// servers are used, and speaks no protocol itself: engine adapters do.
+// Package discover searches for inference servers at a few addresses. It decides
+// whether a usable server listens at an address, and reports each server once. It does
+// not know how the servers are used. It speaks no protocol of a server itself: engine
+// adapters do.
 package discover
 
 import (
@@ -17,16 +18,17 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// Config sets the addresses, the interval and the adapter.
+// Config sets the addresses to probe, the interval and the function that opens engines.
 type Config struct {
 	// Addresses are the addresses to probe, HOST:PORT. Default: DefaultAddresses.
 	Addresses []string
 
-	// Interval is the time between probes. Default 5 s: a model takes longer to load,
-	// and a probe costs one refused connection per address.
+	// Interval is the time between two rounds of probes. Default 5 s: a server takes
+	// longer to load a model, and a probe of a free address costs only one refused
+	// connection.
 	Interval time.Duration
 
-	// Timeout limits one round of probes; all addresses are probed at once. Default 1
+	// Timeout limits one round, which probes all addresses at the same time. Default 1
 	// s: an idle server answers in milliseconds, and the start of a node waits for the
 	// first round.
 	Timeout time.Duration
@@ -36,11 +38,11 @@ type Config struct {
 	// server listens there. Required.
 	Open func(baseURL string) (engine.Engine, error)
 
-	// Transport carries the request that recognises Rowmill nodes. Default: new
-	// connections, with the proxy of the environment.
+	// Transport sends the request GET /version, by which a Finder recognises Rowmill
+	// nodes. Default: a new connection per request, with the proxy of the environment.
 	Transport http.RoundTripper
 
-	// Logger receives messages for operators. Default: nothing is logged.
+	// Logger receives messages for operators. Default: a Finder logs nothing.
 	Logger *slog.Logger
 }
 
@@ -99,17 +101,17 @@ type Found struct {
 // A Finder looks for inference servers. Its methods are for one goroutine.
 type Finder struct {
 	cfg        Config
-	candidates []*candidate // addresses without a server so far
+	candidates []*candidate // addresses at which no server was found yet
 }
 
 // A candidate is one address to probe.
 type candidate struct {
 	address string
 	engine  engine.Engine
-	logged  string // the last reason that was logged
+	logged  string // last logged reason why the server is not used; empty if none
 }
 
-// New returns a Finder; it does not probe yet.
+// New returns a Finder. New sends no probe; Look and Run do.
 func New(cfg Config) (*Finder, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -126,8 +128,8 @@ func New(cfg Config) (*Finder, error) {
 	return f, nil
 }
 
-// Waiting returns the addresses without a server so far.
-func (f *Finder) Waiting() []string {
+// PendingAddresses returns the addresses at which no server was found yet.
+func (f *Finder) PendingAddresses() []string {
 	addresses := make([]string, len(f.candidates))
 	for i, s := range f.candidates {
 		addresses[i] = s.address
@@ -135,11 +137,12 @@ func (f *Finder) Waiting() []string {
 	return addresses
 }
 
-// Look probes all addresses without a server so far, all at once, and returns the
-// servers that it finds in the order of the addresses. It takes at most Config.Timeout.
+// Look probes all addresses at which no server was found yet, at the same time. It
+// returns the servers that it finds, in the order of the addresses. It takes at most
+// Config.Timeout.
 //
-// If later a simulated server replaces a real server at an address, or a real server a
-// simulated one, Probe of the returned engine fails.
+// If a simulated server later replaces a real server at an address, or a real server a
+// simulated one, the Probe method of the returned engine fails.
 func (f *Finder) Look(ctx context.Context) []Found {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
 	defer cancel()
@@ -162,8 +165,9 @@ func (f *Finder) Look(ctx context.Context) []Found {
 	return found
 }
 
-// Run calls Look every Config.Interval, first after one interval, and passes each
-// server to found. It returns when ctx ends or every address has a server.
+// Run calls Look every Config.Interval, the first time after one interval, and passes
+// each server to found. It returns when ctx ends or when a server was found at every
+// address.
 func (f *Finder) Run(ctx context.Context, found func(Found)) {
 	again := time.NewTicker(f.cfg.Interval)
 	defer again.Stop()
@@ -179,7 +183,7 @@ func (f *Finder) Run(ctx context.Context, found func(Found)) {
 	}
 }
 
-// Close closes the engines of the addresses without a server.
+// Close closes the engines of the addresses at which no server was found.
 func (f *Finder) Close() {
 	for _, s := range f.candidates {
 		s.engine.Close()

@@ -170,13 +170,13 @@ func TestLook(t *testing.T) {
 			}
 			mu.Unlock()
 			if test.kind == "" {
-				if len(found) > 0 || !slices.Equal(f.Waiting(), []string{address}) {
-					t.Errorf("found %+v, waiting for %v", found, f.Waiting())
+				if len(found) > 0 || !slices.Equal(f.PendingAddresses(), []string{address}) {
+					t.Errorf("found %+v, waiting for %v", found, f.PendingAddresses())
 				}
 				return
 			}
-			if len(found) != 1 || len(f.Waiting()) > 0 {
-				t.Fatalf("found %+v, waiting for %v", found, f.Waiting())
+			if len(found) != 1 || len(f.PendingAddresses()) > 0 {
+				t.Fatalf("found %+v, waiting for %v", found, f.PendingAddresses())
 			}
 			defer found[0].Engine.Close()
 			info := found[0].Info

@@ -11,16 +11,16 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// countedTexts are rows with tokens that are easily counted wrong: white space that a
-// template trims or that merges with the template's own line breaks, markers that are one
+// countedTexts are prompts whose tokens are easily counted wrong: white space that a
+// template trims or that merges with the template's line breaks, markers that are one
 // token, an empty text.
 var countedTexts = []string{
 	"Hello there.", "", " ", "\n", "\n\n two lines before and after \n\n", "\tGröße, 日本語 🦙", "<|im_end|> and </think>",
 	`a "quoted" \ text`, "broken \xff bytes", strings.Repeat("word ", 300),
 }
 
-// counting checks that the server's count of a prompt equals the usage that it reports
-// after it has run the row.
+// counting checks that the server's count of a prompt's tokens equals the input tokens
+// that the server reports after it has run the row.
 func counting(t *testing.T, s Server) {
 	const schema = `{"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"]}`
 	if !s.Counts {
@@ -30,7 +30,7 @@ func counting(t *testing.T, s Server) {
 				continue
 			}
 			if n, err := counter.CountPrompt(within(t), engine.Row{Text: []byte("Hello.")}); !errors.Is(err, engine.ErrNoCounting) {
-				t.Errorf("%s: counted %d, %v, but Counts says that the server does not count", m.ID, n, err)
+				t.Errorf("%s: CountPrompt returned %d, %v, want ErrNoCounting because Counts is false", m.ID, n, err)
 			}
 		}
 		return
@@ -90,12 +90,12 @@ func counting(t *testing.T, s Server) {
 		cancel()
 		c := call(t, s, engine.Params{Model: *s.models()[0]})
 		if _, err := c.(engine.PromptCounter).CountPrompt(gone, engine.Row{}); !errors.Is(err, context.Canceled) {
-			t.Errorf("a cancelled context gave %v", err)
+			t.Errorf("CountPrompt with a cancelled context returned %v, want context.Canceled", err)
 		}
 	})
 }
 
-// count returns the server's count of a row's prompt.
+// count returns the server's count of the tokens of the prompt text.
 func count(t *testing.T, c engine.Call, text string) int64 {
 	t.Helper()
 	n, err := c.(engine.PromptCounter).CountPrompt(within(t), engine.Row{Text: []byte(text)})

@@ -1,7 +1,7 @@
-// Package enginetest is the conformance suite for every server behind engine.Engine. It
-// checks what the pipeline relies on: answers, seeds, schemas, separated reasoning, log
-// probabilities, prompts that are too long, cancelling, embeddings. It checks the form
-// of an answer and never its words.
+// Package enginetest is the conformance suite for every server that an engine.Engine
+// can use. It checks what the pipeline needs: answers, seeds, schemas, reasoning that
+// is separate from the answer, log probabilities, prompts that are too long, cancelled
+// requests, embeddings. It checks the form of answers and never their words.
 package enginetest
 
 import (
@@ -15,51 +15,55 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// patience is the timeout of each request of the suite; it matters only if a request
-// hangs.
+// patience is the timeout of each request of the suite. It is long, so it ends only a
+// request that hangs.
 const patience = 60 * time.Second
 
-// A Server is the server under test. The suite skips models that are nil; ContextLength
-// and Dimension must be the server's real values.
+// A Server describes the server under test. The suite skips a model that is nil. The
+// ContextLength and Dimension of each model must be the real values of the server.
 type Server struct {
 	Engine     engine.Engine
-	Generation *rowmill.Model
-	Reasoning  *rowmill.Model
-	Embedding  *rowmill.Model
+	Generation *rowmill.Model // a model without reasoning, or nil
+	Reasoning  *rowmill.Model // a reasoning model, or nil
+	Embedding  *rowmill.Model // an embedding model, or nil
 
-	// Concurrency limits the rows that the suite keeps in flight; default 48. llama.cpp
-	// needs a thread for every connection, also for idle connections, and makes further
-	// connections wait: set the number of slots and a few more, like the window does.
+	// Concurrency is the maximum number of rows that the suite has in flight; default
+	// 48. llama.cpp needs a thread for every connection, also for an idle connection,
+	// and makes further connections wait. So for llama.cpp set the number of slots and
+	// a few more, like the window does.
 	Concurrency int
 
-	// Cancels says that the server stops a row after its request was closed, and that
-	// the server's gauges then no longer count the row.
+	// Cancels means that the server stops a row when the connection of its request is
+	// closed, and that the server's gauges then no longer count the row.
 	Cancels bool
 
-	// Counts says that the server counts prompts (engine.PromptCounter).
+	// Counts means that the server counts the tokens of prompts (engine.PromptCounter).
 	Counts bool
 
-	// Forms are the rules of structured_outputs that the server supports for
-	// Generation: regex, choice, grammar.
+	// Forms lists the rules of structured_outputs that the server supports for the
+	// model Generation: regex, choice, grammar.
 	Forms []string
 
-	// Takes are sampling parameters that the server accepts for Generation, all in one
-	// request. Refuses are parameters with values that the server refuses; each must
-	// fail as a JobFault.
-	Takes, Refuses map[string]any
+	// AcceptedParams are sampling parameters that the server accepts for the model Generation,
+	// all in one request. RefusedParams are sampling parameters with values that the server
+	// refuses; each of them must fail with class JobFault.
+	AcceptedParams, RefusedParams map[string]any
 
-	// Cuts says that the server truncates prompts that are too long and answers them.
-	Cuts bool
+	// TruncatesPrompts means that the server truncates a prompt that is too long and answers the
+	// rest.
+	TruncatesPrompts bool
 
-	// Ignores lists features that the server accepts and ignores: Logprobs, Schemas,
-	// Seeds, Limits, Usage.
+	// Ignores lists the features that the server accepts but ignores. Possible values:
+	// Logprobs, Schemas, Seeds, Limits, Usage.
 	Ignores []string
 
-	// Lacks lists features, from the same set, that the server refuses.
+	// Lacks lists the features that the server refuses, with the same possible values
+	// as Ignores.
 	Lacks []string
 }
 
-// Features that a server may ignore.
+// Features that a server may ignore or refuse. The text of each follows "the server
+// ignores".
 const (
 	Logprobs = "log probabilities"
 	Schemas  = "schemas"
@@ -68,8 +72,8 @@ const (
 	Usage    = "tokens, which it does not count"
 )
 
-// needs skips a check if the server ignores or refuses the feature what. The table of
-// bench/engines.md uses the same words.
+// needs skips the current test if the server ignores or refuses the feature what. The
+// table in bench/engines.md uses the same words.
 func (s Server) needs(t *testing.T, what string) {
 	t.Helper()
 	if slices.Contains(s.Ignores, what) {
@@ -115,16 +119,17 @@ func (s Server) models() []*rowmill.Model {
 	return all
 }
 
+// probe checks that a probe finds the kind of the server and all models under test.
 func probe(t *testing.T, s Server) {
 	info, err := s.Engine.Probe(within(t))
 	if err != nil {
 		t.Fatalf("probe: %v", err)
 	}
 	if info.Kind == "" {
-		t.Error("a probe must name a kind of server")
+		t.Error("the probe returned no kind of server")
 	}
 	if s.Engine.Name() == "" {
-		t.Error("an engine must have a name")
+		t.Error("the engine has an empty name")
 	}
 	for _, m := range s.models() {
 		served, ok := info.Find(*m)
@@ -138,11 +143,12 @@ func probe(t *testing.T, s Server) {
 	}
 }
 
+// gauges checks that the load metrics are within their ranges.
 func gauges(t *testing.T, s Server) {
 	g, err := s.Engine.Gauges(within(t))
 	if errors.Is(err, engine.ErrNoGauges) {
 		if s.Cancels {
-			t.Fatal("a server that shows cancelling must have gauges")
+			t.Fatal("Cancels is set, but the server has no gauges: they must show that a row was cancelled")
 		}
 		return
 	}
@@ -154,23 +160,24 @@ func gauges(t *testing.T, s Server) {
 	}
 }
 
+// prepare checks that Prepare rejects unknown models and wrong sampling parameters.
 func prepare(t *testing.T, s Server) {
 	if _, err := s.Engine.Prepare(engine.Params{Model: rowmill.Model{ID: "no-such-model"}}); err == nil {
-		t.Error("preparing a model that is not served must be an error")
+		t.Error("Prepare accepted a model that the server does not serve, want an error")
 	}
 	m := s.Generation
 	if m == nil {
 		return
 	}
 	if _, err := s.Engine.Prepare(engine.Params{Model: *m, Sampling: map[string]any{"temprature": 1.0}}); err == nil {
-		t.Error("an unknown sampling parameter must be an error: the server would ignore it")
+		t.Error("Prepare accepted an unknown sampling parameter, want an error: the server would ignore it")
 	}
 	if _, err := s.Engine.Prepare(engine.Params{Model: *m, Sampling: map[string]any{"n": int64(2)}}); err == nil {
-		t.Error("n other than 1 must be an error")
+		t.Error("Prepare accepted the sampling parameter n = 2, want an error")
 	}
 }
 
-// within returns the context of a request.
+// within returns a context with the timeout patience, for one request.
 func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
@@ -190,7 +197,8 @@ func call(t *testing.T, s Server, p engine.Params) engine.Call {
 	return c
 }
 
-// ask runs one row and checks the rules for every answer.
+// ask runs one row, checks the rules that hold for every answer, and returns the
+// answer. It fails the test on an error.
 func ask(t *testing.T, c engine.Call, text string, seed *int64) engine.Reply {
 	t.Helper()
 	r, err := c.Generate(within(t), engine.Row{Text: []byte(text), Seed: seed})
@@ -201,7 +209,7 @@ func ask(t *testing.T, c engine.Call, text string, seed *int64) engine.Reply {
 	return r
 }
 
-// fault returns the *engine.Error in err.
+// fault returns the *engine.Error in err. It fails the test if err contains none.
 func fault(t *testing.T, err error) *engine.Error {
 	t.Helper()
 	var e *engine.Error

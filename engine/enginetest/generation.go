@@ -17,27 +17,28 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// check checks the rules for every accepted answer.
+// check checks the rules that hold for every accepted answer.
 func check(t *testing.T, r engine.Reply) {
 	t.Helper()
 	if r.Finish != rowmill.FinishStop && r.Finish != rowmill.FinishLength {
-		t.Errorf("finish is %q", r.Finish)
+		t.Errorf("finish reason is %q, want stop or length", r.Finish)
 	}
 	if r.InputTokens <= 0 || r.OutputTokens < 0 {
-		t.Errorf("usage is %d in, %d out", r.InputTokens, r.OutputTokens)
+		t.Errorf("the usage reports %d input and %d output tokens", r.InputTokens, r.OutputTokens)
 	}
 	if !utf8.ValidString(r.Content) || !utf8.ValidString(r.Reasoning) {
-		t.Error("answer is not UTF-8")
+		t.Error("the answer is not valid UTF-8")
 	}
 	if r.CachedTokens < 0 || r.CachedTokens > r.InputTokens {
 		t.Errorf("%d of %d input tokens were cached", r.CachedTokens, r.InputTokens)
 	}
 	if r.LogprobSum > 0 || r.LogprobCount < 0 || r.LogprobCount > r.OutputTokens+1 {
-		t.Errorf("log probabilities: sum %v of %d tokens, %d tokens out", r.LogprobSum, r.LogprobCount, r.OutputTokens)
+		t.Errorf("impossible log probabilities: sum %v over %d tokens of an answer of %d tokens", r.LogprobSum, r.LogprobCount, r.OutputTokens)
 	}
 }
 
-// forms are rules of structured_outputs, each with a pattern that answers must match.
+// forms are rules of structured_outputs. match is a pattern that every answer under the
+// rule must match.
 var forms = []struct {
 	rule  string
 	value any
@@ -48,6 +49,7 @@ var forms = []struct {
 	{"grammar", "root ::= word (\" \" word){1,2}\nword ::= \"good\" | \"bad\"\n", regexp.MustCompile(`^(good|bad)( (good|bad)){1,2}$`)},
 }
 
+// generation checks the server with the model Generation.
 func generation(t *testing.T, s Server) {
 	m := *s.Generation
 	plain := engine.Params{Model: m, MaxTokens: 48, Sampling: map[string]any{"temperature": 0.8}}
@@ -64,7 +66,7 @@ func generation(t *testing.T, s Server) {
 		short := plain
 		short.MaxTokens = 1
 		if r := ask(t, call(t, s, short), "Write a long story.", nil); r.OutputTokens > 1 {
-			t.Errorf("%d tokens where 1 was allowed", r.OutputTokens)
+			t.Errorf("the answer has %d tokens, want at most 1", r.OutputTokens)
 		}
 	})
 
@@ -73,7 +75,7 @@ func generation(t *testing.T, s Server) {
 		with.System = "You are a very careful assistant and weigh every single word."
 		bare := ask(t, call(t, s, plain), "Hello.", nil).InputTokens
 		if more := ask(t, call(t, s, with), "Hello.", nil).InputTokens; more <= bare {
-			t.Errorf("%d input tokens with a system prompt, %d without", more, bare)
+			t.Errorf("%d input tokens with a system prompt, want more than the %d without it", more, bare)
 		}
 	})
 
@@ -85,12 +87,12 @@ func generation(t *testing.T, s Server) {
 			prompt := fmt.Sprintf("Write about topic %d.", i)
 			first := ask(t, c, prompt, ptr(int64(7)))
 			if again := ask(t, c, prompt, ptr(int64(7))); again.Content != first.Content {
-				t.Errorf("prompt %d: seed 7 gave two answers", i)
+				t.Errorf("prompt %d: two requests with seed 7 gave different answers", i)
 			}
 			differs = differs || ask(t, c, prompt, ptr(int64(1<<31-1))).Content != first.Content
 		}
 		if !differs {
-			t.Error("another seed never changed an answer")
+			t.Error("another seed gave the same answers to all prompts")
 		}
 	})
 
@@ -105,7 +107,7 @@ func generation(t *testing.T, s Server) {
 				t.Errorf("prompt %d: the job's seed 11 gives another answer than a row's seed 11", i)
 			}
 			if a, b := ask(t, job, prompt, ptr(int64(12))), ask(t, free, prompt, ptr(int64(12))); a.Content != b.Content {
-				t.Errorf("prompt %d: the row's seed 12 did not replace the job's", i)
+				t.Errorf("prompt %d: the row's seed 12 did not replace the job's seed 11", i)
 			}
 		}
 	})
@@ -116,7 +118,7 @@ func generation(t *testing.T, s Server) {
 		with.Logprobs = true
 		r := ask(t, call(t, s, with), "Say a few words.", ptr(int64(3)))
 		if r.OutputTokens > 1 && (r.LogprobCount == 0 || r.LogprobSum == 0) {
-			t.Errorf("sum %v of %d tokens, %d tokens out", r.LogprobSum, r.LogprobCount, r.OutputTokens)
+			t.Errorf("log probabilities: sum %v over %d tokens of an answer of %d tokens, want a sum", r.LogprobSum, r.LogprobCount, r.OutputTokens)
 		}
 		if r := ask(t, call(t, s, plain), "Say a few words.", ptr(int64(3))); r.LogprobCount != 0 {
 			t.Errorf("got %d log probabilities without asking for them", r.LogprobCount)
@@ -145,22 +147,22 @@ func generation(t *testing.T, s Server) {
 			}
 			if err := json.Unmarshal([]byte(r.Content), &got); err != nil || got.Label == nil || got.Sure == nil ||
 				*got.Label != "good" && *got.Label != "bad" {
-				t.Errorf("answer of %d bytes does not conform (%v)", len(r.Content), err)
+				t.Errorf("the answer of %d bytes does not match the schema (%v)", len(r.Content), err)
 			}
 		}
 	})
 
 	t.Run("sampling parameters are accepted", func(t *testing.T) {
 		with := plain
-		with.Sampling = s.Takes
+		with.Sampling = s.AcceptedParams
 		ask(t, call(t, s, with), "Say a few words.", nil)
 	})
 
 	t.Run("a parameter that is refused fails the job", func(t *testing.T) {
-		if len(s.Refuses) == 0 {
+		if len(s.RefusedParams) == 0 {
 			t.Skip("the server has no parameter that it refuses")
 		}
-		for name, value := range s.Refuses {
+		for name, value := range s.RefusedParams {
 			with := plain
 			with.Sampling = map[string]any{name: value}
 			_, err := call(t, s, with).Generate(within(t), engine.Row{Text: []byte("Say a few words.")})
@@ -184,7 +186,7 @@ func generation(t *testing.T, s Server) {
 			c := call(t, s, with)
 			for i := range 4 {
 				if r := ask(t, c, fmt.Sprintf("Judge text %d.", i), nil); !form.match.MatchString(r.Content) {
-					t.Errorf("answer %q, finish %s", r.Content, r.Finish)
+					t.Errorf("the answer %q does not match the rule (finish reason %s)", r.Content, r.Finish)
 				}
 			}
 		})
@@ -202,7 +204,7 @@ func generation(t *testing.T, s Server) {
 
 	t.Run("a prompt beyond the context is too long", func(t *testing.T) {
 		s.needs(t, Limits)
-		if s.Cuts {
+		if s.TruncatesPrompts {
 			t.Skip("the server truncates the prompt")
 		}
 		_, err := call(t, s, plain).Generate(within(t), engine.Row{Text: overlong(m)})
@@ -229,7 +231,7 @@ func generation(t *testing.T, s Server) {
 				if err != nil {
 					t.Errorf("row %d: %v", i, err)
 				} else if r.InputTokens != want[i] {
-					t.Errorf("row %d got an answer to %d tokens, its prompt has %d", i, r.InputTokens, want[i])
+					t.Errorf("row %d: the answer reports %d input tokens, but the prompt has %d", i, r.InputTokens, want[i])
 				}
 			})
 		}
@@ -237,8 +239,8 @@ func generation(t *testing.T, s Server) {
 	})
 
 	t.Run("a row's patience ends", func(t *testing.T) {
-		_, err := call(t, s, plain).Generate(within(t), engine.Row{Text: []byte("Never mind."), Patience: time.Nanosecond})
-		if e := fault(t, err); e.Class != engine.Moment || e.Code != "timeout" {
+		_, err := call(t, s, plain).Generate(within(t), engine.Row{Text: []byte("Never mind."), Timeout: time.Nanosecond})
+		if e := fault(t, err); e.Class != engine.Transient || e.Code != "timeout" {
 			t.Errorf("got %#v, want a Moment with code timeout", e)
 		}
 	})
@@ -246,13 +248,15 @@ func generation(t *testing.T, s Server) {
 	t.Run("cancelling", func(t *testing.T) { cancelling(t, s, plain) })
 }
 
+// cancelling checks that a cancelled context ends a call at any time, and that the
+// server then stops the row.
 func cancelling(t *testing.T, s Server, p engine.Params) {
 	p.MaxTokens = s.Generation.ContextLength / 2
 	c := call(t, s, p)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := c.Generate(gone, engine.Row{Text: []byte("Never sent.")}); !errors.Is(err, context.Canceled) {
-		t.Errorf("a cancelled context gave %v", err)
+		t.Errorf("Generate with a cancelled context returned %v, want context.Canceled", err)
 	}
 	// The request is cancelled before, while and after it is sent.
 	for wait := range 40 {
@@ -263,7 +267,7 @@ func cancelling(t *testing.T, s Server, p engine.Params) {
 		case err == nil:
 			check(t, r)
 		case !errors.Is(err, context.DeadlineExceeded):
-			t.Errorf("after %d00 µs: %v", wait, err)
+			t.Errorf("cancelled after %d00 µs: error %v, want context.DeadlineExceeded", wait, err)
 		}
 	}
 	ask(t, c, "Still there?", nil)

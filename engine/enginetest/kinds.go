@@ -11,6 +11,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
+// reasoning checks that the server separates reasoning from answers.
 func reasoning(t *testing.T, s Server) {
 	c := call(t, s, engine.Params{
 		Model: *s.Reasoning, MaxTokens: s.Reasoning.ContextLength / 4, Logprobs: true,
@@ -37,6 +38,7 @@ func reasoning(t *testing.T, s Server) {
 	}
 }
 
+// embedding checks the server with the model Embedding.
 func embedding(t *testing.T, s Server) {
 	m := *s.Embedding
 	c := call(t, s, engine.Params{Model: m})
@@ -66,10 +68,11 @@ func embedding(t *testing.T, s Server) {
 	})
 }
 
-// badTextAlone embeds a group with one text that is too long.
+// badTextAlone embeds a group in which one text is too long, and checks that only this
+// text fails.
 func badTextAlone(t *testing.T, s Server, c engine.Call) {
 	s.needs(t, Limits)
-	if s.Cuts {
+	if s.TruncatesPrompts {
 		t.Skip("the server truncates the prompt")
 	}
 	rows := make([]engine.Row, 0, 9)
@@ -91,6 +94,8 @@ func badTextAlone(t *testing.T, s Server, c engine.Call) {
 	}
 }
 
+// embed embeds texts in one group and returns the replies. It fails the test on an
+// error.
 func embed(t *testing.T, s Server, c engine.Call, texts []string) []engine.Reply {
 	t.Helper()
 	rows := make([]engine.Row, len(texts))
@@ -114,6 +119,7 @@ func embed(t *testing.T, s Server, c engine.Call, texts []string) []engine.Reply
 	return replies
 }
 
+// cosine returns the cosine similarity of two vectors: 1 means the same direction.
 func cosine(a, b []float32) float64 {
 	var ab, aa, bb float64
 	for i := range min(len(a), len(b)) {

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// framing is how a body marks its end.
+// framing says how an HTTP body marks its end.
 type framing uint8
 
 const (
@@ -18,7 +18,8 @@ const (
 	byClose                 // the server closes the connection
 )
 
-// maxTrailers limits the lines after the last chunk; model servers send none.
+// maxTrailers limits the trailer lines after the last chunk of a body. Model servers
+// send no trailer lines.
 const maxTrailers = 32
 
 // errBodyTooLarge reports a body larger than Config.MaxBodyBytes.
@@ -32,14 +33,16 @@ var errChunk = errors.New("reply has a malformed chunk")
 type body struct {
 	in      *bufio.Reader
 	framing framing
-	left    int64 // bytes left of the body (byLength) or of the chunk (byChunks)
-	room    int64 // bytes left until the size limit
-	held    int   // bytes of the last window, still in the buffer
-	begun   bool  // byChunks: a chunk has been read
-	done    bool  // the body has ended and is fully read
+	left    int64 // byLength: unread bytes of the body; byChunks: unread bytes of the current chunk
+	room    int64 // bytes that may still follow before the body exceeds its size limit
+	held    int   // length of the slice that window returned last; its bytes are still in the read buffer
+	begun   bool  // byChunks: the first chunk was read
+	done    bool  // the whole body was read
 }
 
-// open starts the body of a reply; length is fasthttp's ContentLength.
+// open prepares b for the body of a new reply. length is the result of fasthttp's
+// ContentLength: -1 means chunked, and a lower number means that the server closes the
+// connection after the body. limit is the maximum size of the body in bytes.
 func (b *body) open(in *bufio.Reader, length int, limit int64) {
 	*b = body{in: in, room: limit}
 	switch {
@@ -53,6 +56,8 @@ func (b *body) open(in *bufio.Reader, length int, limit int64) {
 	}
 }
 
+// window returns the next bytes of the body, which are valid until the next call.
+// io.EOF means that the body is complete.
 func (b *body) window() ([]byte, error) {
 	if b.held > 0 {
 		_, _ = b.in.Discard(b.held)
@@ -91,7 +96,8 @@ func (b *body) window() ([]byte, error) {
 	return b.in.Peek(n)
 }
 
-// nextChunk reads the head of the next chunk; io.EOF means the end of the body.
+// nextChunk reads the line with the size of the next chunk. It returns io.EOF at the
+// end of the body.
 func (b *body) nextChunk() error {
 	if b.begun {
 		line, err := b.line()
@@ -125,8 +131,8 @@ func (b *body) nextChunk() error {
 	return errChunk
 }
 
-// line reads a line between chunks, without its line end. The line counts towards the
-// size limit: the head of a one-byte chunk may have thousands of bytes.
+// line reads one line between chunks, without its line end. The line counts towards the
+// size limit, because the size line of a one-byte chunk may have thousands of bytes.
 func (b *body) line() ([]byte, error) {
 	line, err := b.in.ReadSlice('\n')
 	if errors.Is(err, io.EOF) {

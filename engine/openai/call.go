@@ -18,52 +18,54 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// seedMask keeps seeds within 0 to 2^31-1, which every server takes.
+// seedMask limits a seed to the range 0 to 2^31-1, which every server accepts.
 const seedMask = 1<<31 - 1
 
-// mostUnstreamed is the largest max_tokens for which Rowmill asks llama.cpp for an answer
-// without a stream. Without a stream llama.cpp runs a cancelled row to its end, but an
-// answer of this length soon ends. A stream costs the server 0.1 ms of CPU per token.
-const mostUnstreamed = 128
+// maxTokensWithoutStream is the largest max_tokens for which Rowmill asks llama.cpp for an
+// answer without a stream. Without a stream, llama.cpp runs a cancelled row to its end,
+// but so short an answer ends soon. With a stream, each token costs the server 0.1 ms
+// of CPU.
+const maxTokensWithoutStream = 128
 
-// A call makes a job's requests to one server. Everything but the prompt and the
-// seed is prepared.
+// A call sends the requests of one job to one server. It builds all parts of a request
+// in advance, except the prompt and the seed. A chat request consists of:
 //
 //	prefix <escaped prompt> middle [,"seed":<n>] }
 type call struct {
-	engine *Engine
-	target target
-	model  rowmill.Model
-	system []byte
-	asked  asked
+	engine   *Engine
+	target   target
+	model    rowmill.Model
+	system   []byte
+	settings requestSettings
 
-	prefix    []byte
-	middle    []byte                  // the part behind the texts in an embedding request
-	fields    []param                 // the fields of a chat request behind the messages
-	trailer   atomic.Pointer[trailer] // the part behind the prompt in a chat request, made of fields
-	proven    atomic.Bool             // the server has answered a request with extraLogprobs
-	bare      atomic.Int32            // rows that the server answered only without extraLogprobs, after HTTP 500
-	seed      int64
-	seeded    bool
-	streamed  bool          // the answer is asked for as a stream
-	limit     int64         // tokens that the answer may have; 0: the server's own limit
-	allowance time.Duration // timeout of rows without a Patience
-	warnings  []string
-	notices   notices
-	misnamed  atomic.Bool // an answer named another model
+	prefix              []byte
+	middle              []byte                  // embedding request: JSON after the texts of the rows
+	fields              []param                 // chat request: fields after the messages
+	trailer             atomic.Pointer[trailer] // chat request: JSON after the prompt, built from fields
+	proven              atomic.Bool             // the server has answered a request that has extraLogprobs
+	rowsWithoutLogprobs atomic.Int32            // number of rows that the server answered only without extraLogprobs, after HTTP 500
+	seed                int64
+	seeded              bool          // the job sets a seed
+	streamed            bool          // the request asks for a stream
+	limit               int64         // maximum tokens of an answer; 0 means the server's own limit
+	allowance           time.Duration // timeout of a row whose Timeout is 0
+	warnings            []string
+	notices             notices
+	hasNotedWrongModel  atomic.Bool // the server named another model in an answer
 
-	ways []*countWay // ways to count a prompt, best first
+	ways []*countWay // requests that can count the tokens of a prompt, the best first
 
-	path    string // of a raw job
-	rawHead []byte // head of a raw job's requests
+	path    string // raw job: request path
+	rawHead []byte // raw job: HTTP head of each request, up to the value of Content-Length
 }
 
 var _ engine.Call = (*call)(nil)
 
-// Warnings lists settings that the server cannot honour, and problems in its answers.
+// Warnings lists the job's settings that the server ignores or changes, and problems in
+// its answers.
 func (c *call) Warnings() []string { return append(slices.Clip(c.warnings), c.notices.all()...) }
 
-// notices are the warnings that answers of the server caused. Each text is kept once.
+// notices collects the warnings that the answers of a server caused, each text once.
 type notices struct {
 	mu   sync.Mutex
 	said []string
@@ -88,6 +90,8 @@ func (n *notices) all() []string {
 	return slices.Clone(n.said)
 }
 
+// prepareChat builds the parts of a chat request that all rows share. It also collects
+// warnings about settings that the server does not support.
 func (c *call) prepareChat(p engine.Params) error {
 	kind := c.target.kind
 	b := textfmt.AppendString([]byte(`{"model":`), []byte(c.target.name))
@@ -103,7 +107,7 @@ func (c *call) prepareChat(p engine.Params) error {
 		return err
 	}
 	for _, f := range fields {
-		c.asked.params = append(c.asked.params, f.name)
+		c.settings.params = append(c.settings.params, f.name)
 	}
 	tokens := int64(p.MaxTokens)
 	if n, ok := asInt(p.Sampling["max_tokens"]); ok && tokens == 0 {
@@ -111,7 +115,7 @@ func (c *call) prepareChat(p engine.Params) error {
 	}
 	if c.limit = tokens; tokens > 0 {
 		fields = append(fields, param{"max_tokens", tokens})
-		c.asked.extras = append(c.asked.extras, extraMaxTokens)
+		c.settings.extras = append(c.settings.extras, extraMaxTokens)
 	}
 	extras, more, err := extraFields(kind, p.Model.RequestExtras, fields)
 	if err != nil {
@@ -131,22 +135,22 @@ func (c *call) prepareChat(p engine.Params) error {
 		}
 	default:
 		if !asked {
-			c.asked.extras = append(c.asked.extras, extraLogprobs)
+			c.settings.extras = append(c.settings.extras, extraLogprobs)
 		}
 		fields = append(fields, param{"logprobs", true})
-		if !chosenAlone[kind] {
+		if !logprobsWithoutAlternatives[kind] {
 			fields = append(fields, param{"top_logprobs", 1})
 		}
 		if kind == kindOllama && c.target.olderThan(ollamaLogprobs) {
 			c.warnings = append(c.warnings, fmt.Sprintf("logprobs: Ollama gives them from %v on, the server runs %s", ollamaLogprobs, c.target.version))
 		}
 	}
-	if kind == kindLlama && (tokens == 0 || tokens > mostUnstreamed) {
-		// llama.cpp notices only in a stream that a row was cancelled.
+	if kind == kindLlama && (tokens == 0 || tokens > maxTokensWithoutStream) {
+		// llama.cpp stops a cancelled row only if it streams the answer.
 		c.streamed = true
 		fields = append(fields, param{"stream", true}, param{"stream_options", json.RawMessage(`{"include_usage":true}`)})
 	}
-	c.asked.form = formOf(p)
+	c.settings.form = formOf(p)
 	if p.Sampling["structured_outputs"] != nil {
 		form, err := formField(c.target, p)
 		if err != nil {
@@ -163,7 +167,7 @@ func (c *call) prepareChat(p engine.Params) error {
 			`{"type":"json_schema","json_schema":{"name":"output","strict":true,"schema":` + compact.String() + `}}`)})
 	}
 	c.fields = fields
-	left := c.engine.updateLeftOut(c.target.name, nil)
+	left := c.engine.updateExtraRecord(c.target.name, nil)
 	c.proven.Store(left.proven)
 	for _, x := range left.extras {
 		c.notices.add(x.notice())
@@ -190,12 +194,12 @@ func (c *call) prepareChat(p engine.Params) error {
 	return nil
 }
 
-// allowance returns the timeout of one request.
+// allowance returns the timeout of a request whose answer has at most this many tokens.
 func (e *Engine) allowance(tokens int64) time.Duration {
 	return e.cfg.QueueAllowance + time.Duration(tokens)*e.cfg.TokenTime
 }
 
-// appendRow appends the body of a row's request.
+// appendRow appends the JSON body of a row's chat request to dst.
 func (c *call) appendRow(dst []byte, row engine.Row, t *trailer) []byte {
 	dst = append(dst, c.prefix...)
 	dst = textfmt.AppendEscaped(dst, row.Text)
@@ -233,20 +237,20 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	}
 }
 
-// generate sends one request for a row.
+// generate sends one chat request for a row and reads the answer.
 func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, error) {
 	e, t := c.engine, c.trailerOf(row)
-	p := c.patience(row)
+	p := c.timeoutFor(row)
 	conn, err := e.send(ctx, e.chatHead, row.Traceparent, p, func(dst []byte) []byte { return c.appendRow(dst, row, t) })
 	if err != nil {
 		return engine.Reply{}, err
 	}
-	if err := e.checkHeader(ctx, conn, c.asked, row.Text, c.system); err != nil {
+	if err := e.checkHeader(ctx, conn, c.settings, row.Text, c.system); err != nil {
 		return engine.Reply{}, err
 	}
 	r := newReply(&conn.body, mostText(c.limit, e.cfg.MaxAnswerBytes), c.model.Kind == rowmill.KindReasoning)
 	defer r.release()
-	// A gateway may turn the stream into one body.
+	// A gateway may collect the stream and send it as one body.
 	streamed := c.streamed && bytes.HasPrefix(conn.header.ContentType(), []byte("text/event-stream"))
 	if streamed {
 		if err = r.scanStream(&conn.body); err == nil && !r.fault.found {
@@ -259,7 +263,7 @@ func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	if err != nil {
 		return engine.Reply{}, e.exchangeError(ctx, err, p)
 	}
-	reply, notices, refusal := r.read(c.asked, !streamed, row.Text, c.system)
+	reply, notices, refusal := r.read(c.settings, !streamed, row.Text, c.system)
 	if refusal == nil {
 		refusal = r.checkUsage(len(c.prefix)+len(row.Text)+len(t.middle), c.limit)
 	}
@@ -270,11 +274,11 @@ func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 		e.noteMissingParser(c.target)
 	}
 	c.notices.add(notices...)
-	if !sameModel(c.target.name, r.model) && c.misnamed.CompareAndSwap(false, true) {
+	if !sameModel(c.target.name, r.model) && c.hasNotedWrongModel.CompareAndSwap(false, true) {
 		c.notices.add(fmt.Sprintf("The server was asked for the model %s, and names the model %s in an answer: check which model it runs.",
 			c.target.name, textfmt.Shorten(toValidUTF8(r.model), maxModel)))
 	}
-	c.learn(t, row)
+	c.recordAnswered(t, row)
 	return reply, nil
 }
 
@@ -285,22 +289,23 @@ func sameModel(asked string, named []byte) bool {
 	return string(named) == asked || len(named) == 0 || strings.HasPrefix(last(string(named)), last(asked))
 }
 
-// patience returns the timeout of a request with these rows: their longest Patience, or
-// the allowance of the call if a row has no Patience.
-func (c *call) patience(rows ...engine.Row) patience {
+// timeoutFor returns the timeout of a request with these rows: the longest Timeout of
+// the rows, or c.allowance if one of the rows has no Timeout.
+func (c *call) timeoutFor(rows ...engine.Row) callTimeout {
 	var longest time.Duration
 	for _, row := range rows {
-		if row.Patience <= 0 {
-			return newPatience(c.allowance)
+		if row.Timeout <= 0 {
+			return newCallTimeout(c.allowance)
 		}
-		longest = max(longest, row.Patience)
+		longest = max(longest, row.Timeout)
 	}
-	return newPatience(longest)
+	return newCallTimeout(longest)
 }
 
-// checkHeader returns an error for a status other than 200 and for a compressed body. After
-// an error the caller must not use conn.
-func (e *Engine) checkHeader(ctx context.Context, conn *conn, asked asked, private ...[]byte) error {
+// checkHeader returns an error if a reply has a status other than 200 or a compressed
+// body. private holds texts that the error must not contain. After an error the caller
+// must not use conn.
+func (e *Engine) checkHeader(ctx context.Context, conn *conn, asked requestSettings, private ...[]byte) error {
 	if conn.header.StatusCode() != 200 {
 		return e.refusalError(ctx, conn, asked, private...)
 	}

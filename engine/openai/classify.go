@@ -13,20 +13,20 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// maxRetryAfter limits the delay that a server may ask for: a waiting row delays its
-// job, and one request per minute overloads no server.
+// maxRetryAfter is the longest delay that a server may ask for. A longer delay would
+// hold up the job, and one request per minute overloads no server.
 const maxRetryAfter = time.Minute
 
-// A refusal is an answer with a status other than 200.
+// A refusal is an HTTP reply with a status other than 200.
 type refusal struct {
 	status     int
 	retryAfter time.Duration
 	fault      serverFault
 }
 
-// words returns the message, the type and the code of a refusal in lower case. It leaves
-// out a message that quotes a prompt, because some of its words are then the row's and
-// not the server's.
+// words returns the type, the code and the message of a refusal in lower case. private
+// holds the texts of the prompt. If the message quotes one of them, words leaves out
+// the message, because it contains words of the prompt.
 func (x refusal) words(private ...[]byte) string {
 	text := x.fault.kind + "\n" + x.fault.code
 	if !slices.ContainsFunc(private, func(p []byte) bool { return len(p) >= quoteLength && quotes(x.fault.message, string(p)) }) {
@@ -35,16 +35,16 @@ func (x refusal) words(private ...[]byte) string {
 	return strings.ToLower(text)
 }
 
-// classify makes the error of a refusal with the first rule that matches. asked describes
-// the request; private are texts that the error must not contain.
-func (x refusal) classify(asked asked, private ...[]byte) *engine.Error {
+// classify turns a refusal into an error, by the first rule that matches. asked lists
+// the settings in the request. private holds texts that the error must not contain.
+func (x refusal) classify(asked requestSettings, private ...[]byte) *engine.Error {
 	lower := x.words(private...)
 	r := ruleOf(x.status, lower, x.fault, asked)
 	e := &engine.Error{
 		Class:      r.class,
 		Status:     x.status,
 		Code:       cmp.Or(r.code, x.fault.word("http_"+strconv.Itoa(x.status))),
-		Message:    r.says(x.fault, asked),
+		Message:    r.messageFor(x.fault, asked),
 		RetryAfter: x.retryAfter,
 		Overloaded: r.overload,
 		TooLong:    r.tooLong,
@@ -59,9 +59,9 @@ func (x refusal) classify(asked asked, private ...[]byte) *engine.Error {
 	return e
 }
 
-// contextPattern finds the context length in the lower-case message of a refusal, and
-// promptPattern the tokens of the prompt. Both skip numbers of characters, which vLLM and
-// TEI write in similar sentences.
+// contextPattern finds the server's context length in the lower-case message of a
+// refusal, and promptPattern finds the number of tokens of the prompt. Both ignore
+// numbers of characters, which vLLM and TEI write in similar sentences.
 var (
 	contextPattern = regexp.MustCompile(`(?:context (?:length|size|window)(?: is| of)?(?: only)?|maximum (?:prompt|input) length(?: is)?|configured limit of|must be <=|number of tokens allowed|max_input_len|max_seq_len|max_num_tokens|model with|maximum model length(?: of)?|n_ctx:|\(tpm\): limit|model token limit:) \(?([0-9]{1,10})\b` +
 		`|have less than ([0-9]{1,10}) tokens|> ([0-9]{1,10})(?: maximum|$)`)
@@ -70,8 +70,8 @@ var (
 		"|given: ([0-9]{1,10}) `inputs` tokens")
 )
 
-// tokensInMessage returns the number of tokens that pattern finds in a message; 0 if it
-// finds none.
+// tokensInMessage returns the number of tokens that pattern finds in message, or 0 if
+// there is no match.
 func tokensInMessage(pattern *regexp.Regexp, message string) int {
 	found := pattern.FindStringSubmatch(message)
 	if found == nil {
@@ -88,8 +88,8 @@ func tokensInMessage(pattern *regexp.Regexp, message string) int {
 	return plausible(n, maxContext)
 }
 
-// parseRetryAfter reads the header Retry-After: seconds or a date. Any other value
-// counts as 0.
+// parseRetryAfter returns the delay in a Retry-After header, which holds seconds or a
+// date, limited to maxRetryAfter. It returns 0 for any other value.
 func parseRetryAfter(value string, now time.Time) time.Duration {
 	value = strings.TrimSpace(value)
 	if value == "" {

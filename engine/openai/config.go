@@ -26,57 +26,60 @@ type Config struct {
 	// logged.
 	APIKey string
 
-	// ModelMap maps a model's id in the catalog to this server's name for the model. It
-	// is needed only if that name is neither the id nor one of the model's engine
-	// names.
+	// ModelMap maps a model's id in the catalog to the server's name for the model. An
+	// entry is needed only if the server's name is neither the id nor one of the
+	// model's engine names.
 	ModelMap map[string]string
 
-	// ConnectTimeout limits dialling, TLS included. Default 5 s: a running server
-	// accepts in milliseconds.
+	// ConnectTimeout limits the time to open a connection, TLS handshake included.
+	// Default 5 s: a running server accepts a connection in milliseconds.
 	ConnectTimeout time.Duration
 
 	// ProbeTimeout limits one request of Probe and Gauges. Default 5 s: busy Python
 	// front ends may take more than one second.
 	ProbeTimeout time.Duration
 
-	// IdleTimeout is how long an unused connection is kept. Default 4 s: uvicorn, the
-	// HTTP server of vLLM and SGLang, closes an idle connection after 5 s.
+	// IdleTimeout is the time after which the engine closes an idle connection. Default
+	// 4 s: uvicorn, the HTTP server of vLLM and SGLang, closes an idle connection after
+	// 5 s.
 	IdleTimeout time.Duration
 
 	// QueueAllowance and TokenTime set the timeout of a row: QueueAllowance for the
-	// server's queue, plus TokenTime for each token that its answer may have. Defaults
-	// 10 min (a full queue on a slow server) and 100 ms (a large model on a CPU).
+	// wait in the server's queue, plus TokenTime for each token that the answer may
+	// have. Defaults: 10 min (a full queue on a slow server) and 100 ms (a large model
+	// on a CPU).
 	QueueAllowance time.Duration
 	TokenTime      time.Duration
 
-	// MaxIdleConns limits the idle connections that are kept; the rows in flight limit
-	// the connections in use. Default 1088: the most rows that vLLM runs at once (1024)
-	// and the queue that the window keeps there.
+	// MaxIdleConns limits the number of idle connections. The number of rows in flight
+	// limits the connections in use. Default 1088: vLLM runs at most 1024 rows at once,
+	// and the window keeps up to 64 more rows in the server's queue.
 	MaxIdleConns int
 
 	// MaxHeaderBytes limits the header of a reply and is the size of a connection's
 	// read buffer. Default 8 KiB: servers send 200 bytes, gateways a few thousand.
 	MaxHeaderBytes int
 
-	// MaxBodyBytes limits the body of a reply. The body is scanned and not kept.
-	// Default 128 MiB: 32k tokens with 20 alternatives each, from a server that ignores
-	// top_logprobs, are 64 MB.
+	// MaxBodyBytes limits the body of a reply. The engine parses the body while it
+	// arrives and does not store it. Default 128 MiB: 32k tokens with 20 alternatives
+	// each, from a server that ignores top_logprobs, are 64 MB.
 	MaxBodyBytes int64
 
-	// MaxAnswerBytes limits the text of an answer and the text of its reasoning.
-	// Default 8 MiB: 131k tokens of the longest words have less than 2 MB.
+	// MaxAnswerBytes limits the text of an answer, and separately the text of its
+	// reasoning. Default 8 MiB: 131k tokens of the longest words have less than 2 MB.
 	MaxAnswerBytes int
 
-	// TLS is used for https. Default: the system's roots.
+	// TLS is the TLS configuration for https. Default: trust the root certificates of
+	// the system.
 	TLS *tls.Config
 
-	// Proxy returns the proxy for a request, like http.Transport.Proxy. Default
-	// http.ProxyFromEnvironment: HTTP_PROXY, HTTPS_PROXY and NO_PROXY, never for the
-	// local machine.
+	// Proxy returns the URL of the proxy for a request, like http.Transport.Proxy.
+	// Default http.ProxyFromEnvironment: it uses HTTP_PROXY, HTTPS_PROXY and NO_PROXY,
+	// and never a proxy for the local machine.
 	Proxy func(*http.Request) (*url.URL, error)
 
-	// Logger receives messages for operators, such as the kind of a found server.
-	// Default: nothing is logged.
+	// Logger receives messages for operators, such as the kind of a server that a probe
+	// found. Default: the engine logs nothing.
 	Logger *slog.Logger
 }
 
@@ -105,7 +108,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// checkAPIKey refuses a key that would break the head of a request.
+// checkAPIKey returns an error for a key with characters that would end the header
+// line.
 func checkAPIKey(key string) error {
 	if strings.ContainsAny(key, "\r\n\x00") {
 		return errors.New("APIKey contains a line break or a NUL: remove it")

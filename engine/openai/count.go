@@ -15,42 +15,42 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// A countWay is one way to let a server count a prompt: a kind of request.
+// A countWay is one kind of request that makes a server count the tokens of a prompt.
 type countWay struct {
 	head []byte // head of the request, up to the value of Content-Length
 
-	// prefix and suffix enclose the escaped text of the row. Without a prefix the body
-	// is the body of the row's own request.
+	// prefix and suffix are the JSON before and after the row's escaped text. If prefix
+	// is nil, the request has the same body as the row's own request.
 	prefix, suffix []byte
 
-	aside atomic.Int64 // the way is not used before this time, Unix nanoseconds
+	pausedUntil atomic.Int64 // time before which this countWay is not used, Unix nanoseconds; see countPause and pausedForever
 }
 
-// After a timeout or an error of the server a way is not used for the time setAside,
-// because each try costs a row the time of a probe. A way that the server does not support
-// is never used again.
+// countPause is the time for which a countWay is not used after a timeout or a server
+// error, because each failed try delays a row. The value pausedForever of countWay.pausedUntil
+// means that the server does not support this countWay.
 const (
-	setAside = time.Minute
-	forEver  = math.MaxInt64
+	countPause    = time.Minute
+	pausedForever = math.MaxInt64
 )
 
-// prepareCount prepares the ways to count the prompts of p, best first.
+// prepareCount lists the requests that can count the prompts of p, the best first.
 //
 //	llama.cpp        /v1/chat/completions/input_tokens takes a chat request and
 //	                 answers {"input_tokens": n}; for embeddings /tokenize
 //	vLLM             /tokenize with messages. /v1/chat/completions/render takes a
 //	                 chat request and answers with its token_ids. It renders the
 //	                 prompt with the same code as a generation. This is better for
-//	                 gpt-oss: /tokenize renders its prompts with the chat template.
-//	                 But vLLM 0.32 refuses /render with 403 unless it was started
-//	                 with --enable-scale-out. Even then it refuses a prompt that is
-//	                 too long with 400, and /tokenize counts it
+//	                 gpt-oss, for which /tokenize uses the chat template. But vLLM
+//	                 0.32 refuses /render with 403 unless it was started with
+//	                 --enable-scale-out. Even then /render refuses a prompt that is
+//	                 too long with 400, while /tokenize counts it
 //	SGLang, sim      /tokenize with messages; old releases of SGLang accept only
-//	                 a text, and its count does not include the template
-//	the others       none; Ollama and Infinity silently truncate long prompts
+//	                 a text, and count it without the template
+//	other kinds      none; Ollama and Infinity silently truncate long prompts
 //
-// Sources: vLLM 0.32, SGLang 0.5.23, llama.cpp and our simulated server were
-// tried; the protocols of older vLLM (from 0.11) and SGLang were read.
+// Tested with vLLM 0.32, SGLang 0.5.23, llama.cpp and Rowmill's simulated server. Older
+// releases of vLLM (from 0.11) and SGLang were not tested: only their code was read.
 func (c *call) prepareCount(p engine.Params) error {
 	e, kind := c.engine, c.target.kind
 	asRow := func(path string) *countWay { return &countWay{head: e.head(path)} }
@@ -83,12 +83,13 @@ func (c *call) prepareCount(p engine.Params) error {
 	return nil
 }
 
-// harmony is the template of gpt-oss. For a generation vLLM renders its prompts by code,
-// not with the chat template.
+// harmony is the name of the prompt template of gpt-oss. To generate, vLLM renders
+// harmony prompts by code and not with the model's chat template.
 const harmony = "harmony"
 
-// templateFields returns the extras for the chat template in the form of /tokenize, which
-// has no field reasoning_effort.
+// templateFields returns the chat template settings of request_extras as fields for
+// /tokenize. It moves reasoning_effort into chat_template_kwargs, because /tokenize has
+// no field reasoning_effort.
 func templateFields(extras map[string]any) []param {
 	kwargs := map[string]any{}
 	if given, ok := extras["chat_template_kwargs"].(map[string]any); ok {
@@ -103,20 +104,21 @@ func templateFields(extras map[string]any) []param {
 	return []param{{"chat_template_kwargs", kwargs}}
 }
 
-// errNoWay reports that a server does not support a way to count.
-var errNoWay = errors.New("the server does not support this way to count a prompt")
+// errCountUnsupported reports that the server does not support this countWay.
+var errCountUnsupported = errors.New("the server does not support this way to count a prompt")
 
-// CountPrompt returns the tokens of a row's prompt, by the first way that answers. A row
-// without Patience gets the timeout of a probe: counting needs no GPU.
+// CountPrompt returns the number of tokens of a row's prompt. It tries the requests of
+// c.ways in order until one gives a count. A row without Timeout gets the timeout of a
+// probe, because counting needs no GPU.
 func (c *call) CountPrompt(ctx context.Context, row engine.Row) (int, error) {
 	var tooLong, passing error
 	for _, way := range c.ways {
 		now := time.Now()
-		switch until := way.aside.Load(); {
-		case until == forEver:
+		switch until := way.pausedUntil.Load(); {
+		case until == pausedForever:
 			continue
 		case now.UnixNano() < until:
-			passing = errAside
+			passing = errCountPaused
 			continue
 		}
 		tokens, err := c.countBy(ctx, way, row)
@@ -124,8 +126,8 @@ func (c *call) CountPrompt(ctx context.Context, row engine.Row) (int, error) {
 		switch {
 		case err == nil:
 			return tokens, nil
-		case errors.Is(err, errNoWay):
-			way.aside.Store(forEver)
+		case errors.Is(err, errCountUnsupported):
+			way.pausedUntil.Store(pausedForever)
 		case !errors.As(err, &fault): // the context's error
 			return 0, err
 		case fault.TooLong:
@@ -133,7 +135,7 @@ func (c *call) CountPrompt(ctx context.Context, row engine.Row) (int, error) {
 		default:
 			passing = fault
 			if fault.Code == codeTimeout || fault.Status >= 500 && !fault.Overloaded {
-				way.aside.Store(now.Add(setAside).UnixNano())
+				way.pausedUntil.Store(now.Add(countPause).UnixNano())
 			}
 		}
 	}
@@ -149,15 +151,18 @@ func (c *call) CountPrompt(ctx context.Context, row engine.Row) (int, error) {
 	return 0, engine.ErrNoCounting
 }
 
-// errAside reports that all ways to count are set aside now.
-var errAside = &engine.Error{Class: engine.Moment, Code: "not_counted", Message: "the server does not count prompts now"}
+// errCountPaused reports that the server cannot count prompts now, because a countWay is
+// paused after an error (see countPause).
+var errCountPaused = &engine.Error{Class: engine.Transient, Code: "not_counted", Message: "the server does not count prompts now"}
 
 var _ engine.PromptCounter = (*call)(nil)
 
+// countBy asks the server to count the tokens of a row's prompt with the given
+// countWay.
 func (c *call) countBy(ctx context.Context, way *countWay, row engine.Row) (int, error) {
-	e, p := c.engine, newPatience(c.engine.cfg.ProbeTimeout)
-	if row.Patience > 0 {
-		p = newPatience(row.Patience)
+	e, p := c.engine, newCallTimeout(c.engine.cfg.ProbeTimeout)
+	if row.Timeout > 0 {
+		p = newCallTimeout(row.Timeout)
 	}
 	conn, err := e.send(ctx, way.head, "", p, func(dst []byte) []byte {
 		if way.prefix == nil {
@@ -168,10 +173,10 @@ func (c *call) countBy(ctx context.Context, way *countWay, row engine.Row) (int,
 	if err != nil {
 		return 0, err
 	}
-	if err := e.checkHeader(ctx, conn, c.asked, row.Text, c.system); err != nil {
+	if err := e.checkHeader(ctx, conn, c.settings, row.Text, c.system); err != nil {
 		var fault *engine.Error
-		if errors.As(err, &fault) && lacksWay(fault, c.target.kind) {
-			return 0, errNoWay
+		if errors.As(err, &fault) && isCountUnsupported(fault, c.target.kind) {
+			return 0, errCountUnsupported
 		}
 		return 0, err
 	}
@@ -183,15 +188,15 @@ func (c *call) countBy(ctx context.Context, way *countWay, row engine.Row) (int,
 	case err != nil:
 		return 0, e.exchangeError(ctx, err, p)
 	case !found, int64(tokens) > mostInput(len(c.prefix)+len(row.Text)+c.trailerSize()):
-		return 0, errNoWay // the count is impossible: do not use this way again
+		return 0, errCountUnsupported // the count is missing or impossibly high: never use this countWay again
 	}
 	return tokens, nil
 }
 
-// lacksWay reports whether a refusal means that the server does not support a way to
-// count: an unknown path, a path that is switched off, or SGLang's refusal of messages in
+// isCountUnsupported reports whether a refusal means that a server of this kind does not support
+// the countWay: the path is unknown or switched off, or SGLang refuses messages in
 // place of a text.
-func lacksWay(fault *engine.Error, kind string) bool {
+func isCountUnsupported(fault *engine.Error, kind string) bool {
 	switch {
 	case fault.Class == engine.ServerFault, fault.Status == http.StatusNotImplemented:
 		return true
@@ -201,15 +206,16 @@ func lacksWay(fault *engine.Error, kind string) bool {
 	return false
 }
 
-// scanCount reads the number or the list of tokens in a reply. found is false for other
-// replies, such as the bare list of early releases of vLLM.
+// scanCount reads the number of tokens in a reply, or counts the items of its list of
+// tokens. found is false if the reply has neither, such as the bare list of early
+// releases of vLLM.
 func (r *reply) scanCount() (tokens int, found bool, err error) {
 	if r.peek() != '{' {
 		return 0, false, r.err
 	}
-	counted := false // a number was read, which has priority over the length of a list
+	counted := false // the reply has a number, which has priority over the length of a list
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
-		key := string(k) // before peek, which may move the window
+		key := string(k) // copy it: peek may overwrite the window
 		switch next := r.peek(); {
 		case (key == "count" || key == "input_tokens") && next-'0' < 10:
 			tokens, counted = int(r.count()), true

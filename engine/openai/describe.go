@@ -8,26 +8,27 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// Counts reports whether servers of a kind count prompts.
+// Counts reports whether servers of a kind, such as "vllm", can count the tokens of a
+// prompt.
 func Counts(kind string) bool {
 	return kind != kindOllama && kind != kindInfinity && kind != kindTEI && kind != kindOther
 }
 
-// describe adds the kind, the base model and the Hugging Face id of each model to info,
-// from the server's list and from the details of the probe.
+// describe adds the kind, the base model and the Hugging Face id of each model to info.
+// It takes them from the server's model list and from the other facts of the probe.
 func describe(info *engine.Info, found facts, list listedModels) {
 	for i, said := range list {
 		m := &info.Models[i]
-		if m.Origin = hubID(shortWord(said.Root.is, maxName)); m.Origin == "" {
+		if m.Origin = hubID(shortWord(said.Root.value, maxName)); m.Origin == "" {
 			m.Origin = hubID(strings.TrimPrefix(strings.SplitN(m.Name, ":", 2)[0], "hf.co/"))
 		}
 		if m.Origin == m.Name {
 			m.Origin = ""
 		}
-		if m.Base = shortWord(said.Parent.is, maxName); m.Base == m.Name {
+		if m.Base = shortWord(said.Parent.value, maxName); m.Base == m.Name {
 			m.Base = ""
 		}
-		switch kind, dimension := rowmill.Kind(said.Kind.is), plausible(whole(said.Dimension), maxDimension); {
+		switch kind, dimension := rowmill.Kind(said.Kind.value), plausible(whole(said.Dimension), maxDimension); {
 		case kind == rowmill.KindGeneration, kind == rowmill.KindReasoning:
 			m.Kind = kind
 		case kind == rowmill.KindEmbedding && dimension > 0:
@@ -53,10 +54,11 @@ func kindOf(server string, able ability, dimension int) (rowmill.Kind, int) {
 	return rowmill.KindGeneration, 0
 }
 
+// hubPattern matches a Hugging Face id: organisation/name.
 var hubPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// hubID returns text if it may be a Hugging Face id, and otherwise an empty string. Most
-// other texts are paths.
+// hubID returns text if it looks like a Hugging Face id, and otherwise an empty string.
+// Most texts that are no such id are file paths.
 func hubID(text string) string {
 	if !hubPattern.MatchString(text) {
 		return ""

@@ -5,23 +5,24 @@
 // errors. It does not know jobs, shards, retries or back-off: a call sends one request
 // and returns its result. It does not check answers against schemas; the pipeline does.
 //
-// # Why the row path does not use net/http
+// # Why rows do not use net/http
 //
 // A row costs an inference server milliseconds of GPU time. A Go net/http client with
 // encoding/json needs 36 to 48 µs of CPU per row (two goroutines, some 80 allocations, a
 // reply decoded by reflection). Writing and reading the same bytes on a socket needs 8
-// or 9 µs, nearly all in the kernel. The row path comes close to that with four
-// small parts:
+// or 9 µs, nearly all in the kernel. The code that sends rows comes close to 9 µs with
+// four small parts:
 //
-//   - pool.go keeps idle connections on a stack. It reuses the last used connection
-//     first, because the server is least likely to have closed it.
-//   - exchange.go sends one request on one connection. If the server closed a kept
-//     connection before the first byte of an answer, it dials a new one, once.
-//   - body.go returns the reply's body without its framing, as slices of the
-//     connection's read buffer: it copies nothing.
-//   - scan.go reads JSON from these slices and keeps only the text of the answer. A
-//     reply of 5 MB with 4.8 MB of log probabilities costs the memory of its 200 KB of
-//     text: the log probabilities are summed while they are read.
+//   - pool.go stores idle connections on a stack. It first reuses the most recently used
+//     connection, because the server is least likely to have closed this connection.
+//   - exchange.go sends one request on one connection. If the server closed a reused
+//     connection before the first byte of an answer, exchange.go dials a new connection,
+//     once.
+//   - body.go returns the body of a reply without its framing, as slices of the
+//     connection's read buffer, without a copy.
+//   - scan.go reads JSON from these slices and stores only the text of the answer. A
+//     reply of 5 MB with 4.8 MB of log probabilities takes the memory of its 200 KB of
+//     text, because scan.go adds up the log probabilities while it reads them.
 //
 // llama.cpp notices only in streams that a row was cancelled. So requests with possibly
 // long answers ask llama.cpp for a stream: sse.go returns the payloads of the stream one

@@ -12,8 +12,8 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// prepareEmbed builds the request for an embedding model. Such a model has no sampling
-// parameters.
+// prepareEmbed builds the request for an embedding model. It rejects settings that an
+// embedding model does not have, and ignores sampling parameters with a warning.
 func (c *call) prepareEmbed(p engine.Params) error {
 	if p.System != "" || len(p.Schema) > 0 {
 		return fmt.Errorf("an embedding model supports neither system_prompt nor json_schema: remove them")
@@ -30,13 +30,14 @@ func (c *call) prepareEmbed(p engine.Params) error {
 	}
 	c.warnings = slices.Concat(c.target.warnings(p), c.warnings, more)
 	c.prefix = append(textfmt.AppendString([]byte(`{"model":`), []byte(c.target.name)), `,"input":[`...)
-	// base64 needs 5.3 bytes per number instead of 20, and no parsing of digits
+	// base64 takes 5.3 bytes per number; decimal text takes 20 and must be parsed
 	c.middle, err = appendFields([]byte(`]`), append(extras, param{"encoding_format", "base64"}))
 	c.middle = append(c.middle, '}')
 	c.allowance = c.engine.allowance(0)
 	return err
 }
 
+// appendRows appends the JSON body of an embedding request for rows to dst.
 func (c *call) appendRows(dst []byte, rows []engine.Row) []byte {
 	dst = append(dst, c.prefix...)
 	for i, row := range rows {
@@ -57,13 +58,16 @@ func (c *call) Embed(ctx context.Context, rows []engine.Row) ([]engine.Reply, []
 		}
 	}
 	out, faults := make([]engine.Reply, len(rows)), make([]*engine.Error, len(rows))
-	if err := c.embedGroup(ctx, c.patience(rows...), rows, out, faults); err != nil {
+	if err := c.embedGroup(ctx, c.timeoutFor(rows...), rows, out, faults); err != nil {
 		return nil, nil, err
 	}
 	return out, faults, nil
 }
 
-func (c *call) embedGroup(ctx context.Context, p patience, rows []engine.Row, out []engine.Reply, faults []*engine.Error) error {
+// embedGroup runs rows in one request. If the server refuses the request because of a
+// row, embedGroup runs each half of the rows alone. It fills out and faults, in the
+// order of the rows.
+func (c *call) embedGroup(ctx context.Context, p callTimeout, rows []engine.Row, out []engine.Reply, faults []*engine.Error) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -83,8 +87,9 @@ func (c *call) embedGroup(ctx context.Context, p patience, rows []engine.Row, ou
 	return c.embedGroup(ctx, p, rows[half:], out[half:], faults[half:])
 }
 
-// embedOnce sends one request and fills out in the order of the rows.
-func (c *call) embedOnce(ctx context.Context, p patience, rows []engine.Row, out []engine.Reply) error {
+// embedOnce sends rows in one request and puts the replies into out, in the order of
+// the rows.
+func (c *call) embedOnce(ctx context.Context, p callTimeout, rows []engine.Row, out []engine.Reply) error {
 	e := c.engine
 	conn, err := e.send(ctx, e.embedHead, rows[0].Traceparent, p, func(dst []byte) []byte { return c.appendRows(dst, rows) })
 	if err != nil {
@@ -96,7 +101,7 @@ func (c *call) embedOnce(ctx context.Context, p patience, rows []engine.Row, out
 			private = append(private, row.Text)
 		}
 	}
-	if err := e.checkHeader(ctx, conn, asked{}, private...); err != nil {
+	if err := e.checkHeader(ctx, conn, requestSettings{}, private...); err != nil {
 		return err
 	}
 	r := newReply(&conn.body, e.cfg.MaxAnswerBytes, false)
@@ -112,7 +117,7 @@ func (c *call) embedOnce(ctx context.Context, p patience, rows []engine.Row, out
 	}
 	bytes := len(c.prefix) + len(c.middle)
 	for _, row := range rows {
-		bytes += len(row.Text) + templateTokens // each text has its own template
+		bytes += len(row.Text) + templateTokens // the server adds a template to each text
 	}
 	if c.target.kind == kindInfinity {
 		return nil // Infinity reports its usage in characters (seen: 0.0.78)
@@ -120,13 +125,14 @@ func (c *call) embedOnce(ctx context.Context, p patience, rows []engine.Row, out
 	if fault := r.checkUsage(bytes, 0); fault != nil {
 		return fault
 	}
-	share(r.input, rows, out)
+	divideTokens(r.input, rows, out)
 	return nil
 }
 
-// share divides the tokens of a group among its rows in proportion to the length of
-// their texts, because servers report only the total. The sum stays exact.
-func share(tokens int64, rows []engine.Row, out []engine.Reply) {
+// divideTokens divides the tokens of a group among its rows, in proportion to the lengths of
+// their texts, because servers report only the total. The shares add up to exactly the
+// total.
+func divideTokens(tokens int64, rows []engine.Row, out []engine.Reply) {
 	var total, seen, given int64
 	for _, row := range rows {
 		total += int64(len(row.Text)) + 1 // an empty text also has special tokens

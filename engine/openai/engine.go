@@ -22,25 +22,25 @@ type Engine struct {
 	base *url.URL
 	pool *pool
 
-	chatHead  []byte // heads of the two row requests, up to the value of Content-Length
-	embedHead []byte
-	apiKey    atomic.Pointer[string] // the last key of SetAPIKey
+	chatHead  []byte                 // HTTP head of a chat request, up to the value of Content-Length
+	embedHead []byte                 // HTTP head of an embedding request, up to the value of Content-Length
+	apiKey    atomic.Pointer[string] // current API key, which SetAPIKey changes
 
-	side *http.Client // sends the requests for probes and gauges
+	probeClient *http.Client // sends the requests for probes and gauges
 
-	mu       sync.Mutex
-	probed   bool
-	info     engine.Info // of the last successful probe
-	facts    facts       // of the last successful probe
-	steady   bool        // the last probe succeeded
-	ollama   ollamaModels
-	left     map[string]leftOut // by the server's name of a model
-	unparsed map[string]bool    // models, by the server's name, that left their reasoning in an answer
+	mu                 sync.Mutex
+	probed             bool                   // at least one probe has succeeded
+	info               engine.Info            // result of the last successful probe
+	facts              facts                  // further results of the last successful probe
+	lastProbeSucceeded bool                   // the last probe succeeded
+	ollama             ollamaModels           // cached details of Ollama's models
+	extraRecords       map[string]extraRecord // extras that the server refused or accepted, by the server's name of the model
+	unparsed           map[string]bool        // true if an answer of the model contained its reasoning, by the server's name of the model
 }
 
 var _ engine.Engine = (*Engine)(nil)
 
-// New makes the engine; it sends nothing to the server.
+// New returns an engine for the server of cfg. New sends nothing to the server.
 func New(cfg Config) (*Engine, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -72,23 +72,25 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e.chatHead = e.head("/v1/chat/completions")
 	e.embedHead = e.head("/v1/embeddings")
-	e.side = &http.Client{
+	e.probeClient = &http.Client{
 		Timeout: cfg.ProbeTimeout,
 		Transport: &http.Transport{
 			Proxy:                  http.ProxyURL(proxy),
 			DialContext:            e.pool.dialer.DialContext,
 			TLSClientConfig:        tlsConfig,
-			DisableKeepAlives:      true, // leftover bytes of a page must not become part of the next page
+			DisableKeepAlives:      true, // unread bytes of one reply must not become part of the next reply
 			DisableCompression:     true, // Python servers need longer to compress a page of metrics than to send it
 			MaxResponseHeaderBytes: 64 << 10,
 		},
-		// A redirect is a misconfiguration, and following it would forward the key.
+		// A redirect means a wrong configuration, and following it would send the API key
+		// to another address.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return e, nil
 }
 
-// tlsTo returns the configuration of TLS connections to a server; given may be nil.
+// tlsTo returns the TLS configuration for connections to the server at base. given is
+// the TLS configuration from Config, or nil.
 func tlsTo(base *url.URL, given *tls.Config) *tls.Config {
 	config := given.Clone()
 	if config == nil {
@@ -101,7 +103,7 @@ func tlsTo(base *url.URL, given *tls.Config) *tls.Config {
 	return config
 }
 
-// hostPort returns the address of a URL, with port as the default.
+// hostPort returns HOST:PORT of a URL. port is the default port.
 func hostPort(u *url.URL, port string) string {
 	if u.Port() != "" {
 		port = u.Port()
@@ -109,8 +111,8 @@ func hostPort(u *url.URL, port string) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// head returns the head of a request with additional header lines, up to the value of
-// Content-Length, which comes last.
+// head returns the HTTP head of a request to path with the additional header lines
+// more. The head ends before the value of Content-Length, which is the last header.
 func (e *Engine) head(path string, more ...string) []byte {
 	target, proxied := e.base.EscapedPath()+path, ""
 	if proxy := e.pool.proxy; proxy != nil && e.pool.tls == nil {
@@ -153,7 +155,7 @@ func (e *Engine) Close() {
 
 // Prepare compiles the settings that all rows of a job share.
 func (e *Engine) Prepare(p engine.Params) (engine.Call, error) {
-	t, err := e.served(p.Model)
+	t, err := e.targetFor(p.Model)
 	if err != nil {
 		return nil, err
 	}
@@ -178,9 +180,10 @@ func (e *Engine) Prepare(p engine.Params) (engine.Call, error) {
 	return c, nil
 }
 
-// refusalError reads the body of a reply with a status other than 200 and returns its error.
-// The caller must not use c afterwards.
-func (e *Engine) refusalError(ctx context.Context, c *conn, asked asked, private ...[]byte) error {
+// refusalError reads the body of a reply with a status other than 200 and returns the
+// error for it. private holds texts that the error must not contain. The caller must
+// not use c afterwards.
+func (e *Engine) refusalError(ctx context.Context, c *conn, asked requestSettings, private ...[]byte) error {
 	x, _, err := e.readRefusal(ctx, c)
 	if err != nil {
 		return err
@@ -192,8 +195,9 @@ func (e *Engine) refusalError(ctx context.Context, c *conn, asked asked, private
 	return fault
 }
 
-// readRefusal reads a reply with a status other than 200, and then returns c to the pool
-// or closes it. err is not nil only if ctx has ended.
+// readRefusal reads a reply with a status other than 200, and then returns c to the
+// pool or closes c. text is the body. readRefusal returns an error only if ctx has
+// ended.
 func (e *Engine) readRefusal(ctx context.Context, c *conn) (x refusal, text []byte, err error) {
 	x = refusal{
 		status:     c.header.StatusCode(),
@@ -204,7 +208,7 @@ func (e *Engine) readRefusal(ctx context.Context, c *conn) (x refusal, text []by
 	if ended := ended(ctx); ended != nil {
 		return x, nil, ended
 	}
-	if err == nil || len(text) > 0 { // part of an error message is useful too
+	if err == nil || len(text) > 0 { // an incomplete error message is also useful
 		x.fault = parseFault(text)
 	}
 	return x, text, nil

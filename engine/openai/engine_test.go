@@ -253,7 +253,7 @@ func TestRefusals(t *testing.T) {
 		{"conflict", 409, ``, nil, engine.Error{Class: engine.Busy, Code: "http_409"}},
 		{"too early", 425, ``, nil, engine.Error{Class: engine.Busy, Code: "http_425"}},
 		{"too many", 429, `{"error":"Model is overloaded","error_type":"overloaded"}`, nil, engine.Error{Class: engine.Busy, Code: "overloaded", Overloaded: true, Message: "Model is overloaded"}},
-		{"broken", 500, openAI("oops"), nil, engine.Error{Class: engine.Moment, Code: "some_type"}},
+		{"broken", 500, openAI("oops"), nil, engine.Error{Class: engine.Transient, Code: "some_type"}},
 		{"gateway", 502, `<html>Bad Gateway</html>`, nil, engine.Error{Class: engine.Busy, Code: "http_502"}},
 		{"loading", 503, openAI("Loading model"), nil, engine.Error{Class: engine.Busy, Code: "some_type", Overloaded: true}},
 		{"gateway time", 504, ``, nil, engine.Error{Class: engine.Busy, Code: "http_504"}},
@@ -319,7 +319,7 @@ func TestUnacceptableReplies(t *testing.T) {
 				func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.body) })
 			_, err := generate(t, e, "x")
 			var got *engine.Error
-			class := engine.Moment
+			class := engine.Transient
 			if c.code == "queue_full" {
 				class = engine.Busy
 			}

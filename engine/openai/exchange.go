@@ -18,33 +18,34 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// errStale reports that the server closed a kept connection before the first byte of an
-// answer.
-var errStale = errors.New("kept connection was closed by the server")
+// errStale reports that the server closed a reused connection before it sent the first
+// byte of an answer.
+var errStale = errors.New("the server closed the reused connection")
 
-// requests is the pool of request buffers. A buffer is used only while the request is
-// sent, so few exist, even with many rows in flight.
+// requests is the pool of request buffers. A request uses its buffer only while it is
+// sent, so there are few buffers even with many rows in flight.
 var requests = sync.Pool{New: func() any { return new([]byte) }}
 
-// maxRequestScratch limits the size of request buffers that are kept.
+// maxRequestScratch is the largest capacity in bytes of a buffer that goes back to the
+// pool requests.
 const maxRequestScratch = 256 << 10
 
-// A patience is the timeout of a call, including the time in the server's queue.
-type patience struct {
-	whole time.Duration
-	until time.Time
+// A callTimeout is the timeout of a call, which includes the time in the server's queue.
+type callTimeout struct {
+	length time.Duration // length of the timeout
+	until  time.Time     // time when the timeout expires
 }
 
-func newPatience(whole time.Duration) patience {
-	return patience{whole: whole, until: time.Now().Add(whole)}
+func newCallTimeout(whole time.Duration) callTimeout {
+	return callTimeout{length: whole, until: time.Now().Add(whole)}
 }
 
 // send posts one request and returns the connection after it has read the reply's
-// header. The caller reads the body and calls finish. head is the head of the request
-// up to the value of Content-Length; traceparent is the value of that header, empty for
-// none; build appends the body. build may run twice: if a kept connection turns out to
-// be closed, send dials a new one, once.
-func (e *Engine) send(ctx context.Context, head []byte, traceparent string, p patience, build func([]byte) []byte) (*conn, error) {
+// header. The caller then reads the body and calls finish. head is the HTTP head of the
+// request up to the value of Content-Length; traceparent is the value of the header
+// traceparent, empty for none; build appends the body. build may run twice: if the
+// server has closed the reused connection, send dials a new connection, once.
+func (e *Engine) send(ctx context.Context, head []byte, traceparent string, p callTimeout, build func([]byte) []byte) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -68,28 +69,30 @@ func (e *Engine) send(ctx context.Context, head []byte, traceparent string, p pa
 	return c, nil
 }
 
-// lateShare allows a call to exceed its timeout by 1/lateShare. So one deadline can
-// serve several rows: setting a deadline for every row would cost half as much as
-// reading the header of its reply.
+// lateShare allows a call to exceed its timeout by the fraction 1/lateShare. So several
+// rows can use the same deadline of a connection: to set a deadline for every row would
+// cost half as much as reading the header of its reply.
 const lateShare = 64
 
-// endBy sets the deadline of reads and writes on c to the end of p, or slightly later.
-func (c *conn) endBy(p patience) error {
-	if late := c.deadline.Sub(p.until); late >= 0 && late <= p.whole/lateShare {
+// endBy sets the deadline of reads and writes on c to the end of p, or slightly later
+// (see lateShare).
+func (c *conn) endBy(p callTimeout) error {
+	if late := c.deadline.Sub(p.until); late >= 0 && late <= p.length/lateShare {
 		return nil
 	}
-	return c.endAt(p.until.Add(p.whole / lateShare))
+	return c.endAt(p.until.Add(p.length / lateShare))
 }
 
-// endAt sets the deadline of c. Nothing else may set it, because c.deadline must match.
+// endAt sets the deadline of reads and writes on c. Only endAt may set this deadline,
+// because c.deadline must have the same value.
 func (c *conn) endAt(deadline time.Time) error {
 	c.deadline = deadline
 	return c.SetDeadline(deadline)
 }
 
-// exchange sends the request on c and reads the reply's header. After an error c is
-// closed.
-func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, traceparent string, p patience, build func([]byte) []byte) error {
+// exchange sends a request on c and reads the reply's header. After an error it closes
+// c.
+func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, traceparent string, p callTimeout, build func([]byte) []byte) error {
 	c.begin(ctx)
 	err := c.endBy(p)
 	if err == nil {
@@ -97,7 +100,7 @@ func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, traceparent
 	}
 	if err == nil || !timedOut(err) {
 		// A server may refuse a large request and close the connection before it has
-		// read the whole request. Its answer explains more than the failed write.
+		// read the whole request. The server's answer explains more than the failed write.
 		if readErr := c.readHeader(e.cfg.MaxBodyBytes); readErr == nil || err == nil {
 			err = readErr
 		}
@@ -109,8 +112,8 @@ func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, traceparent
 	return err
 }
 
-// write sends a request: head, the body's length, the headers Authorization and
-// traceparent if not empty, and the body.
+// write sends a request: head, the length of the body, the headers Authorization and
+// traceparent unless they are empty, and the body that build appends.
 func (c *conn) write(head []byte, authorization, traceparent string, build func([]byte) []byte) error {
 	buf := requests.Get().(*[]byte)
 	// The head contains the length of the body. So build the body first, after enough
@@ -148,17 +151,19 @@ func (c *conn) write(head []byte, authorization, traceparent string, build func(
 	return err
 }
 
-// errHeader reports a reply that does not begin like HTTP. It replaces the parser's own
-// error, which quotes the reply.
+// errHeader reports a reply that does not begin with a valid HTTP header. It replaces
+// the parser's error, which quotes the reply.
 var errHeader = errors.New("reply has a malformed header")
 
-// maxInterim limits the informational replies before the final one: gateways send one
-// or two.
+// maxInterim limits the number of informational replies (HTTP 1xx) before the final
+// reply. Gateways send one or two.
 const maxInterim = 16
 
+// readHeader reads the header of the final reply into c.header and opens c.body, which
+// may have maxBody bytes. It returns errStale if the server closed a reused connection.
 func (c *conn) readHeader(maxBody int64) error {
 	if _, err := c.in.Peek(1); err != nil {
-		if c.kept && !timedOut(err) {
+		if c.isReused && !timedOut(err) {
 			return errStale
 		}
 		if errors.Is(err, io.EOF) {
@@ -179,7 +184,7 @@ func (c *conn) readHeader(maxBody int64) error {
 		}
 		switch status := c.header.StatusCode(); {
 		case status == 101:
-			return errHeader // no request asks for another protocol
+			return errHeader // Rowmill never asks to switch the protocol
 		case status >= 200:
 			c.body.open(c.in, c.header.ContentLength(), maxBody)
 			return nil
@@ -188,8 +193,8 @@ func (c *conn) readHeader(maxBody int64) error {
 	return errHeader
 }
 
-// finish returns c to the pool after a request, if the reply was read to its end and the
-// server accepts another request. Otherwise it closes c.
+// finish returns c to the pool if the reply was read to its end and the server accepts
+// another request on c. Otherwise it closes c.
 func (e *Engine) finish(c *conn) {
 	if c.end() && c.body.done && !c.header.ConnectionClose() && c.in.Buffered() == 0 {
 		e.pool.put(c)
@@ -198,7 +203,8 @@ func (e *Engine) finish(c *conn) {
 	c.shut()
 }
 
-// timedOut reports whether err is the row's timeout.
+// timedOut reports whether err means that the deadline of a read, a write or a dial
+// expired.
 func timedOut(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
@@ -217,19 +223,19 @@ func ended(ctx context.Context) error {
 	return nil
 }
 
-// codeTimeout is the code of a call that exceeded its timeout.
+// codeTimeout is the Code of the error of a call that exceeded its timeout.
 const codeTimeout = "timeout"
 
 // timeoutError returns the error of a call that exceeded its timeout.
-func (p patience) timeoutError() error {
+func (p callTimeout) timeoutError() error {
 	return &engine.Error{
-		Class: engine.Moment, Code: codeTimeout,
-		Message: fmt.Sprintf("no complete answer within %v", p.whole.Round(time.Millisecond)),
+		Class: engine.Transient, Code: codeTimeout,
+		Message: fmt.Sprintf("no complete answer within %v", p.length.Round(time.Millisecond)),
 	}
 }
 
 // dialError returns the error for a connection that could not be opened.
-func (e *Engine) dialError(ctx context.Context, err error, p patience) error {
+func (e *Engine) dialError(ctx context.Context, err error, p callTimeout) error {
 	if err := ended(ctx); err != nil {
 		return err
 	}
@@ -240,7 +246,7 @@ func (e *Engine) dialError(ctx context.Context, err error, p patience) error {
 	var certificate *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
 	if errors.As(err, &certificate) || errors.As(err, &record) {
-		class = engine.ServerFault // waiting does not fix a certificate
+		class = engine.ServerFault // a retry does not repair a certificate
 	}
 	through := ""
 	if e.pool.proxy != nil {
@@ -251,7 +257,7 @@ func (e *Engine) dialError(ctx context.Context, err error, p patience) error {
 
 // exchangeError returns the error for a connection that ended, timed out or sent malformed
 // data during a row.
-func (e *Engine) exchangeError(ctx context.Context, err error, p patience) error {
+func (e *Engine) exchangeError(ctx context.Context, err error, p callTimeout) error {
 	if err := ended(ctx); err != nil {
 		return err
 	}
@@ -259,14 +265,14 @@ func (e *Engine) exchangeError(ctx context.Context, err error, p patience) error
 		return p.timeoutError()
 	}
 	if errors.Is(err, errTooLong) || errors.Is(err, errBodyTooLarge) {
-		return &engine.Error{Class: engine.Moment, Status: http.StatusOK, Code: "reply_too_large", Message: err.Error()}
+		return &engine.Error{Class: engine.Transient, Status: http.StatusOK, Code: "reply_too_large", Message: err.Error()}
 	}
 	var malformed *syntaxError
 	if errors.As(err, &malformed) || errors.Is(err, errTruncated) {
-		return &engine.Error{Class: engine.Moment, Status: http.StatusOK, Code: "malformed_reply", Message: err.Error()}
+		return &engine.Error{Class: engine.Transient, Status: http.StatusOK, Code: "malformed_reply", Message: err.Error()}
 	}
 	if errors.Is(err, errHeader) || errors.Is(err, errChunk) {
-		return &engine.Error{Class: engine.Moment, Code: "malformed_reply", Message: err.Error()}
+		return &engine.Error{Class: engine.Transient, Code: "malformed_reply", Message: err.Error()}
 	}
-	return &engine.Error{Class: engine.Busy, Code: "connection_broken", Broke: true, Message: fmt.Sprintf("the connection to the server failed: %v", err)}
+	return &engine.Error{Class: engine.Busy, Code: "connection_broken", ConnectionBroke: true, Message: fmt.Sprintf("the connection to the server failed: %v", err)}
 }

@@ -8,17 +8,19 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// An extra is a request field that Rowmill adds by itself, although no job asks for it.
-// If a server refuses an extra for a model, further requests for the model do not have it.
+// An extra is a request field that Rowmill adds by itself, although the job does not
+// ask for it. If a server refuses an extra for a model, Rowmill leaves the extra out of
+// further requests for this model.
 type extra string
 
 const (
 	extraLogprobs extra = "logprobs"
-	// OpenAI's newer models accept only max_completion_tokens.
+	// extraMaxTokens is the field max_tokens. OpenAI's newer models refuse it and
+	// accept only max_completion_tokens.
 	extraMaxTokens extra = "max_tokens"
 )
 
-// notice is the warning that the job gets.
+// notice returns the warning for jobs whose requests no longer have the extra.
 func (x extra) notice() string {
 	if x == extraLogprobs {
 		return "logprobs: the server refuses log probabilities, so Rowmill asks for answers without them, and cumulative_logprobs is null. Set logprobs: false in sampling_params to avoid the first refusal."
@@ -26,8 +28,8 @@ func (x extra) notice() string {
 	return "max_tokens: the server accepts this limit only as max_completion_tokens, so Rowmill sends it under this name."
 }
 
-// refused reports whether a refusal is about the extra. said is the text of the refusal in
-// lower case, and param is the field that the refusal names.
+// refused reports whether the server refused a request because of the extra. said is
+// the text of the refusal in lower case, and param is the field that the refusal names.
 func (x extra) refused(said, param string) bool {
 	if x == extraLogprobs {
 		return param == "logprobs" || param == "top_logprobs" || strings.Contains(said, "logprob") || strings.Contains(said, unwritable)
@@ -35,11 +37,12 @@ func (x extra) refused(said, param string) bool {
 	return strings.Contains(said, "max_completion_tokens")
 }
 
-// unwritable is a part of the message with which a Python server answers 500, because it
-// cannot write an infinite log probability as JSON (SGLang issue 5984, vLLM issue 10234).
+// unwritable is a part of an error message. A Python server answers 500 with this
+// message if it cannot write an infinite log probability as JSON (SGLang issue 5984,
+// vLLM issue 10234).
 const unwritable = "out of range float values are not json compliant"
 
-// without returns the fields of a request without the extra. It does not remove
+// without returns a copy of the request fields without the extra. It does not remove
 // max_tokens, but renames it to max_completion_tokens.
 func (x extra) without(fields []param) []param {
 	if x == extraLogprobs {
@@ -54,7 +57,8 @@ func (x extra) without(fields []param) []param {
 	return fields
 }
 
-// An extraRefused is the error of a request that was refused because of an extra.
+// An extraRefused is the error of a request that the server refused because of an
+// extra.
 type extraRefused struct {
 	fault *engine.Error
 	extra extra
@@ -63,10 +67,12 @@ type extraRefused struct {
 func (e *extraRefused) Error() string { return e.fault.Error() }
 func (e *extraRefused) Unwrap() error { return e.fault }
 
-// refusedExtra returns the extra that a refusal is about; empty for none.
-func (a asked) refusedExtra(status int, said, param string) extra {
+// refusedExtra returns the extra that caused a refusal, or an empty string if no extra
+// caused it. said is the text of the refusal in lower case, and param is the field that
+// the refusal names.
+func (a requestSettings) refusedExtra(status int, said, param string) extra {
 	switch status {
-	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusInternalServerError, http.StatusNotImplemented: // 403: OpenAI's newer models
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusInternalServerError, http.StatusNotImplemented: // OpenAI's newer models answer 403
 	default:
 		return ""
 	}
@@ -78,39 +84,39 @@ func (a asked) refusedExtra(status int, said, param string) extra {
 	return ""
 }
 
-// leftOut records which extras a server refused or accepted for a model.
-type leftOut struct {
-	extras []extra // refused
-	proven bool    // a row was answered with extraLogprobs
+// extraRecord records which extras a server refused or accepted for a model.
+type extraRecord struct {
+	extras []extra // extras that the server refused
+	proven bool    // the server has answered a row with extraLogprobs
 }
 
-// updateLeftOut applies change to the record of a model and returns the record. A nil
-// change changes nothing.
-func (e *Engine) updateLeftOut(model string, change func(*leftOut)) leftOut {
+// updateExtraRecord applies change to the record of a model and returns the new record. If
+// change is nil, it only returns the record.
+func (e *Engine) updateExtraRecord(model string, change func(*extraRecord)) extraRecord {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	state := e.left[model]
+	state := e.extraRecords[model]
 	if change != nil {
 		change(&state)
-		if e.left == nil {
-			e.left = map[string]leftOut{}
+		if e.extraRecords == nil {
+			e.extraRecords = map[string]extraRecord{}
 		}
-		e.left[model] = state
+		e.extraRecords[model] = state
 	}
 	return state
 }
 
-// leaveOut leaves an extra out of all further requests of the call. It returns false if
-// it cannot build such requests.
+// leaveOut removes an extra from all further requests of the call. It returns false if
+// it cannot build the requests.
 func (c *call) leaveOut(x extra) bool {
-	c.engine.updateLeftOut(c.target.name, func(l *leftOut) {
+	c.engine.updateExtraRecord(c.target.name, func(l *extraRecord) {
 		if !slices.Contains(l.extras, x) {
 			l.extras = append(slices.Clone(l.extras), x)
 		}
 	})
 	c.notices.add(x.notice())
 	before := c.trailer.Load()
-	if slices.Contains(before.without, x) { // another row was first
+	if slices.Contains(before.without, x) { // another row has already removed x
 		return true
 	}
 	next, err := c.trailerWithout(append(slices.Clone(before.without), x))
@@ -121,13 +127,13 @@ func (c *call) leaveOut(x extra) bool {
 	return true
 }
 
-// A trailer is the part of a chat request behind the prompt.
+// A trailer is the JSON after the prompt in a chat request.
 type trailer struct {
 	middle  []byte
-	without []extra // the extras that middle does not have
+	without []extra // extras that middle does not contain
 }
 
-// trailerWithout makes a trailer that does not have the given extras.
+// trailerWithout builds a trailer without the given extras.
 func (c *call) trailerWithout(without []extra) (*trailer, error) {
 	fields := c.fields
 	for _, x := range without {
@@ -137,18 +143,18 @@ func (c *call) trailerWithout(without []extra) (*trailer, error) {
 	return &trailer{middle, without}, err
 }
 
-// provenFailures is the number of HTTP 500 answers to a row after which the row is sent
-// without a request for log probabilities, if the server has answered other rows with log
-// probabilities. Such a server fails more often by chance than because of the log
-// probabilities of a row.
-const provenFailures = 2
+// maxFailuresWithLogprobs is a number of HTTP 500 answers to one row. After so many failures
+// Rowmill sends the row without a request for log probabilities, even if the server has
+// answered other rows with log probabilities. Fewer failures of such a server probably
+// have another cause.
+const maxFailuresWithLogprobs = 2
 
-// trailerOf returns the trailer of a row's request. If the server has answered HTTP 500 to
-// the row, the request does not ask for log probabilities: they may be the cause, and most
-// servers do not say so.
+// trailerOf returns the trailer for a row's request. After HTTP 500 answers to the row,
+// the request is sent without log probabilities: they may be the cause, and most
+// servers do not name the cause. See maxFailuresWithLogprobs for the number of answers.
 func (c *call) trailerOf(row engine.Row) *trailer {
 	usual := c.trailer.Load()
-	if row.Failures == 0 || c.proven.Load() && row.Failures < provenFailures || !c.adds(extraLogprobs, usual) {
+	if row.Failures == 0 || c.proven.Load() && row.Failures < maxFailuresWithLogprobs || !c.hasAdded(extraLogprobs, usual) {
 		return usual
 	}
 	bare, err := c.trailerWithout(append(slices.Clone(usual.without), extraLogprobs))
@@ -158,34 +164,35 @@ func (c *call) trailerOf(row engine.Row) *trailer {
 	return bare
 }
 
-// adds reports whether a trailer has an extra.
-func (c *call) adds(x extra, t *trailer) bool {
-	return slices.Contains(c.asked.extras, x) && !slices.Contains(t.without, x)
+// hasAdded reports whether Rowmill by itself added the extra x to requests with the trailer
+// t.
+func (c *call) hasAdded(x extra, t *trailer) bool {
+	return slices.Contains(c.settings.extras, x) && !slices.Contains(t.without, x)
 }
 
-// learn decides after an answer whether further rows ask for log probabilities. They do
-// not if the server has answered no row with log probabilities, and mostBare rows only
-// without.
-func (c *call) learn(t *trailer, row engine.Row) {
+// recordAnswered records that the server answered a row with trailer t. Further rows do not ask
+// for log probabilities once the server has answered maxRowsWithoutLogprobs rows only without log
+// probabilities, and no row with them.
+func (c *call) recordAnswered(t *trailer, row engine.Row) {
 	switch {
-	case c.adds(extraLogprobs, t):
+	case c.hasAdded(extraLogprobs, t):
 		if !c.proven.Load() {
 			c.proven.Store(true)
-			c.engine.updateLeftOut(c.target.name, func(l *leftOut) { l.proven = true })
+			c.engine.updateExtraRecord(c.target.name, func(l *extraRecord) { l.proven = true })
 		}
-	case row.Failures == 0 || !c.adds(extraLogprobs, c.trailer.Load()):
-	case c.bare.Add(1) >= mostBare && !c.proven.Load():
+	case row.Failures == 0 || !c.hasAdded(extraLogprobs, c.trailer.Load()):
+	case c.rowsWithoutLogprobs.Add(1) >= maxRowsWithoutLogprobs && !c.proven.Load():
 		c.leaveOut(extraLogprobs)
 	default:
 		c.notices.add("logprobs: the server answered HTTP 500 to some rows until Rowmill sent them without a request for log probabilities; cumulative_logprobs of these rows is null. Set logprobs: false in sampling_params to avoid the failures.")
 	}
 }
 
-// mostBare is the number of rows answered only without log probabilities after which no
-// row of the model asks for them: a single HTTP 500 may be chance.
-const mostBare = 2
+// maxRowsWithoutLogprobs is the number of rows answered only without log probabilities after which
+// Rowmill no longer asks for them for this model. A single HTTP 500 may be chance.
+const maxRowsWithoutLogprobs = 2
 
-// trailerSize returns the size of the part of a request behind the prompt, in bytes.
+// trailerSize returns the number of bytes after the prompt in a request.
 func (c *call) trailerSize() int {
 	if b := c.trailer.Load(); b != nil {
 		return len(b.middle)

@@ -147,7 +147,7 @@ func TestWordlessRefusalOfLogprobs(t *testing.T) {
 			e := serve(t, nil, p.ServeHTTP)
 			params := engine.Params{Model: generator, MaxTokens: 9, Logprobs: true}
 			c := prepared(t, e, params)
-			for row := range mostBare {
+			for row := range maxRowsWithoutLogprobs {
 				if err := sendAfter(t, c, 0); err == nil {
 					t.Fatalf("row %d is answered with log probabilities", row)
 				}
@@ -166,8 +166,8 @@ func TestWordlessRefusalOfLogprobs(t *testing.T) {
 					t.Errorf("warnings: %q", warned)
 				}
 			}
-			if with, all := p.requests("logprobs"); with != mostBare || all != 2*mostBare+2 {
-				t.Errorf("%d of %d requests had log probabilities, want %d of %d", with, all, mostBare, 2*mostBare+2)
+			if with, all := p.requests("logprobs"); with != maxRowsWithoutLogprobs || all != 2*maxRowsWithoutLogprobs+2 {
+				t.Errorf("%d of %d requests had log probabilities, want %d of %d", with, all, maxRowsWithoutLogprobs, 2*maxRowsWithoutLogprobs+2)
 			}
 		})
 	}
@@ -196,21 +196,21 @@ func TestChanceFailuresLeaveLogprobs(t *testing.T) {
 	}
 	requests(2, "after an answer with log probabilities")
 	p.refuses = works
-	for row := range mostBare { // of these rows alone the server cannot write them
-		if sendAfter(t, c, 0) == nil || sendAfter(t, c, 1) == nil || sendAfter(t, c, provenFailures) != nil {
+	for row := range maxRowsWithoutLogprobs { // of these rows alone the server cannot write them
+		if sendAfter(t, c, 0) == nil || sendAfter(t, c, 1) == nil || sendAfter(t, c, maxFailuresWithLogprobs) != nil {
 			t.Fatalf("row %d is not answered at the third attempt, without log probabilities", row)
 		}
 	}
-	requests(2+2*mostBare, "after rows that the server failed on")
+	requests(2+2*maxRowsWithoutLogprobs, "after rows that the server failed on")
 	if err := sendAfter(t, c, 0); err == nil {
 		t.Error("a server that has answered with log probabilities is asked without them")
 	}
-	requests(3+2*mostBare, "another row")
+	requests(3+2*maxRowsWithoutLogprobs, "another row")
 	if warned := c.Warnings(); !slices.ContainsFunc(warned, func(w string) bool { return strings.Contains(w, "HTTP 500 to some rows") }) || slices.Contains(warned, extraLogprobs.notice()) {
 		t.Errorf("warnings: %q", warned)
 	}
 	asked := prepared(t, e, engine.Params{Model: generator, Logprobs: true, Sampling: map[string]any{"logprobs": int64(1)}})
-	if err := sendAfter(t, asked, provenFailures); err == nil {
+	if err := sendAfter(t, asked, maxFailuresWithLogprobs); err == nil {
 		t.Error("the answer came without the log probabilities that the job asks for")
 	}
 }

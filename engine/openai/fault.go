@@ -15,21 +15,22 @@ import (
 //	{"detail": "text" or [{"msg", "loc"}]}                    FastAPI itself
 //	{"detail": {"msg", "type"}}                               KoboldCpp
 //
-// Its message must not leave the package unchecked: it may quote a prompt.
+// The message may quote a prompt, so other packages must get only the result of the
+// method shown.
 type serverFault struct {
 	found   bool
 	message string
 	kind    string // the field type or error_type
 	code    string // the field code, if it is a string
 	param   string // the request field that the error names; empty if it names none
-	status  int    // the field code, if it is a number from 400 to 599 inside a reply with status 200
+	status  int    // the HTTP status in the field code, 400 to 599, of an error inside a reply with status 200
 }
 
-// maxErrorBody limits how much of an error's body is read.
+// maxErrorBody is the maximum number of bytes that are read from the body of an error.
 const maxErrorBody = 64 << 10
 
-// parseFault reads the body of an error. It returns an empty fault for an unreadable
-// body.
+// parseFault parses the body of an error reply. It returns an empty serverFault if it
+// cannot parse the body.
 func parseFault(body []byte) serverFault {
 	var top struct {
 		Error     json.RawMessage `json:"error"`
@@ -37,7 +38,7 @@ func parseFault(body []byte) serverFault {
 		Detail    json.RawMessage `json:"detail"`
 		faultFields
 	}
-	// If one field has an unexpected type, the others are still filled.
+	// If one field has an unexpected type, Unmarshal still fills the other fields.
 	_ = json.Unmarshal(body, &top)
 	if len(top.Error) > 0 && top.Error[0] == '{' {
 		var inner faultFields
@@ -58,6 +59,8 @@ func parseFault(body []byte) serverFault {
 	return f
 }
 
+// faultFields are the fields of an error object as raw JSON, because servers differ in
+// their types.
 type faultFields struct {
 	Message json.RawMessage `json:"message"`
 	Type    json.RawMessage `json:"type"`
@@ -69,7 +72,7 @@ func (f faultFields) fault() serverFault {
 	return serverFault{found: true, message: text(f.Message), kind: text(f.Type), code: text(f.Code), param: field(text(f.Param))}
 }
 
-// field returns the first field name in a path of vLLM: "stop", or
+// field returns the first field name in a path that vLLM reports: "stop" for
 // "body.stop.list[str]".
 func field(path string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(path, "body."), ".")
@@ -77,7 +80,8 @@ func field(path string) string {
 	return name
 }
 
-// text returns the string in raw; empty if raw is not a string.
+// text returns the string that raw encodes, or an empty string if raw encodes no
+// string.
 func text(raw json.RawMessage) string {
 	var s string
 	if len(raw) > 0 && raw[0] == '"' {
@@ -86,8 +90,9 @@ func text(raw json.RawMessage) string {
 	return s
 }
 
-// detail reads KoboldCpp's text or FastAPI's list of broken rules. It ignores their
-// "input", which repeats the request.
+// detail returns the message in the field detail: KoboldCpp's text, or the first entry
+// of FastAPI's list of broken rules. It ignores the field "input", which repeats the
+// request.
 func detail(raw json.RawMessage) string {
 	if s := text(raw); s != "" {
 		return s
@@ -113,7 +118,8 @@ func detail(raw json.RawMessage) string {
 	return strings.TrimPrefix(strings.Join(where, ".")+": "+rules[0].Msg, ": ")
 }
 
-// word returns the machine-readable word of the fault, or other if it has none.
+// word returns the code or the kind of the fault, whichever is a safe word first, or
+// other if neither is.
 func (f serverFault) word(other string) string {
 	for _, w := range []string{f.code, f.kind} {
 		if w = safeWord([]byte(w)); w != "" {
@@ -124,16 +130,17 @@ func (f serverFault) word(other string) string {
 }
 
 const (
-	// maxMessage limits a server's message in our errors, in bytes.
+	// maxMessage limits the part of a server's message that our errors contain, in
+	// bytes.
 	maxMessage = 300
-	// quoteLength is the length of a passage, in bytes. A message that shares such a
-	// passage with a prompt counts as a quotation. The length is too long for a
-	// coincidence, and shorter passages reveal nothing.
+	// quoteLength is the length in bytes of a text passage that a message and a prompt
+	// must share so that the message counts as a quotation. A passage of this length is
+	// no coincidence, and a shorter passage reveals nothing.
 	quoteLength = 12
 )
 
-// shown returns the message on one line, shortened. If the message repeats a passage of
-// a text in texts, it returns a notice instead: these texts must not get into logs.
+// shown returns the message on one line, shortened. If the message quotes one of texts,
+// shown returns a notice instead, because texts are private and must not get into logs.
 func (f serverFault) shown(texts ...[]byte) string {
 	line := strings.Join(strings.Fields(strings.Map(shownRune, f.message)), " ")
 	if len(line) > maxMessage {
@@ -162,8 +169,8 @@ func shownRune(r rune) rune {
 	return r
 }
 
-// quotes reports whether line and text share a passage of at least 2·quoteLength-1
-// bytes, or line contains the whole of a shorter text.
+// quotes reports whether line quotes text: they share a passage of at least
+// 2·quoteLength-1 bytes, or line contains the whole of a shorter text.
 func quotes(line, text string) bool {
 	if len(text) == 0 {
 		return false

@@ -9,8 +9,9 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// formRules maps a kind of server and a rule of structured_outputs to the request field
-// of the rule. Kinds and rules that are missing here are not supported.
+// formRules maps a kind of server and a rule of structured_outputs to the name of the
+// request field for the rule. A server does not support a kind or a rule that is missing
+// here.
 //
 // Tested on a CPU: vLLM 0.32, Rowmill's simulated server, SGLang 0.5.23, llama.cpp
 // b11669. Ollama 0.17.4 has no such field.
@@ -25,7 +26,8 @@ var formRules = map[string]map[string]string{
 // use other field names and ignore structured_outputs without an error.
 var formSince = release{0, 11, 0}
 
-// formOf names the setting that constrains a job's answers; empty for none.
+// formOf returns the name of the setting that constrains the form of a job's answers;
+// empty if there is none.
 func formOf(p engine.Params) string {
 	switch {
 	case len(p.Schema) > 0:
@@ -36,8 +38,8 @@ func formOf(p engine.Params) string {
 	return ""
 }
 
-// formField returns the job's rule of structured_outputs as a field of the server's
-// request.
+// formField returns the request field that sends the job's rule of structured_outputs
+// to the server t. It returns an error if the server does not support the rule.
 func formField(t target, p engine.Params) (field param, err error) {
 	rules, _ := p.Sampling["structured_outputs"].(map[string]any)
 	if len(rules) != 1 {
@@ -69,8 +71,8 @@ func formField(t target, p engine.Params) (field param, err error) {
 	return param{as, rule}, nil
 }
 
-// grammarOf returns a grammar for a list of choices, in the common syntax of GBNF and
-// XGrammar's EBNF.
+// grammarOf returns a grammar that allows exactly the strings in the list rule. The
+// grammar is valid in GBNF and in XGrammar's EBNF.
 func grammarOf(rule any) (string, error) {
 	list, _ := rule.([]any)
 	var b strings.Builder
@@ -101,17 +103,17 @@ func grammarOf(rule any) (string, error) {
 	return "root ::= " + b.String(), nil
 }
 
-// An asked lists the settings in a job's requests besides the prompts. A refusal that
-// names one of these settings would hit every other row of the job too.
-type asked struct {
-	form   string   // the setting that constrains answers, from formOf
-	params []string // sampling parameters, by the server's names
+// A requestSettings lists the settings in a job's requests, without the prompts. If the server
+// refuses one of these settings, it refuses every row of the job.
+type requestSettings struct {
+	form   string   // name of the setting that constrains the answers (see formOf)
+	params []string // sampling parameters, by the names that the server uses
 	extras []extra  // fields that Rowmill added by itself
 }
 
-// refusedParam returns the job's sampling parameter that the server refuses; empty for
-// none.
-func (a asked) refusedParam(f serverFault) string {
+// refusedParam returns the name of the job's sampling parameter that the fault names;
+// empty if the fault names none of them.
+func (a requestSettings) refusedParam(f serverFault) string {
 	for _, name := range a.params {
 		if name == f.param {
 			return name

@@ -12,24 +12,25 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// meaning is the gauge that a metric feeds.
-type meaning uint8
+// gaugeKind says which field of engine.Gauges a metric of a server sets.
+type gaugeKind uint8
 
 const (
-	running meaning = iota + 1
+	running gaugeKind = iota + 1
 	waiting
 	kvUse
 	preemptions
 	kvTokens
-	kvConfig // the labels contain the size of the KV cache
+	kvConfig // a metric whose labels contain the size of the KV cache
 )
 
-// metricNames are the metrics of all kinds of server; no two kinds share a name.
-var metricNames = map[string]meaning{
+// metricNames maps the name of a metric to its meaning, for all kinds of server. No two
+// kinds use the same name.
+var metricNames = map[string]gaugeKind{
 	"vllm:num_requests_running":           running,
 	"vllm:num_requests_waiting":           waiting,
 	"vllm:kv_cache_usage_perc":            kvUse,
-	"vllm:gpu_cache_usage_perc":           kvUse, // older versions
+	"vllm:gpu_cache_usage_perc":           kvUse, // older versions of vLLM
 	"vllm:num_preemptions_total":          preemptions,
 	"vllm:cache_config_info":              kvConfig,
 	"sglang:num_running_reqs":             running,
@@ -43,7 +44,7 @@ var metricNames = map[string]meaning{
 	"tgi_queue_size":                      waiting,
 }
 
-// metricPages is the pool of buffers for pages of metrics.
+// metricPages is the pool of buffers for the text of a server's /metrics.
 var metricPages = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // Gauges reads the load metrics of the server.
@@ -58,7 +59,7 @@ func (e *Engine) Gauges(ctx context.Context) (engine.Gauges, error) {
 	switch got.status {
 	case http.StatusOK:
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented,
-		http.StatusUnauthorized, http.StatusForbidden: // switched off, or not allowed
+		http.StatusUnauthorized, http.StatusForbidden: // the metrics are switched off or not allowed
 		return engine.Gauges{}, engine.ErrNoGauges
 	default:
 		return engine.Gauges{}, fmt.Errorf("gauges of %s: /metrics answered HTTP %d", e.cfg.Name, got.status)
@@ -75,15 +76,17 @@ func (e *Engine) Gauges(ctx context.Context) (engine.Gauges, error) {
 	return g, nil
 }
 
-// maxRanks limits the number of engines behind one server that a tally counts separately.
+// maxRanks is the maximum number of engines behind one server that a tally counts
+// separately.
 const maxRanks = 128
 
-// A tally adds up a metric over the engines behind a server. vLLM has one sample per
-// engine. SGLang has one sample per data-parallel rank. With some settings SGLang also has
-// equal samples for each tensor-parallel rank of a data-parallel rank. So the largest
-// sample per data-parallel rank counts.
+// A tally adds up one metric over the engines behind a server. vLLM has one sample per
+// engine. SGLang has one sample per data-parallel rank. With some settings, SGLang also
+// has equal samples for each tensor-parallel rank of a data-parallel rank. So a tally
+// uses only the largest sample of each data-parallel rank.
 type tally [maxRanks]int64
 
+// note records one sample of the engine with number rank.
 func (t *tally) note(rank int, value int64) {
 	at := &t[rank%maxRanks]
 	*at = max(*at, value)
@@ -96,10 +99,10 @@ func (t *tally) sum() (total int64) {
 	return total
 }
 
-// parseGauges reads Prometheus's text format. For KV use it takes the largest sample.
-// It returns false if the page has no gauge of rows. A page of vLLM has some 2,000
-// lines, mostly of histograms: the parser reads only the name of a line, and the rest
-// only if it knows the name.
+// parseGauges parses the metrics of a server in Prometheus's text format. For KVUse it
+// takes the largest sample. It returns false if the text has no number of running or
+// waiting rows. The text of vLLM has some 2,000 lines, mostly of histograms:
+// parseGauges reads only the name in a line, and the rest only if it knows the name.
 func parseGauges(text []byte) (engine.Gauges, bool) {
 	g := engine.Gauges{KVUse: -1}
 	var tallies [kvConfig]tally
@@ -119,11 +122,11 @@ func parseGauges(text []byte) (engine.Gauges, bool) {
 		if !ok {
 			continue
 		}
-		// the number of the engine behind the server: vLLM's label, or SGLang's
+		// the number of the engine behind the server, in vLLM's or SGLang's label
 		rank := int(cmp.Or(labelNumber(labels, "engine"), labelNumber(labels, "dp_rank")))
 		switch what {
 		case kvUse:
-			if value <= 1 { // a larger value is not a share
+			if value <= 1 { // a value above 1 is no share
 				g.KVUse = max(g.KVUse, value)
 			}
 		case kvConfig:
@@ -138,9 +141,9 @@ func parseGauges(text []byte) (engine.Gauges, bool) {
 	return g, found
 }
 
-// metric returns the meaning of a line's metric, 0 if unknown, and the rest of the line
-// after the name.
-func metric(line []byte) (meaning, []byte) {
+// metric returns the meaning of the metric in a line, 0 if unknown, and the text of the
+// line after the metric's name.
+func metric(line []byte) (gaugeKind, []byte) {
 	const shortest = len("tgi_queue_size")
 	if len(line) < shortest {
 		return 0, nil
@@ -158,11 +161,11 @@ func metric(line []byte) (meaning, []byte) {
 	return 0, nil
 }
 
-// sample parses the rest of a line after the name: {label="value",…} number
+// sample parses the text of a line after the metric's name: {label="value",…} number
 // [timestamp]. It returns the labels unparsed, with their braces.
 func sample(rest []byte) (labels []byte, value float64, ok bool) {
 	if rest[0] == '{' {
-		end := bytes.LastIndexByte(rest, '}') // a quoted value may hold a brace, a number cannot
+		end := bytes.LastIndexByte(rest, '}') // a label's value may contain a brace, the number cannot
 		if end < 0 {
 			return nil, 0, false
 		}
@@ -176,9 +179,9 @@ func sample(rest []byte) (labels []byte, value float64, ok bool) {
 	return labels, value, true
 }
 
-// labelNumber returns the number of a label; 0 if it is missing or not a natural number
-// below 2^30. Inside the value of another label a quote is escaped, so it cannot look like
-// the begin of a label.
+// labelNumber returns the number that is the value of a label. It returns 0 if the
+// label is missing or its value is no natural number below 2^30. A quote inside the
+// value of another label is escaped, so it cannot look like the begin of a label.
 func labelNumber(labels []byte, name string) int64 {
 	for _, before := range []string{"{", ","} {
 		if _, rest, found := bytes.Cut(labels, []byte(before+name+`="`)); found {
@@ -191,8 +194,9 @@ func labelNumber(labels []byte, name string) int64 {
 }
 
 // cacheSize returns the size of the KV cache in tokens from the labels of vLLM's
-// cache_config_info. Blocks times block size is too much for models with layers of
-// different sizes; newer versions state the tokens.
+// cache_config_info. Newer versions of vLLM report the tokens. For older versions it
+// returns the number of blocks times the block size, which is too large for models with
+// layers of different sizes.
 func cacheSize(labels []byte) int64 {
 	if tokens := labelNumber(labels, "kv_cache_size_tokens"); tokens > 0 {
 		return tokens

@@ -62,7 +62,7 @@ func (h *hostileServer) becomes(e *Engine, kind *hostile.Kind) {
 	if kind != nil && kind.Waits {
 		patience = 300 * time.Millisecond
 	}
-	e.cfg.ProbeTimeout, e.side.Timeout = patience, patience
+	e.cfg.ProbeTimeout, e.probeClient.Timeout = patience, patience
 }
 
 // within fails the test if do takes too much processor time or allocates too much
@@ -153,7 +153,7 @@ func TestHostileAnswers(t *testing.T) {
 		}
 		call := prepared(t, e, params)
 		run := func(ctx context.Context, patience time.Duration) (engine.Reply, error) {
-			row := engine.Row{Text: []byte("a row"), Patience: patience}
+			row := engine.Row{Text: []byte("a row"), Timeout: patience}
 			if c.model.Kind != rowmill.KindEmbedding {
 				return call.Generate(ctx, row)
 			}
@@ -404,7 +404,7 @@ func TestHostileCounts(t *testing.T) {
 			within(t, func() {
 				h.becomes(e, &kind)
 				n, err := prepared(t, e, engine.Params{Model: generator}).(engine.PromptCounter).CountPrompt(t.Context(),
-					engine.Row{Text: []byte("a row"), Patience: 10 * time.Minute})
+					engine.Row{Text: []byte("a row"), Timeout: 10 * time.Minute})
 				switch {
 				case err == nil && (n < 0 || n > 1<<20):
 					t.Errorf("%d tokens", n)

@@ -12,12 +12,12 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// identify finds the kind of server and reads the properties that only this kind
-// reports.
+// identify finds the kind of the server and reads the properties that only servers of
+// this kind report. It puts them into info and found.
 func (e *Engine) identify(ctx context.Context, server string, list modelList, info *engine.Info, found *facts) {
 	owner, length := "", 0
 	if len(list.Data) > 0 {
-		owner, length = list.Data[0].OwnedBy.is, whole(list.Data[0].MaxModelLen)
+		owner, length = list.Data[0].OwnedBy.value, whole(list.Data[0].MaxModelLen)
 	}
 	switch {
 	case server == kindSim || owner == kindSim:
@@ -35,7 +35,7 @@ func (e *Engine) identify(ctx context.Context, server string, list modelList, in
 	case owner == kindInfinity:
 		info.Kind = kindInfinity // Infinity reports no version
 	case length > 0:
-		// a served model with another owner's name, such as a vLLM adapter
+		// vLLM lists some models, such as adapters, with another owner
 		if v := e.askVersion(ctx, "/version"); v != "" {
 			info.Kind, info.Version = kindVLLM, v
 		}
@@ -48,7 +48,7 @@ func (e *Engine) identify(ctx context.Context, server string, list modelList, in
 	}
 }
 
-// askVersion reads {"version": …}; empty if there is none.
+// askVersion returns the field version of the JSON at path; empty if there is none.
 func (e *Engine) askVersion(ctx context.Context, path string) string {
 	var v struct {
 		Version string `json:"version"`
@@ -57,14 +57,14 @@ func (e *Engine) askVersion(ctx context.Context, path string) string {
 	return v.Version
 }
 
-// askLlama reads llama.cpp's properties. It assumes that slots share the context
-// equally; llama.cpp does not report the option --kv-unified.
+// askLlama reads llama.cpp's properties. It assumes that all slots share the context
+// equally, because llama.cpp does not report whether --kv-unified is set.
 func (e *Engine) askLlama(ctx context.Context, info *engine.Info, found *facts) {
 	var props struct {
 		Slots    int    `json:"total_slots"`
 		Build    string `json:"build_info"`
 		Defaults struct {
-			Context int `json:"n_ctx"` // per slot
+			Context int `json:"n_ctx"` // context length of one slot, tokens
 		} `json:"default_generation_settings"`
 	}
 	if !e.read(ctx, "/props", &props) {
@@ -80,11 +80,12 @@ func (e *Engine) askLlama(ctx context.Context, info *engine.Info, found *facts) 
 	}
 }
 
-// askSGLang reads SGLang's start options. It asks again only after a failed probe: the
-// request goes through SGLang's scheduler, and the answer changes only with a restart.
+// askSGLang reads SGLang's start options, but only in the first probe and after a
+// failed probe. The request goes through SGLang's scheduler, and the options change
+// only with a restart.
 func (e *Engine) askSGLang(ctx context.Context, info *engine.Info, found *facts) {
 	e.mu.Lock()
-	known, before, learned := e.steady && e.info.Kind == kindSGLang && e.info.Version != "", e.info, e.facts
+	known, before, learned := e.lastProbeSucceeded && e.info.Kind == kindSGLang && e.info.Version != "", e.info, e.facts
 	e.mu.Unlock()
 	if known {
 		info.Version, info.Slots = before.Version, before.Slots
@@ -94,14 +95,14 @@ func (e *Engine) askSGLang(ctx context.Context, info *engine.Info, found *facts)
 	var args struct {
 		Version string  `json:"version"`
 		Parser  *string `json:"reasoning_parser"`
-		Repeats *bool   `json:"enable_deterministic_inference"` // if false, SGLang ignores seeds
+		Repeats *bool   `json:"enable_deterministic_inference"` // false: SGLang ignores seeds
 		Ranks   int     `json:"dp_size"`
 		Tokens  int64   `json:"max_total_num_tokens"` // per rank
 		States  []struct {
 			Running int `json:"effective_max_running_requests_per_dp"`
 		} `json:"internal_states"`
 	}
-	// New releases log a complaint about the old paths, so these come last.
+	// New releases of SGLang log a warning about the old path, so try the old path last.
 	if e.read(ctx, "/server_info", &args) || e.read(ctx, "/get_server_info", &args) {
 		ranks := max(plausible(args.Ranks, maxRanks), 1)
 		info.Version = args.Version
@@ -129,22 +130,22 @@ func (e *Engine) askSGLang(ctx context.Context, info *engine.Info, found *facts)
 
 // ollamaModels caches the details of Ollama's models, which need one request per model.
 type ollamaModels struct {
-	shown  map[string]shownModel // by name and time of creation
-	loaded map[string]int        // by name: context length, in tokens, of the last loaded model instance
+	shown  map[string]shownModel // details of each model, by its name and time of creation
+	loaded map[string]int        // context length in tokens of the model instance that was loaded last, by name of the model
 }
 
-// shownModel holds the details of a model from /api/show.
+// shownModel holds the details of a model from Ollama's /api/show.
 type shownModel struct {
 	able      ability
-	context   int  // set by the model file, otherwise the model's own maximum
-	set       bool // the model file sets the context
-	dimension int  // of its embeddings; 0 if it has none
+	context   int  // tokens: the setting in the model file, otherwise the model's own maximum
+	set       bool // the model file sets the context length
+	dimension int  // numbers per embedding; 0 if the model has no embeddings
 }
 
-// askOllama finds the context length and abilities of each model. The context length is
-// that of the loaded model, otherwise the setting of its model file, otherwise the
-// model's own maximum. The last one is only an upper limit: until the first row loads
-// the model, the server's default may be smaller.
+// askOllama finds the context length and the abilities of each model. The context
+// length is the length of the loaded model; otherwise the setting in the model file;
+// otherwise the model's own maximum. This maximum is only an upper limit: when the
+// first row loads the model, the server may use a smaller default.
 func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Info, found *facts) {
 	var running struct {
 		Models []struct {
@@ -158,8 +159,8 @@ func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Inf
 	e.mu.Unlock()
 	next := ollamaModels{shown: map[string]shownModel{}, loaded: map[string]int{}}
 	for _, m := range list.Data {
-		if known.loaded[m.ID.is] > 0 {
-			next.loaded[m.ID.is] = known.loaded[m.ID.is]
+		if known.loaded[m.ID.value] > 0 {
+			next.loaded[m.ID.value] = known.loaded[m.ID.value]
 		}
 	}
 	for _, m := range running.Models[:min(len(running.Models), maxModels)] {
@@ -169,7 +170,7 @@ func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Inf
 	}
 	found.able, found.dimension, found.atMost = map[string]ability{}, map[string]int{}, map[string]bool{}
 	for i, m := range list.Data {
-		name := m.ID.is
+		name := m.ID.value
 		key := name + "@" + strconv.Itoa(whole(m.Created))
 		shown, ok := known.shown[key]
 		if !ok {
@@ -193,7 +194,7 @@ func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Inf
 	e.mu.Unlock()
 }
 
-// show asks Ollama for the details of a model.
+// show asks Ollama for the details of a model; false if Ollama gives none.
 func (e *Engine) show(ctx context.Context, name string) (shownModel, bool) {
 	body, err := json.Marshal(map[string]string{"model": name})
 	if err != nil {
@@ -204,7 +205,7 @@ func (e *Engine) show(ctx context.Context, name string) (shownModel, bool) {
 		return shownModel{}, false
 	}
 	var said struct {
-		Parameters   string                     `json:"parameters"` // lines of name and value
+		Parameters   string                     `json:"parameters"` // lines with a name and a value
 		Capabilities []string                   `json:"capabilities"`
 		Info         map[string]json.RawMessage `json:"model_info"`
 	}
@@ -218,7 +219,7 @@ func (e *Engine) show(ctx context.Context, name string) (shownModel, bool) {
 		}
 	}
 	for key, value := range said.Info {
-		switch { // keys begin with the architecture's name; values of other types are ignored
+		switch { // a key begins with the name of the architecture; a value of another type is ignored
 		case strings.HasSuffix(key, ".context_length"):
 			_ = json.Unmarshal(value, &shown.context)
 		case strings.HasSuffix(key, ".embedding_length"):

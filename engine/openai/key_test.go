@@ -31,7 +31,7 @@ func TestSetAPIKey(t *testing.T) {
 	defer e.Close()
 	ask := func() {
 		t.Helper()
-		conn := must(e.send(context.Background(), e.chatHead, "", newPatience(10*time.Second), func(dst []byte) []byte { return append(dst, "{}"...) }))(t)
+		conn := must(e.send(context.Background(), e.chatHead, "", newCallTimeout(10*time.Second), func(dst []byte) []byte { return append(dst, "{}"...) }))(t)
 		conn.end()
 		conn.shut()
 	}

@@ -33,7 +33,7 @@ func TestLlamaChat(t *testing.T) {
 	enginetest.Run(t, func(t *testing.T) enginetest.Server {
 		e, m := llamaEngine(t, llama.Chat)
 		m.Kind = rowmill.KindGeneration
-		return enginetest.Server{Engine: e, Concurrency: 6, Generation: m, Cancels: true, Counts: true, Forms: []string{"choice", "grammar"}, Takes: acceptedBy("llama.cpp")}
+		return enginetest.Server{Engine: e, Concurrency: 6, Generation: m, Cancels: true, Counts: true, Forms: []string{"choice", "grammar"}, AcceptedParams: acceptedBy("llama.cpp")}
 	})
 }
 

@@ -1,24 +1,25 @@
 package openai
 
-// leastLogprob replaces every lower log probability. A token sampled from float32
-// probabilities has at least e^-103.97, the smallest float32. vLLM writes -9999 for
-// minus infinity, which would distort the mean of an answer.
+// leastLogprob replaces every lower log probability. A token that was sampled from
+// float32 probabilities has at least the log probability -103.97, of the smallest
+// float32. vLLM writes -9999 for minus infinity, which would distort the mean of an
+// answer.
 const leastLogprob = -104.0
 
-// logprobs sums the log probabilities of an answer while they are read.
+// logprobs adds up the log probabilities of an answer's tokens while the reply is read.
 type logprobs struct {
-	sum   float64
+	sum   float64 // sum of the log probabilities of count tokens
 	count int64
-	bytes int // bytes of the tokens' text, while the model reasons
+	bytes int // total length in bytes of the tokens up to </think>, for a reasoning model
 
 	thinking bool // the model reasons before it answers
-	matched  int  // bytes of </think> matched so far
+	matched  int  // number of bytes of </think> that the last tokens have matched
 	closed   bool // </think> was read
 }
 
-// scanLogprobs reads choices[].logprobs and adds the values to before. It uses each
-// token's logprob and ignores top_logprobs: the chosen token is often not the most
-// likely one.
+// scanLogprobs reads the field logprobs of a choice and adds its values to before. It
+// uses the field logprob of each token and ignores top_logprobs, because the chosen
+// token is often not the most likely token.
 func (r *reply) scanLogprobs(before logprobs) {
 	r.logprobs = before
 	if r.null() {
@@ -48,7 +49,7 @@ func (r *reply) scanToken() {
 		switch {
 		case string(k) == "logprob":
 			if known = !r.null(); known {
-				value, known = r.maybeNear()
+				value, known = r.approximateNumberOrNaN()
 			}
 		case watch && string(k) == "token":
 			if token = token[:0]; !r.null() {
@@ -68,8 +69,9 @@ func (r *reply) scanToken() {
 	}
 }
 
-// watch searches </think> in the text of the tokens, also across token borders. After
-// the token that completes </think>, the sum starts again at 0.
+// watch searches </think> in the text of the tokens, also across the borders of tokens.
+// After the token that completes </think>, the sum restarts at 0, so that it covers
+// only the answer.
 func (p *logprobs) watch(token []byte) {
 	p.bytes += len(token)
 	for _, c := range token {
@@ -87,12 +89,12 @@ func (p *logprobs) watch(token []byte) {
 	}
 }
 
-// result returns the sum and count for an answer with this many bytes of content and of
-// reasoning. If a model reasoned and no </think> was read, there are two cases: the
-// tokens cover only the answer, or the model marks its reasoning in another way and the
-// tokens cover both. The total length of the tokens distinguishes the two; in the
-// second case there is no result. There is also none if a model reasoned unexpectedly,
-// because its tokens were not watched.
+// result returns the sum and the count for an answer with content bytes of content and
+// reasoning bytes of reasoning. If a model reasoned and no token completed </think>,
+// there are two cases: the tokens cover only the answer, or the model marks its
+// reasoning in another way and the tokens cover both. The total length of the tokens
+// distinguishes the two cases; in the second case result returns 0. It also returns 0
+// if a model that should not reason did reason, because watch did not see its tokens.
 func (p *logprobs) result(content, reasoning int) (sum float64, count int64) {
 	if reasoning > 0 && !p.closed && (!p.thinking || p.bytes >= content+(reasoning+1)/2) {
 		return 0, 0

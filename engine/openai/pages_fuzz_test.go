@@ -34,7 +34,7 @@ func FuzzModels(f *testing.F) {
 		}
 		info, found := engine.Info{Slots: whole(list.Slots)}, facts{}
 		for _, m := range list.Data {
-			info.Models = append(info.Models, engine.ServedModel{Name: m.ID.is, ContextLength: whole(m.MaxModelLen)})
+			info.Models = append(info.Models, engine.ServedModel{Name: m.ID.value, ContextLength: whole(m.MaxModelLen)})
 		}
 		dropImplausible(&info, &found)
 		wantValidInfo(t, info)

@@ -12,14 +12,14 @@ import (
 )
 
 // commonParams are the sampling parameters that every kind of server supports under the
-// caller's name.
+// same name as Rowmill.
 var commonParams = []string{
 	"temperature", "top_p", "stop", "presence_penalty", "frequency_penalty",
 }
 
-// paramsByKind maps further parameters to the name that a kind of server uses. Sources:
-// the protocols of vLLM, SGLang, llama.cpp and Ollama as of August 2026; Rowmill's
-// simulated server follows vLLM.
+// paramsByKind maps a kind of server to its further sampling parameters, and each
+// parameter to the name that the server uses. Sources: the protocols of vLLM, SGLang,
+// llama.cpp and Ollama as of August 2026; Rowmill's simulated server follows vLLM.
 var paramsByKind = map[string]map[string]string{
 	kindVLLM: vllmParams,
 	kindSim:  vllmParams,
@@ -37,6 +37,7 @@ var paramsByKind = map[string]map[string]string{
 	kindOther:  {"logit_bias": "logit_bias"},
 }
 
+// vllmParams maps sampling parameters to the names that vLLM uses.
 var vllmParams = map[string]string{
 	"top_k": "top_k", "min_p": "min_p", "repetition_penalty": "repetition_penalty",
 	"logit_bias": "logit_bias", "ignore_eos": "ignore_eos",
@@ -50,34 +51,36 @@ var vllmParams = map[string]string{
 	"extra_args":                    "vllm_xargs",
 }
 
-// paramSince is the first vLLM release with a parameter; older releases ignore it
-// without an error. Parameters that are missing here are older than 0.11, the oldest
-// supported release. Sources: vLLM pull request 35451, released in 0.17, and the
-// releases that Dynamo requires for the thinking budget. watermarking was seen in 0.32;
-// its first release is unknown.
+// paramSince maps a sampling parameter to the first vLLM release that supports it.
+// Older releases ignore the parameter without an error. Every supported release (0.11
+// and newer) has the parameters that are missing here. Sources: vLLM pull request
+// 35451, released in 0.17, and the releases that Dynamo requires for the thinking
+// budget. watermarking was seen in 0.32; its first release is unknown.
 var paramSince = map[string]release{
 	"repetition_detection":  {0, 17, 0},
 	"thinking_token_budget": {0, 20, 0},
 	"watermarking":          {0, 32, 0},
 }
 
-// chosenAlone are the kinds that return the log probability of each chosen token
-// without alternatives if the request gives no number of alternatives. This is the
-// cheapest request: Ollama sorts its whole vocabulary for the first alternative.
-// llama.cpp returns 20 alternatives in this case, and no log probabilities with 0;
-// llama-cpp-python (kind openai) also returns none. bench/engines.md lists the costs.
-var chosenAlone = map[string]bool{kindVLLM: true, kindSGLang: true, kindOllama: true, kindSim: true}
+// logprobsWithoutAlternatives lists the kinds of server that return only the log probability of each
+// chosen token if a request sets logprobs without top_logprobs. This is the cheapest
+// request: Ollama sorts its whole vocabulary for the first alternative. For the same
+// request llama.cpp returns 20 alternatives, and for top_logprobs 0 it returns no log
+// probabilities; llama-cpp-python (kind openai) also returns none. bench/engines.md
+// lists the costs.
+var logprobsWithoutAlternatives = map[string]bool{kindVLLM: true, kindSGLang: true, kindOllama: true, kindSim: true}
 
 // ollamaLogprobs is the first Ollama release with log probabilities.
 var ollamaLogprobs = release{0, 12, 11}
 
-// inDefaults are the parameters that models of the catalog set by default. If a server
-// does not support one of these, the job runs with a warning. Any other unsupported
-// parameter is an error, because only a caller can have set it.
+// inDefaults are the sampling parameters that models of the catalog set by default. If
+// a server does not support such a parameter, the job runs with a warning. Any other
+// unsupported parameter is an error, because a caller must have set it.
 var inDefaults = map[string]bool{"top_k": true, "min_p": true, "repetition_penalty": true}
 
-// explicitDefaults are sent if the job does not set the parameter, because the server's
-// own default would truncate the distribution (llama.cpp: 40 and 0.05).
+// explicitDefaults maps a kind of server to the values that Rowmill sends for
+// parameters that the job does not set. The server's own defaults would truncate the
+// distribution (llama.cpp: top_k 40, min_p 0.05).
 var explicitDefaults = map[string]map[string]any{
 	kindLlama: {"top_k": 0, "min_p": 0},
 }
@@ -98,8 +101,9 @@ type param struct {
 	value any
 }
 
-// translate renames sampling parameters for the server, in a fixed order. An
-// unsupported parameter gives an error or a warning.
+// translate returns the sampling parameters as request fields, with the names that the
+// server t uses, in a fixed order. For an unsupported parameter it returns an error or
+// a warning.
 func translate(t target, sampling map[string]any) (fields []param, warnings []string, err error) {
 	kind := t.kind
 	for _, name := range slices.Sorted(maps.Keys(sampling)) {
@@ -125,7 +129,7 @@ func translate(t target, sampling map[string]any) (fields []param, warnings []st
 			return nil, nil, fmt.Errorf("sampling parameter %s is not known: remove it", name)
 		}
 		if neutral(name, value) && kind != kindOllama {
-			continue // the value asks for the server's normal behaviour
+			continue // the value has no effect, so the field is not needed
 		}
 		if !inDefaults[name] {
 			return nil, nil, fmt.Errorf("sampling parameter %s cannot be honoured by a server of kind %s: remove it, or use vLLM", name, kind)
@@ -143,8 +147,9 @@ func translate(t target, sampling map[string]any) (fields []param, warnings []st
 	return fields, warnings, nil
 }
 
-// withDecimalPoint writes the numbers of a map with a decimal point: transformers serve
-// 5.19 answers 500 to a bias of 1.
+// withDecimalPoint returns a copy of a map with its integers written with a decimal
+// point: transformers serve 5.19 answers HTTP 500 to a logit_bias of 1, but accepts
+// 1.0.
 func withDecimalPoint(value any) any {
 	given, ok := value.(map[string]any)
 	if !ok {
@@ -160,8 +165,8 @@ func withDecimalPoint(value any) any {
 	return written
 }
 
-// isNoOp reports whether a parameter's value has no effect, but some servers refuse it:
-// vLLM refuses an empty list of allowed tokens.
+// isNoOp reports whether a parameter's value has no effect and must not be sent,
+// because some servers refuse it: vLLM refuses an empty allowed_token_ids.
 func isNoOp(name string, value any) bool {
 	budget, isInt := asInt(value)
 	list, isList := value.([]any)
@@ -193,8 +198,8 @@ func neutral(name string, value any) bool {
 	return false
 }
 
-// extraFields checks a model's request_extras and returns them in a fixed order,
-// without fields that a sampling parameter sets.
+// extraFields checks a model's request_extras and returns them as fields in a fixed
+// order. It leaves out the names in taken, which sampling parameters have already set.
 func extraFields(kind string, extras map[string]any, taken []param) (fields []param, warnings []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(extras)) {
 		if reserved[name] {
@@ -204,7 +209,7 @@ func extraFields(kind string, extras map[string]any, taken []param) (fields []pa
 			continue // the sampling parameter has priority
 		}
 		if kind == kindOllama && name == "chat_template_kwargs" {
-			// Ollama does not have this field; reasoning_effort switches thinking off.
+			// Ollama has no chat_template_kwargs; reasoning_effort "none" switches thinking off.
 			kwargs, _ := extras[name].(map[string]any)
 			switch {
 			case kwargs["enable_thinking"] == false && extras["reasoning_effort"] == nil:
@@ -219,7 +224,7 @@ func extraFields(kind string, extras map[string]any, taken []param) (fields []pa
 	return fields, warnings, nil
 }
 
-// appendFields appends each field as ,"name":value.
+// appendFields appends each field to dst as ,"name":value.
 func appendFields(dst []byte, fields []param) ([]byte, error) {
 	for _, f := range fields {
 		value, err := json.Marshal(f.value)

@@ -9,10 +9,11 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// Limits of a server's description of itself, which Rowmill stores, sends to other
-// nodes, shows and calculates with. A value above its limit counts as missing.
+// Limits of the values with which a server describes itself. Rowmill stores these
+// values, sends them to other nodes, shows them and calculates with them. A value above
+// its limit counts as missing.
 const (
-	maxModels  = 1024    // vLLM with an adapter per customer lists hundreds
+	maxModels  = 1024    // models of a server: vLLM with an adapter per customer lists hundreds
 	maxName    = 256     // bytes of a model's name, which is often a path
 	maxVersion = 64      // bytes of a version
 	maxSlots   = 1 << 16 // rows that one server runs at once
@@ -20,7 +21,7 @@ const (
 	maxCache   = 1 << 40 // tokens of a KV cache, about a petabyte
 )
 
-// plausible returns n, or 0 if n is negative or above most.
+// plausible returns n, or 0 if n is negative or larger than most.
 func plausible[N int | int64](n, most N) N {
 	if n < 0 || n > most {
 		return 0
@@ -28,8 +29,8 @@ func plausible[N int | int64](n, most N) N {
 	return n
 }
 
-// shortWord returns text, or "" if it is longer than most bytes or has characters that
-// cannot be shown on one line.
+// shortWord returns text, or "" if text is longer than most bytes or has characters
+// that cannot be shown on one line.
 func shortWord(text string, most int) string {
 	if len(text) > most || !utf8.ValidString(text) {
 		return ""
@@ -42,7 +43,8 @@ func shortWord(text string, most int) string {
 	return text
 }
 
-// dropImplausible removes implausible values from a server's description.
+// dropImplausible sets implausible values of a server's description to 0 or to an empty
+// text.
 func dropImplausible(info *engine.Info, found *facts) {
 	info.Version = shortWord(info.Version, maxVersion)
 	info.Slots = plausible(info.Slots, maxSlots)
@@ -55,21 +57,22 @@ func dropImplausible(info *engine.Info, found *facts) {
 // Limits of the tokens and the text of a request. Tokens cost money and count against
 // quotas, so implausible numbers make the reply invalid.
 const (
-	// byteTokens limits the tokens per byte: usually one at most, but some tokenizers
-	// expand characters such as ligatures first.
+	// byteTokens limits the tokens per byte of a prompt: usually one at most, but some
+	// tokenizers first expand characters such as ligatures.
 	byteTokens = 4
-	// templateTokens limits the tokens of a chat template: the longest, with
-	// instructions for tools, have some thousands.
+	// templateTokens limits the tokens that a chat template adds to a prompt. The
+	// longest templates, with instructions for tools, have some thousands.
 	templateTokens = 64 << 10
-	// mostTokenBytes limits the text of a token; the longest tokens of any vocabulary
-	// are runs of 128 spaces.
+	// mostTokenBytes limits the text of one token, in bytes. The longest tokens of any
+	// vocabulary are runs of 128 spaces.
 	mostTokenBytes = 512
-	// spareTokens is how many tokens a server may generate or count beyond the limit,
-	// such as the tokens of the last speculative step.
+	// spareTokens is the number of tokens that a server may generate or count beyond
+	// max_tokens, such as the tokens of the last speculative step.
 	spareTokens = 1 << 10
 )
 
-// mostInput returns the largest plausible number of tokens in a request of bytes bytes.
+// mostInput returns the largest plausible number of input tokens for a request of this
+// many bytes.
 func mostInput(bytes int) int64 { return int64(bytes)*byteTokens + templateTokens }
 
 // mostOutput returns the largest plausible number of tokens in an answer. limit is the
@@ -81,8 +84,9 @@ func mostOutput(limit int64) int64 {
 	return 2*limit + spareTokens
 }
 
-// mostText returns the largest number of bytes that the text of an answer may have, at
-// most most. limit is the request's max_tokens; 0 means that there is none.
+// mostText returns the maximum number of bytes that the text of an answer may have,
+// never more than most. limit is the request's max_tokens; 0 means that the request has
+// no max_tokens.
 func mostText(limit int64, most int) int {
 	if limit <= 0 || limit > int64(most)/mostTokenBytes {
 		return most
@@ -90,8 +94,9 @@ func mostText(limit int64, most int) int {
 	return int(min(int64(most), (limit+spareTokens)*mostTokenBytes))
 }
 
-// checkUsage returns an error if the usage of a reply is impossible for a request of
-// this size, otherwise nil.
+// checkUsage returns an error if the token numbers in a reply's usage are impossible
+// for the request, otherwise nil. bytes is the size of the request and limit is its
+// max_tokens, 0 for none.
 func (r *reply) checkUsage(bytes int, limit int64) *engine.Error {
 	if r.input <= mostInput(bytes) && r.output <= mostOutput(limit) {
 		return nil
@@ -101,7 +106,7 @@ func (r *reply) checkUsage(bytes int, limit int64) *engine.Error {
 		asked += fmt.Sprintf(" and max_tokens %d", limit)
 	}
 	return &engine.Error{
-		Class: engine.Moment, Status: http.StatusOK, Code: "implausible_usage",
+		Class: engine.Transient, Status: http.StatusOK, Code: "implausible_usage",
 		Message: fmt.Sprintf("the server's usage reports %d input and %d output tokens, which is impossible for %s", r.input, r.output, asked),
 	}
 }

@@ -17,30 +17,30 @@ import (
 // A conn is one connection to the server, used by one row at a time.
 type conn struct {
 	net.Conn
-	raw    net.Conn // the connection below TLS, or Conn itself
+	raw    net.Conn // the TCP connection below TLS; the same as Conn without TLS
 	in     *bufio.Reader
 	header fasthttp.ResponseHeader // of the current reply
 	body   body                    // of the current reply
 
 	deadline  time.Time // of reads and writes, set by endAt; zero at first
-	idleSince time.Time
-	kept      bool // the connection has carried an earlier request
+	idleSince time.Time // time when the connection went back to the pool
+	isReused  bool      // the connection was in the pool: it has carried an earlier request
 	watch     watch
 }
 
-// A watch closes a connection when the row's context ends. The rows of a job
-// share one context, so the watch continues from row to row.
+// A watch closes a connection when the context of its row ends. The rows of a job share
+// one context, so a watch on this context serves one row after the other.
 type watch struct {
 	ctx  context.Context // the watched context, nil for none
-	stop func() bool     // stops watching
+	stop func() bool     // ends the watch on ctx
 
 	mu    sync.Mutex
-	row   context.Context // context of the row on the connection; nil if there is no row
-	ended bool            // the context has ended and the connection is closed
+	row   context.Context // context of the row that uses the connection now; nil if no row uses it
+	ended bool            // the context ended while a row used the connection, so the connection is closed
 }
 
-// begin starts a row's use of the connection: if ctx ends before the row calls end, the
-// connection is closed.
+// begin marks c as used by a row with context ctx. If ctx ends before the row calls
+// end, begin's watch closes the connection.
 func (c *conn) begin(ctx context.Context) {
 	w := &c.watch
 	w.mu.Lock()
@@ -55,12 +55,12 @@ func (c *conn) begin(ctx context.Context) {
 		defer w.mu.Unlock()
 		if w.row == ctx {
 			w.ended = true
-			_ = c.raw.Close() // a close of the TLS connection would first send a message
+			_ = c.raw.Close() // closing the TLS connection would first send a TLS message
 		}
 	})
 }
 
-// end ends the row's use of the connection. It reports whether the connection is still
+// end marks c as no longer used by a row. It reports whether the connection is still
 // open.
 func (c *conn) end() bool {
 	c.watch.mu.Lock()
@@ -69,7 +69,7 @@ func (c *conn) end() bool {
 	return !c.watch.ended
 }
 
-// unwatch stops watching the context.
+// unwatch ends the watch on the context.
 func (c *conn) unwatch() {
 	if c.watch.stop != nil {
 		c.watch.stop()
@@ -77,25 +77,26 @@ func (c *conn) unwatch() {
 	}
 }
 
-// shut closes a connection that will not be reused.
+// shut closes c for good: nothing uses c afterwards.
 func (c *conn) shut() {
 	c.unwatch()
 	_ = c.Close()
 }
 
-// A pool keeps idle connections. It reuses the last used one first.
+// A pool stores the idle connections to one server. It reuses the most recently used
+// connection first.
 type pool struct {
 	dialer  net.Dialer
-	address string
-	tls     *tls.Config // nil for plain connections
-	proxy   *url.URL    // nil for none
-	buffer  int         // bytes of a read buffer
-	keep    int         // maximum idle connections
-	timeout time.Duration
+	address string        // HOST:PORT of the server
+	tls     *tls.Config   // nil for plain connections
+	proxy   *url.URL      // nil for none
+	buffer  int           // size of a connection's read buffer, in bytes
+	keep    int           // maximum number of idle connections
+	timeout time.Duration // time after which the pool closes an idle connection
 
 	mu     sync.Mutex
-	idle   []*conn // longest idle first
-	reaper *time.Timer
+	idle   []*conn     // idle connections, the longest idle first
+	reaper *time.Timer // runs reap; nil if no run is scheduled
 	closed bool
 }
 
@@ -113,9 +114,10 @@ func (p *pool) get() *conn {
 	return c
 }
 
-// put takes a connection back. If the pool is full, it closes the connection.
+// put puts a connection back into the pool. If the pool is full or closed, put closes
+// the connection.
 func (p *pool) put(c *conn) {
-	c.kept = true
+	c.isReused = true
 	c.idleSince = time.Now()
 	p.mu.Lock()
 	full := p.closed || len(p.idle) >= p.keep
@@ -131,8 +133,8 @@ func (p *pool) put(c *conn) {
 	}
 }
 
-// reap closes connections that were idle too long. It runs again while idle connections
-// are left.
+// reap closes the connections that were idle for the pool's timeout. It schedules its
+// next run while idle connections are left.
 func (p *pool) reap() {
 	p.mu.Lock()
 	old := 0
@@ -151,8 +153,8 @@ func (p *pool) reap() {
 	}
 }
 
-// drop closes all idle connections. send calls it after the server has closed the
-// connection that was used last: the other connections were idle longer.
+// drop closes all idle connections. send calls drop if the server has closed the most
+// recently used connection: the other connections were idle for longer.
 func (p *pool) drop() {
 	p.mu.Lock()
 	idle := p.idle
@@ -176,7 +178,8 @@ func (p *pool) close() {
 	p.drop()
 }
 
-// dial opens a connection, with the given time as the deadline.
+// dial opens a new connection to the server, through the proxy if there is one. It
+// fails if the connection is not ready at the time until.
 func (p *pool) dial(ctx context.Context, until time.Time) (*conn, error) {
 	if limit := time.Now().Add(p.dialer.Timeout); limit.Before(until) {
 		until = limit

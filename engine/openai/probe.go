@@ -16,28 +16,28 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// Limits of pages other than row replies, in bytes. vLLM's metrics have less than 200
-// KB, like a list of a thousand models. A JSON page takes many times its size in memory
-// when it is decoded; a page of metrics is not decoded.
+// Limits of replies that are no answers to rows, in bytes. vLLM's metrics have less
+// than 200 KB, like a list of a thousand models. The limit of a JSON reply is lower,
+// because decoded JSON takes many times its size in memory; metrics are not decoded.
 const (
 	maxMetrics = 4 << 20
 	maxPage    = 1 << 20
 )
 
-// A page is a small reply to a probe.
+// A page is the reply to a request of a probe.
 type page struct {
 	status int
-	server string // header Server
+	server string // value of the header Server
 	body   []byte
 }
 
-// get fetches a path below the server's root.
+// get sends a GET request to a path below the server's base URL.
 func (e *Engine) get(ctx context.Context, path string) (page, error) {
 	return e.ask(ctx, http.MethodGet, path, nil, new(bytes.Buffer), maxPage)
 }
 
-// ask sends a request to a path below the server's root and reads up to limit bytes of
-// the reply into buf. The returned page shares buf's memory.
+// ask sends a request to a path below the server's base URL and reads up to limit bytes
+// of the reply into buf. The returned page shares the memory of buf.
 func (e *Engine) ask(ctx context.Context, method, path string, body []byte, buf *bytes.Buffer, limit int64) (page, error) {
 	req, err := http.NewRequestWithContext(ctx, method, e.base.JoinPath(path).String(), bytes.NewReader(body))
 	if err != nil {
@@ -50,7 +50,7 @@ func (e *Engine) ask(ctx context.Context, method, path string, body []byte, buf 
 	if value := e.authorization(); value != "" {
 		req.Header.Set("Authorization", value)
 	}
-	res, err := e.side.Do(req)
+	res, err := e.probeClient.Do(req)
 	if err != nil {
 		return page{}, fmt.Errorf("get %s: %w", path, err)
 	}
@@ -61,36 +61,39 @@ func (e *Engine) ask(ctx context.Context, method, path string, body []byte, buf 
 	return page{status: res.StatusCode, server: res.Header.Get("Server"), body: buf.Bytes()}, nil
 }
 
-// read fetches a path and decodes its JSON into out. It reports whether that succeeded.
+// read fetches a path and decodes the JSON reply into out. It reports whether the reply
+// was 200 with valid JSON.
 func (e *Engine) read(ctx context.Context, path string, out any) bool {
 	got, err := e.get(ctx, path)
 	return err == nil && got.status == http.StatusOK && json.Unmarshal(got.body, out) == nil
 }
 
-// modelList is /v1/models with the additional fields of some servers.
+// modelList is the reply to /v1/models, with the additional fields of some servers.
 type modelList struct {
 	Simulated loose[bool]    `json:"simulated"` // Rowmill's simulated server
 	Slots     loose[float64] `json:"slots"`     // Rowmill's simulated server
 	Data      listedModels   `json:"data"`
 }
 
-// info returns the facts that the list alone gives.
+// info returns a description of the server that uses only the model list.
 func (l modelList) info() engine.Info {
-	info := engine.Info{Kind: kindOther, Simulated: l.Simulated.is, Slots: whole(l.Slots)}
+	info := engine.Info{Kind: kindOther, Simulated: l.Simulated.value, Slots: whole(l.Slots)}
 	for _, m := range l.Data {
 		context := whole(m.MaxModelLen)
 		if context == 0 {
-			context = whole(m.Meta.is.Context)
+			context = whole(m.Meta.value.Context)
 		}
-		info.Models = append(info.Models, engine.ServedModel{Name: m.ID.is, ContextLength: context})
-		info.Simulated = info.Simulated || m.Simulated.is
+		info.Models = append(info.Models, engine.ServedModel{Name: m.ID.value, ContextLength: context})
+		info.Simulated = info.Simulated || m.Simulated.value
 	}
 	return info
 }
 
-// listedModels has at most maxModels entries, each with a valid name.
+// listedModels are the models in a modelList: at most maxModels entries, each with a
+// valid name.
 type listedModels []listedModel
 
+// listedModel is one entry of /v1/models.
 type listedModel struct {
 	ID          loose[string]  `json:"id"`
 	Created     loose[float64] `json:"created"`
@@ -106,36 +109,39 @@ type listedModel struct {
 	Dimension loose[float64] `json:"dimension"` // Rowmill
 }
 
-// loose is a JSON value that stays empty if it has another type than expected. Servers
-// write numbers with a decimal point, null for unknown values, and more; such a value
-// must not hide the rest of their models.
-type loose[T any] struct{ is T }
+// loose is a JSON value that stays empty if the JSON has another type than T. Some
+// servers write numbers with a decimal point, or null for an unknown value. Such a
+// value must not make the rest of the list unreadable.
+type loose[T any] struct{ value T }
 
+// UnmarshalJSON decodes text and ignores errors.
 func (l *loose[T]) UnmarshalJSON(text []byte) error {
 	var value T
 	if json.Unmarshal(text, &value) == nil {
-		l.is = value
+		l.value = value
 	}
 	return nil
 }
 
-// whole returns a number that may be written with a decimal point; 0 if it is not a
+// whole returns a number that the JSON may write with a decimal point, or 0 if it is no
 // whole number.
 func whole(n loose[float64]) int {
-	if n.is != math.Trunc(n.is) || math.Abs(n.is) > 1<<53 {
+	if n.value != math.Trunc(n.value) || math.Abs(n.value) > 1<<53 {
 		return 0
 	}
-	return int(n.is)
+	return int(n.value)
 }
 
-// errManyModels reports a list longer than that of any real server.
+// errManyModels reports a model list with more than maxModels entries. No real server
+// lists so many.
 var errManyModels = fmt.Errorf("/v1/models lists more than %d models", maxModels)
 
-// UnmarshalJSON reads the list entry by entry, so that a long list takes no memory.
+// UnmarshalJSON decodes one entry after the other, so that a list that is too long
+// takes little memory.
 func (l *listedModels) UnmarshalJSON(text []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	if start, err := decoder.Token(); err != nil || start == nil {
-		return err // null decodes to an empty list; err is then nil
+		return err // for null, err is nil and the list stays empty
 	} else if start != json.Delim('[') {
 		return errors.New("data is not a list of models")
 	}
@@ -147,8 +153,8 @@ func (l *listedModels) UnmarshalJSON(text []byte) error {
 		if err := decoder.Decode(&m); err != nil {
 			return err
 		}
-		if shortWord(m.is.ID.is, maxName) != "" {
-			*l = append(*l, m.is)
+		if shortWord(m.value.ID.value, maxName) != "" {
+			*l = append(*l, m.value)
 		}
 	}
 	return nil
@@ -159,7 +165,7 @@ func (e *Engine) Probe(ctx context.Context) (engine.Info, error) {
 	info, found, err := e.probe(ctx)
 	if err != nil {
 		e.mu.Lock()
-		e.steady = false
+		e.lastProbeSucceeded = false
 		e.mu.Unlock()
 		return engine.Info{}, fmt.Errorf("probe %s: %w", e.cfg.Name, err)
 	}
@@ -168,6 +174,8 @@ func (e *Engine) Probe(ctx context.Context) (engine.Info, error) {
 	return info, nil
 }
 
+// probe asks the server for its models, its kind and its health. An error means that
+// the server is unreachable, refuses the API key or is not ready.
 func (e *Engine) probe(ctx context.Context) (engine.Info, facts, error) {
 	fail := func(format string, args ...any) (engine.Info, facts, error) {
 		return engine.Info{}, facts{}, fmt.Errorf(format, args...)
@@ -202,7 +210,7 @@ func (e *Engine) probe(ctx context.Context) (engine.Info, facts, error) {
 	dropImplausible(&info, &found)
 	describe(&info, found, list.Data)
 	if info.Kind == kindOther || info.Kind == kindOllama {
-		return info, found, nil // these kinds have no useful health endpoint
+		return info, found, nil // /health of these kinds is missing or says nothing
 	}
 	health, err := e.get(ctx, "/health")
 	if err != nil {
@@ -214,8 +222,8 @@ func (e *Engine) probe(ctx context.Context) (engine.Info, facts, error) {
 	return info, found, nil
 }
 
-// addMapped adds the models of ModelMap that the server serves to info again, under their
-// catalog ids, so that Info.Find finds them.
+// addMapped adds each served model of ModelMap to info a second time, with the catalog
+// id as its name, so that Info.Find finds it by this id.
 func (e *Engine) addMapped(info *engine.Info) {
 	served := info.Models
 	for _, id := range slices.Sorted(maps.Keys(e.cfg.ModelMap)) {
@@ -228,14 +236,15 @@ func (e *Engine) addMapped(info *engine.Info) {
 	}
 }
 
-// remember keeps the result of the probe for Prepare and logs a change of the server.
+// remember stores the result of a probe for Prepare. It logs if the server's kind or
+// version has changed.
 func (e *Engine) remember(info engine.Info, found facts) {
 	e.mu.Lock()
 	changed := !e.probed || e.info.Kind != info.Kind || e.info.Version != info.Version
-	if changed || !e.steady {
-		e.unparsed = nil // the server may have been restarted with a reasoning parser
+	if changed || !e.lastProbeSucceeded {
+		e.unparsed = nil // after a restart the server may have a reasoning parser
 	}
-	e.probed, e.steady, e.info, e.facts = true, true, info, found
+	e.probed, e.lastProbeSucceeded, e.info, e.facts = true, true, info, found
 	e.mu.Unlock()
 	if changed {
 		e.cfg.Logger.Info("inference server found",

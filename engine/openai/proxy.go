@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// proxyTo returns the proxy between this program and the server, by the rules of
-// cfg.Proxy; nil for none.
+// proxyTo returns the proxy that cfg.Proxy chooses for requests to the server at base;
+// nil for none.
 func proxyTo(base *url.URL, cfg *Config) (*url.URL, error) {
 	proxy, err := cfg.Proxy(&http.Request{URL: base})
 	switch {
@@ -25,8 +25,8 @@ func proxyTo(base *url.URL, cfg *Config) (*url.URL, error) {
 	return proxy, nil
 }
 
-// proxyHeader returns the header line with the proxy's user and password; empty without
-// a user.
+// proxyHeader returns the header line Proxy-Authorization with the proxy's user and
+// password; empty if the proxy has no user.
 func proxyHeader(proxy *url.URL) string {
 	if proxy.User == nil {
 		return ""
@@ -35,7 +35,8 @@ func proxyHeader(proxy *url.URL) string {
 	return "Proxy-Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(proxy.User.Username()+":"+password)) + "\r\n"
 }
 
-// tunnel asks the proxy on conn for a connection to address.
+// tunnel sends CONNECT to the proxy at the other end of conn. Afterwards conn is a
+// connection to the server at address.
 func tunnel(ctx context.Context, conn net.Conn, proxy *url.URL, address string) error {
 	if until, bounded := ctx.Deadline(); bounded {
 		if err := conn.SetDeadline(until); err != nil {
@@ -47,8 +48,8 @@ func tunnel(ctx context.Context, conn net.Conn, proxy *url.URL, address string) 
 	if _, err := fmt.Fprintf(conn, "CONNECT %[1]s HTTP/1.1\r\nHost: %[1]s\r\n%[2]s\r\n", address, proxyHeader(proxy)); err != nil {
 		return err
 	}
-	// The server sends nothing before it gets a request, so the reader has not read beyond
-	// the proxy's reply.
+	// The server sends nothing before it gets a request, so the buffered reader holds no
+	// bytes of the server when it is dropped.
 	reply, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
 	if err != nil {
 		return err

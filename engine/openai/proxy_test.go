@@ -129,7 +129,7 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 				if err == nil {
 					t.Fatal("the server was reached")
 				}
-				_, err = e.pool.dial(t.Context(), newPatience(e.cfg.ConnectTimeout).until)
+				_, err = e.pool.dial(t.Context(), newCallTimeout(e.cfg.ConnectTimeout).until)
 				if test.secure && (err == nil || !strings.Contains(err.Error(), test.fails)) {
 					t.Errorf("error %v, want %q", err, test.fails)
 				}

@@ -17,10 +17,12 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// pathMessages is the path of Anthropic's Messages API, which needs a version header.
+// pathMessages is the path of Anthropic's Messages API. Its requests need a header with
+// the version of the API.
 const pathMessages = "/v1/messages"
 
-// prepareRaw prepares requests with the rows as their bodies.
+// prepareRaw builds the parts of a raw job's requests that all rows share. The body of
+// a request is:
 //
 //	{"model":"…" , <the fields of the row> }
 func (c *call) prepareRaw(p engine.Params) {
@@ -34,8 +36,8 @@ func (c *call) prepareRaw(p engine.Params) {
 	c.allowance = c.engine.allowance(int64(max(p.ContextLen, p.Model.ContextLength)))
 }
 
-// appendRaw appends the body of a row's request. The row is a JSON object without white
-// space around its braces.
+// appendRaw appends the body of a raw row's request to dst. The row's text is a JSON
+// object without white space around its braces.
 func (c *call) appendRaw(dst []byte, row engine.Row) []byte {
 	dst = append(dst, c.prefix...)
 	if len(row.Text) > len("{}") {
@@ -44,9 +46,10 @@ func (c *call) appendRaw(dst []byte, row engine.Row) []byte {
 	return append(dst, row.Text[1:]...)
 }
 
-// generateRaw runs a row and returns the whole reply as its output.
+// generateRaw runs a raw row: the content of its engine.Reply is the whole body of the
+// server's reply.
 func (c *call) generateRaw(ctx context.Context, row engine.Row) (engine.Reply, error) {
-	e, p := c.engine, c.patience(row)
+	e, p := c.engine, c.timeoutFor(row)
 	conn, err := e.send(ctx, c.rawHead, row.Traceparent, p, func(dst []byte) []byte { return c.appendRaw(dst, row) })
 	if err != nil {
 		return engine.Reply{}, err
@@ -54,7 +57,7 @@ func (c *call) generateRaw(ctx context.Context, row engine.Row) (engine.Reply, e
 	if conn.header.StatusCode() != http.StatusOK {
 		return engine.Reply{}, c.refusedRaw(ctx, conn, row)
 	}
-	if err := e.checkHeader(ctx, conn, c.asked, row.Text); err != nil {
+	if err := e.checkHeader(ctx, conn, c.settings, row.Text); err != nil {
 		return engine.Reply{}, err
 	}
 	text, err := conn.body.readUpTo(e.cfg.MaxAnswerBytes + 1)
@@ -71,48 +74,50 @@ func (c *call) generateRaw(ctx context.Context, row engine.Row) (engine.Reply, e
 	return rawReply(text)
 }
 
-// rawFields are the fields that are read from replies of every kind: chat completions,
-// completions, embeddings, responses and messages.
+// rawFields are the fields that Rowmill reads from the reply to a raw row. They cover
+// the replies of all APIs: chat completions, completions, embeddings, responses and
+// messages.
 type rawFields struct {
 	Choices []struct {
 		Finish string `json:"finish_reason"`
 	} `json:"choices"`
-	StopReason string   `json:"stop_reason"` // messages
-	Status     string   `json:"status"`      // responses
-	Usage      struct { // whole numbers, which may be written as 12.0 or 1.2e1
+	StopReason string   `json:"stop_reason"` // of the Messages API
+	Status     string   `json:"status"`      // of the Responses API
+	Usage      struct { // float64, because a server may write a whole number as 12.0 or 1.2e1
 		Prompt        float64     `json:"prompt_tokens"`
 		Completion    float64     `json:"completion_tokens"`
 		PromptDetails tokenDetail `json:"prompt_tokens_details"`
 		Input         float64     `json:"input_tokens"`
 		Output        float64     `json:"output_tokens"`
 		InputDetails  tokenDetail `json:"input_tokens_details"`
-		CacheRead     float64     `json:"cache_read_input_tokens"` // messages; not included in input_tokens
+		CacheRead     float64     `json:"cache_read_input_tokens"` // Messages API: not included in input_tokens
 	} `json:"usage"`
 	Error *serverError `json:"error"`
 }
 
+// tokenDetail are the details of the prompt's tokens in a usage.
 type tokenDetail struct {
 	Cached float64 `json:"cached_tokens"`
 }
 
-// serverError marks an error inside a reply with status 200.
+// serverError is the field error of a reply with status 200. Only its presence matters.
 type serverError struct{}
 
-// UnmarshalJSON accepts any value.
+// UnmarshalJSON accepts any JSON value and stores nothing.
 func (*serverError) UnmarshalJSON([]byte) error { return nil }
 
-// mostTokens limits each number of tokens in a reply. No request has this many tokens, so
-// a higher number is an error.
+// mostTokens limits each number of tokens in a raw reply. No request has so many
+// tokens, so a reply with a larger number is malformed.
 const mostTokens = 1 << 31
 
-// rawReply converts the body of a reply.
+// rawReply turns the body of a server's reply to a raw row into an engine.Reply.
 func rawReply(text []byte) (engine.Reply, error) {
 	malformed := func(format string, args ...any) (engine.Reply, error) {
-		return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: http.StatusOK, Code: "malformed_reply", Message: fmt.Sprintf(format, args...)}
+		return engine.Reply{}, &engine.Error{Class: engine.Transient, Status: http.StatusOK, Code: "malformed_reply", Message: fmt.Sprintf(format, args...)}
 	}
 	text = bytes.TrimSpace(text)
 	var fields rawFields
-	// If one field has an unexpected type, the others are still filled.
+	// If one field has an unexpected type, Unmarshal still fills the other fields.
 	if err := json.Unmarshal(text, &fields); !json.Valid(text) || len(text) == 0 || text[0] != '{' {
 		return malformed("the reply is not a JSON object: %v", err)
 	}
@@ -122,7 +127,7 @@ func rawReply(text []byte) (engine.Reply, error) {
 	if fields.Error != nil && len(fields.Choices) == 0 && fields.Usage.Input == 0 {
 		fault := parseFault(text)
 		return engine.Reply{}, &engine.Error{
-			Class: engine.Moment, Status: http.StatusOK, Code: fault.word("error_in_reply"), Message: "the server reports an error in its reply",
+			Class: engine.Transient, Status: http.StatusOK, Code: fault.word("error_in_reply"), Message: "the server reports an error in its reply",
 			Raw: string(text[:min(len(text), maxRaw)]),
 		}
 	}
@@ -130,13 +135,13 @@ func rawReply(text []byte) (engine.Reply, error) {
 	case "failed", "cancelled":
 		fault := parseFault(text)
 		return engine.Reply{}, &engine.Error{
-			Class: engine.Moment, Status: http.StatusOK, Code: fault.word("error_in_reply"), Message: "the server reports in its reply that the response is " + fields.Status,
+			Class: engine.Transient, Status: http.StatusOK, Code: fault.word("error_in_reply"), Message: "the server reports in its reply that the response is " + fields.Status,
 			Raw: string(text[:min(len(text), maxRaw)]),
 		}
 	case "queued", "in_progress":
 		return malformed("the reply is a response that is still %s", fields.Status)
 	}
-	if bytes.ContainsAny(text, "\r\n") { // results are lines; valid JSON has raw line breaks only between tokens
+	if bytes.ContainsAny(text, "\r\n") { // a result must be one line; valid JSON has line breaks only between tokens
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, text); err != nil {
 			return malformed("the reply is not a JSON object: %v", err)
@@ -166,25 +171,26 @@ func rawReply(text []byte) (engine.Reply, error) {
 	return out, nil
 }
 
-// pathHints are the ends of the error message for a path that the server lacks. Each
-// names the remedy, for paths that not every server has.
+// pathHints maps a request path to a remedy for a server that does not have this path.
+// The remedy is the end of an error message.
 var pathHints = map[string]string{
 	"/v1/responses":  "; vLLM (0.32) and llama.cpp (b11669) have it, or send the requests to /v1/chat/completions",
 	"/v1/embeddings": "; start one that runs it to embed",
 }
 
-// refusedRaw returns the error for a status other than 200. Its Raw is the body.
+// refusedRaw returns the error for a raw row whose reply has a status other than 200.
+// The field Raw of the error is the body of the reply.
 func (c *call) refusedRaw(ctx context.Context, conn *conn, row engine.Row) error {
 	x, text, err := c.engine.readRefusal(ctx, conn)
 	if err != nil {
 		return err
 	}
-	fault := x.classify(asked{}, row.Text)
+	fault := x.classify(requestSettings{}, row.Text)
 	fault.Raw = strings.ToValidUTF8(string(text), "\uFFFD")
 	switch x.status {
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
 		said := strings.ToLower(x.fault.message)
-		if strings.Contains(said, "response") { // previous_response_id names an unknown response
+		if strings.Contains(said, "response") { // the row's previous_response_id names an unknown response
 			fault.Class = engine.RowFault
 		} else if !strings.Contains(said, "model") {
 			fault.Class = engine.JobFault
@@ -192,7 +198,7 @@ func (c *call) refusedRaw(ctx context.Context, conn *conn, row engine.Row) error
 		}
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
 	default:
-		if x.status >= 400 && fault.Class == engine.ServerFault { // such as 415: the row may be the cause, so the server must stay in use
+		if x.status >= 400 && fault.Class == engine.ServerFault { // such as 415: the row may be the cause, so other rows must still use the server
 			fault.Class, fault.Code = engine.RowFault, "http_"+strconv.Itoa(x.status)
 			fault.Message = "the server refused the request"
 		}

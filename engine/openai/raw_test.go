@@ -124,7 +124,7 @@ func TestRaw_Refusals(t *testing.T) {
 		"too long":         {400, `{"error":{"message":"maximum context length is 5 tokens","code":400}}`, engine.RowFault, rowmill.RowTooLong},
 		"media":            {415, `no`, engine.RowFault, "http_415"},
 		"overload":         {429, `{"error":{"message":"later"}}`, engine.Busy, "http_429"},
-		"crash":            {500, `{"error":{"message":"oops"}}`, engine.Moment, "http_500"},
+		"crash":            {500, `{"error":{"message":"oops"}}`, engine.Transient, "http_500"},
 		"no path":          {404, `{"detail":"Not Found"}`, engine.JobFault, "http_404"},
 		"no method":        {405, `{"detail":"Method Not Allowed"}`, engine.JobFault, "http_405"},
 		"no model":         {404, `{"error":{"message":"The model served/name does not exist."}}`, engine.ServerFault, "http_404"},

@@ -30,21 +30,21 @@ func TestReal(t *testing.T) {
 		is            enginetest.Server
 		start         func(t *testing.T, model string) (url, name string)
 	}{
-		{"llama.cpp", llama.Chat, enginetest.Server{Concurrency: 6, Cancels: true, Counts: true, Forms: []string{"choice", "grammar"}, Takes: acceptedBy("llama.cpp")}, llamaURL},
+		{"llama.cpp", llama.Chat, enginetest.Server{Concurrency: 6, Cancels: true, Counts: true, Forms: []string{"choice", "grammar"}, AcceptedParams: acceptedBy("llama.cpp")}, llamaURL},
 		{"llama.cpp", llama.Think, enginetest.Server{Concurrency: 6, Counts: true}, llamaURL},
 		{"llama.cpp", llama.Embed, enginetest.Server{Counts: true}, llamaURL},
-		{"vLLM", llama.Chat, enginetest.Server{Cancels: true, Counts: true, Forms: []string{"regex", "choice", "grammar"}, Takes: acceptedBy("vllm"), Refuses: refusedByVLLM}, started("vllm")},
+		{"vLLM", llama.Chat, enginetest.Server{Cancels: true, Counts: true, Forms: []string{"regex", "choice", "grammar"}, AcceptedParams: acceptedBy("vllm"), RefusedParams: refusedByVLLM}, started("vllm")},
 		{"vLLM", llama.Think, enginetest.Server{Counts: true}, started("vllm")},
 		{"vLLM", llama.Embed, enginetest.Server{Counts: true}, started("vllm")},
-		{"SGLang", llama.Chat, enginetest.Server{Cancels: true, Counts: true, Forms: []string{"regex", "choice", "grammar"}, Takes: acceptedBy("sglang"), Ignores: []string{enginetest.Seeds}}, started("sglang")},
+		{"SGLang", llama.Chat, enginetest.Server{Cancels: true, Counts: true, Forms: []string{"regex", "choice", "grammar"}, AcceptedParams: acceptedBy("sglang"), Ignores: []string{enginetest.Seeds}}, started("sglang")},
 		{"SGLang", llama.Think, enginetest.Server{Counts: true}, started("sglang")},
 		{"SGLang", llama.Embed, enginetest.Server{Counts: true}, started("sglang")},
-		{"Ollama", llama.Chat, enginetest.Server{Concurrency: 6, Cuts: true, Takes: acceptedBy("ollama")}, started("ollama")},
-		{"Ollama", llama.Embed, enginetest.Server{Cuts: true}, started("ollama")},
-		{"transformers", llama.Chat, enginetest.Server{Concurrency: 2, Takes: acceptedBy("openai"), Ignores: ignoredByTransformers}, started("transformers")},
+		{"Ollama", llama.Chat, enginetest.Server{Concurrency: 6, TruncatesPrompts: true, AcceptedParams: acceptedBy("ollama")}, started("ollama")},
+		{"Ollama", llama.Embed, enginetest.Server{TruncatesPrompts: true}, started("ollama")},
+		{"transformers", llama.Chat, enginetest.Server{Concurrency: 2, AcceptedParams: acceptedBy("openai"), Ignores: ignoredByTransformers}, started("transformers")},
 		{"transformers", llama.Think, enginetest.Server{Concurrency: 2, Ignores: ignoredByTransformers}, started("transformers")},
-		{"llama-cpp-python", llama.Chat, enginetest.Server{Concurrency: 4, Takes: acceptedBy("openai"), Lacks: []string{enginetest.Schemas}}, started("llama-cpp-python")},
-		{"infinity", llama.Embed, enginetest.Server{Cuts: true, Ignores: []string{enginetest.Usage}}, started("infinity")},
+		{"llama-cpp-python", llama.Chat, enginetest.Server{Concurrency: 4, AcceptedParams: acceptedBy("openai"), Lacks: []string{enginetest.Schemas}}, started("llama-cpp-python")},
+		{"infinity", llama.Embed, enginetest.Server{TruncatesPrompts: true, Ignores: []string{enginetest.Usage}}, started("infinity")},
 	} {
 		t.Run(c.server+"/"+c.model, func(t *testing.T) {
 			url, name := c.start(t, c.model)

@@ -16,7 +16,7 @@ var (
 	crowded  = engine.Error{Class: engine.Busy, Overloaded: true}
 	filtered = engine.Error{Class: engine.RowFault, Code: rowmill.RowContentFiltered}
 	fails    = engine.Error{Class: engine.RowFault}
-	retried  = engine.Error{Class: engine.Moment}
+	retried  = engine.Error{Class: engine.Transient}
 	hopeless = engine.Error{Class: engine.JobFault}
 )
 
@@ -169,7 +169,7 @@ func TestRefusalsOfServers(t *testing.T) {
 				if s.status == 200 {
 					x.status = cmp.Or(fault.status, 500)
 				}
-				got := x.classify(asked{form: "json_schema", params: []string{"stop"}})
+				got := x.classify(requestSettings{form: "json_schema", params: []string{"stop"}})
 				if got.Class != s.want.Class || got.Overloaded != s.want.Overloaded || got.TooLong != s.want.TooLong || s.want.Code != "" && got.Code != s.want.Code {
 					t.Errorf("got %+v, want %+v", got, s.want)
 				}

@@ -12,50 +12,54 @@ import (
 )
 
 const (
-	// maxRaw limits the text of a rejected answer in errors.
+	// maxRaw limits the text of a rejected answer in an error, in bytes.
 	maxRaw = 64 << 10
-	// keepScratch limits buffers that go back to the pool, so that one long answer does
-	// not keep its memory.
+	// keepScratch is the largest capacity in bytes of a buffer that goes back to the
+	// pool with its reply, so that the memory of one long answer is freed.
 	keepScratch = 64 << 10
-	// maxWord limits machine-readable words of a reply, such as finish reasons.
+	// maxWord limits machine-readable words of a reply, such as finish reasons, in
+	// bytes.
 	maxWord = 48
-	// maxModel limits the name of a model in a reply.
+	// maxModel limits the name of a model in a reply, in bytes.
 	maxModel = 256
-	// maxErrorText limits the message of an error inside a reply.
+	// maxErrorText limits the message of an error inside a reply, in bytes.
 	maxErrorText = 4 << 10
 
-	// finishRepetition is vLLM's reason for an answer that repetition_detection cut
-	// off. The caller asked for that, and a retry would end the same way.
+	// finishRepetition is vLLM's finish reason for an answer that repetition_detection
+	// ended. The job asked for repetition_detection, and a retry would end in the same
+	// way.
 	finishRepetition = "repetition"
 )
 
-// A reply is the state of reading one answer. The pool replies reuses it.
+// A reply reads one answer and stores the values that it has read. The pool named
+// replies reuses reply structs.
 type reply struct {
 	scanner
-	limit int // limit of the text, in bytes
+	limit int // maximum length of the content and of the reasoning, in bytes
 
-	choices   bool    // there is at least one choice
-	index     float64 // of the choice that counts: the lowest
+	choices   bool    // at least one choice was read
+	index     float64 // index of the choice that is used, which is the lowest one
 	content   []byte
 	reasoning []byte
 	refusal   []byte
 	finish    []byte
-	model     []byte // empty if the server names none
-	usage     bool   // the server reports usage
-	input     int64
-	cached    int64 // part of input
-	output    int64
+	model     []byte // name of the model in the reply; empty if the reply has no name
+	usage     bool   // the reply has the field usage
+	input     int64  // tokens of the prompt
+	cached    int64  // tokens of the prompt that were in the prefix cache
+	output    int64  // generated tokens
 	logprobs  logprobs
 	fault     serverFault // an error object inside a reply with status 200
-	scratch   []byte
-	events    events // the events of a stream
-	unparsed  bool   // the server left the reasoning inside the answer
+	scratch   []byte      // buffer for short-lived texts
+	events    events      // the stream that scanStream reads
+	unparsed  bool        // the server did not separate the reasoning from the answer
 }
 
 var replies = sync.Pool{New: func() any { return new(reply) }}
 
-// newReply takes a reply from the pool. limit is the limit of its text in bytes;
-// thinking means that the model reasons before it answers.
+// newReply takes a reply from the pool and prepares it to read the body src. limit is
+// the maximum length of the answer's text in bytes. thinking means that the model
+// reasons before it answers.
 func newReply(src source, limit int, thinking bool) *reply {
 	r := replies.Get().(*reply)
 	r.reset(src)
@@ -69,7 +73,8 @@ func newReply(src source, limit int, thinking bool) *reply {
 	return r
 }
 
-// release puts r back into the pool. The caller must not keep a pointer into r.
+// release puts r back into the pool. The caller must not use r, or a slice of r,
+// afterwards.
 func (r *reply) release() {
 	r.src, r.events = nil, events{}
 	if cap(r.content) > keepScratch {
@@ -84,8 +89,8 @@ func (r *reply) release() {
 	replies.Put(r)
 }
 
-// scanChat reads the body of a chat completion into r, and returns r.err. If a key occurs
-// twice, the last one counts.
+// scanChat reads the body of a chat completion into r and returns r.err. If a key
+// occurs twice, r has the last value.
 func (r *reply) scanChat() error {
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
 		switch string(k) {
@@ -105,7 +110,8 @@ func (r *reply) scanChat() error {
 	return r.err
 }
 
-// scanModel reads the name of the model. A value of another type names none.
+// scanModel reads the name of the model. It treats a value that is no string as a
+// missing name.
 func (r *reply) scanModel() {
 	r.model = r.model[:0]
 	if r.peek() != '"' {
@@ -115,8 +121,9 @@ func (r *reply) scanModel() {
 	r.model = r.text(r.model, maxModel, true)
 }
 
-// scanChoices reads the choice with the lowest index. No request asks for more than one, but
-// some servers send more, in any order.
+// scanChoices reads the list of choices and uses the choice with the lowest index.
+// Rowmill never asks for more than one choice, but some servers send more, in any
+// order.
 func (r *reply) scanChoices() {
 	r.choices = false
 	if r.null() {
@@ -135,8 +142,8 @@ func (r *reply) scanChoices() {
 	}
 }
 
-// scanFurtherChoice reads a choice. If its index is not lower than the index of the choice
-// before, it restores the choice before.
+// scanFurtherChoice reads one more choice and uses, of this choice and the choice in r,
+// the one with the lower index.
 func (r *reply) scanFurtherChoice() {
 	index, sums := r.index, r.logprobs
 	content, reasoning, refusal, finish := bytes.Clone(r.content), bytes.Clone(r.reasoning), bytes.Clone(r.refusal), bytes.Clone(r.finish)
@@ -146,7 +153,7 @@ func (r *reply) scanFurtherChoice() {
 	}
 }
 
-// scanIndex reads the index of a choice; 0 if it is not a number.
+// scanIndex reads the index of a choice. It returns 0 if the value is no number.
 func (r *reply) scanIndex() float64 {
 	if r.peek()-'0' < 10 {
 		return r.number()
@@ -155,6 +162,7 @@ func (r *reply) scanIndex() float64 {
 	return 0
 }
 
+// scanChoice reads one choice and replaces the choice in r.
 func (r *reply) scanChoice() {
 	r.index = 0
 	r.content, r.reasoning, r.refusal, r.finish = r.content[:0], r.reasoning[:0], r.refusal[:0], r.finish[:0]
@@ -179,9 +187,9 @@ func (r *reply) scanChoice() {
 	}
 }
 
-// scanTexts reads a message, or part of a message, and adds its texts to the reply. Servers
-// name the reasoning reasoning_content or reasoning, and some send both: the first that
-// is not empty counts.
+// scanTexts reads a message, or a part of a message, and adds its texts to r. Servers
+// put the reasoning into reasoning_content or reasoning, and some into both: scanTexts
+// uses the first field that is not empty.
 func (r *reply) scanTexts() {
 	content, reasoning := len(r.content), len(r.reasoning)
 	if r.null() {
@@ -228,7 +236,8 @@ func (r *reply) scanBlocks() {
 	}
 }
 
-// scanBlock reads one block.
+// scanBlock reads one block of content and adds its text to the content or to the
+// reasoning.
 func (r *reply) scanBlock() {
 	at, thinks := len(r.content), false
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
@@ -240,9 +249,9 @@ func (r *reply) scanBlock() {
 		case (key == "text" || key == "thinking" || key == "reasoning" || key == "content") && next == '"':
 			thinks = thinks || key == "thinking" || key == "reasoning"
 			r.content = r.text(r.content, r.limit-len(r.content), false)
-		case key == "refusal" && next == '"': // OpenAI's description allows it in place of a text
+		case key == "refusal" && next == '"': // the OpenAI API allows a refusal in place of a text
 			r.refusal = r.text(r.refusal, maxErrorText-len(r.refusal), true)
-		case (key == "thinking" || key == "summary") && next == '[': // Mistral; Databricks
+		case (key == "thinking" || key == "summary") && next == '[': // thinking: Mistral; summary: Databricks
 			thinks = true
 			r.scanBlocks()
 		default:
@@ -255,7 +264,8 @@ func (r *reply) scanBlock() {
 	}
 }
 
-// scanFault reads an error inside a reply with status 200, such as SGLang's full queue.
+// scanFault reads an error object inside a reply with status 200, such as SGLang's
+// error for a full queue.
 func (r *reply) scanFault() {
 	r.fault = serverFault{}
 	if r.null() {
@@ -267,7 +277,7 @@ func (r *reply) scanFault() {
 		return
 	}
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
-		key := string(k) // before peek, which may move the window
+		key := string(k) // copy it: peek may overwrite the window
 		next := r.peek()
 		switch {
 		case key == "code" && next-'0' < 10:
@@ -289,12 +299,13 @@ func (r *reply) scanFault() {
 	}
 }
 
-// word reads a string that should be a machine word.
+// word reads a short machine-readable string and cuts it at maxWord bytes.
 func (r *reply) word() string {
 	r.scratch = r.text(r.scratch[:0], maxWord, true)
 	return string(r.scratch)
 }
 
+// scanUsage reads the numbers of input and output tokens.
 func (r *reply) scanUsage() {
 	r.usage, r.input, r.cached, r.output = false, 0, 0, 0
 	if r.null() {
@@ -315,7 +326,7 @@ func (r *reply) scanUsage() {
 	}
 }
 
-// scanCached reads how many tokens of the prompt came from the prefix cache.
+// scanCached reads the number of prompt tokens that came from the prefix cache.
 func (r *reply) scanCached() {
 	r.cached = 0
 	if r.null() {
@@ -330,7 +341,7 @@ func (r *reply) scanCached() {
 	}
 }
 
-// countOrNull reads a whole number; null counts as 0.
+// countOrNull reads a whole number. It returns 0 for null.
 func (r *reply) countOrNull() int64 {
 	if r.null() {
 		return 0
@@ -338,10 +349,10 @@ func (r *reply) countOrNull() int64 {
 	return r.count()
 }
 
-// reported returns the error that the server reports inside a reply. If the reply has no
-// part of an answer, the error counts like a refusal with this status. Otherwise the error
-// is transient: the server had accepted the row.
-func (r *reply) reported(asked asked, private ...[]byte) *engine.Error {
+// reported returns the error that the server reports inside a reply. If the reply has
+// no part of an answer, the error has the same class as a refusal with this status.
+// Otherwise the server had accepted the row, so the error is transient.
+func (r *reply) reported(asked requestSettings, private ...[]byte) *engine.Error {
 	x := refusal{status: r.fault.status, fault: r.fault}
 	if x.status == 0 {
 		x.status = http.StatusInternalServerError
@@ -352,8 +363,8 @@ func (r *reply) reported(asked asked, private ...[]byte) *engine.Error {
 	}
 	word := r.fault.word("error_in_reply")
 	switch {
-	case r.choices && e.Class != engine.Moment && e.Class != engine.Busy:
-		e.Class, e.TooLong, e.Code = engine.Moment, false, word
+	case r.choices && e.Class != engine.Transient && e.Class != engine.Busy:
+		e.Class, e.TooLong, e.Code = engine.Transient, false, word
 		e.Message = "the server broke off the answer with an error"
 	case !e.TooLong:
 		e.Code = word
@@ -361,8 +372,8 @@ func (r *reply) reported(asked asked, private ...[]byte) *engine.Error {
 	return e
 }
 
-// finishReasons are the finish reasons of servers, in lower case. For each reason a file in
-// testdata/answers names a server.
+// finishReasons maps a server's finish reason, in lower case, to Rowmill's finish
+// reason. For each entry a file in testdata/answers names a server that sends it.
 var finishReasons = map[string]rowmill.FinishReason{
 	"stop": rowmill.FinishStop, "eos": rowmill.FinishStop, "eos_token": rowmill.FinishStop, "end_turn": rowmill.FinishStop,
 	"stop_sequence": rowmill.FinishStop, "complete": rowmill.FinishStop, "finish_reason_stop": rowmill.FinishStop,
@@ -371,29 +382,30 @@ var finishReasons = map[string]rowmill.FinishReason{
 	"model_context_window_exceeded": rowmill.FinishLength, "finish_reason_max_tokens": rowmill.FinishLength, finishRepetition: rowmill.FinishLength,
 }
 
-// withheldReasons are the finish reasons of servers that withhold an answer because of its
-// content, in lower case. A retry would give the same result.
+// withheldReasons are the finish reasons, in lower case, with which servers withhold an
+// answer because of its content. A retry would give the same result.
 var withheldReasons = map[string]bool{
 	"content_filter": true, "content_filtered": true, "safety": true, "recitation": true, "blocklist": true, "prohibited_content": true, "spii": true, "language": true,
 	"refusal": true, "guardrail_intervened": true, "sensitive": true, "error_toxic": true,
 }
 
-// read returns the reply or the error that rejects it. whole means that the reply came
-// as one body. read ignores an error object in a whole body that also has an answer.
-func (r *reply) read(asked asked, whole bool, private ...[]byte) (out engine.Reply, notices []string, refused *engine.Error) {
+// read returns the complete reply, or the error that rejects it. whole means that the
+// reply came as one body and not as a stream. If a whole body has both an answer and an
+// error object, read ignores the error object.
+func (r *reply) read(asked requestSettings, whole bool, private ...[]byte) (out engine.Reply, notices []string, refused *engine.Error) {
 	if r.fault.found && (!whole || !r.choices) {
 		return engine.Reply{}, nil, r.reported(asked, private...)
 	}
 	return r.answer(whole, asked.form != "")
 }
 
-// answer returns the reply or the error that rejects it. whole means that the reply
-// came as one complete body; formed means that the job asked for JSON. notices are
-// warnings for the job.
+// answer returns the complete reply, or the error that rejects it. whole means that the
+// reply came as one body and not as a stream. formed means that the job has a
+// json_schema or structured_outputs. notices are warnings for the job.
 func (r *reply) answer(whole, formed bool) (out engine.Reply, notices []string, refused *engine.Error) {
 	if !r.choices {
 		return engine.Reply{}, nil, &engine.Error{
-			Class: engine.Moment, Status: http.StatusOK, Code: "no_choices", Message: "the server's reply has no answer",
+			Class: engine.Transient, Status: http.StatusOK, Code: "no_choices", Message: "the server's reply has no answer",
 		}
 	}
 	out = engine.Reply{InputTokens: r.input, CachedTokens: min(r.cached, r.input), OutputTokens: r.output}
@@ -433,7 +445,7 @@ func (r *reply) answer(whole, formed bool) (out engine.Reply, notices []string, 
 	return out, notices, nil
 }
 
-// Warnings of a job, each given once.
+// Warnings about the answers of a server. A job gets each warning once.
 const (
 	noticeFinish    = "The server gives no finish_reason: its answers are treated as complete."
 	noticeReasoning = "The server put answers into the field for reasoning (reasoning_content) and nothing into content: the reasoning text is used as the answer. The server may use a reasoning parser for a model that does not reason."
@@ -441,18 +453,19 @@ const (
 	noticeUsage     = "The server does not report the tokens that it used (usage): Rowmill counts them."
 )
 
-// withheld returns the error for an answer that the server withholds permanently.
+// withheld returns the permanent error for an answer that the server or the model
+// withholds.
 func withheld(code, message string, raw []byte) *engine.Error {
 	return &engine.Error{
 		Class: engine.RowFault, Status: http.StatusOK, Code: code, Message: message, Raw: strings.ToValidUTF8(string(raw[:min(len(raw), maxRaw)]), ""),
 	}
 }
 
-// unfinished returns the error for an answer with a finish reason that is neither stop
-// nor length, such as abort.
+// unfinished returns the error for an answer whose finish reason is unknown or missing,
+// such as abort.
 func (r *reply) unfinished() *engine.Error {
 	raw := r.content[:min(len(r.content), maxRaw)]
-	e := &engine.Error{Class: engine.Moment, Status: http.StatusOK, Code: "unfinished", Raw: strings.ToValidUTF8(string(raw), "")}
+	e := &engine.Error{Class: engine.Transient, Status: http.StatusOK, Code: "unfinished", Raw: strings.ToValidUTF8(string(raw), "")}
 	if word := safeWord(r.finish); word != "" {
 		e.Message = "the server ended the answer with finish_reason " + word
 	} else {
@@ -467,9 +480,9 @@ const (
 )
 
 // splitThinking splits an answer at the first </think>, for servers without a reasoning
-// parser. The opening tag is often in the prompt and not in the answer. Without a
-// closing tag the whole text is the answer, unless it begins with <think>: then the
-// reasoning was cut off.
+// parser. The opening tag is often in the prompt and not in the answer. If there is no
+// closing tag, the whole text is the answer, except if it begins with <think>: then it
+// is unfinished reasoning.
 func splitThinking(content []byte) (reasoning, answer []byte) {
 	head := bytes.TrimLeft(content, " \t\r\n")
 	opened := bytes.HasPrefix(head, []byte(openThink))
@@ -499,8 +512,8 @@ func cutEmptyThinking(content []byte) []byte {
 	return bytes.TrimLeft(rest, " \t\r\n")
 }
 
-// safeWord returns b if it is a plain machine-readable word, otherwise "": other text
-// of a server may quote a prompt.
+// safeWord returns b if it is a plain machine-readable word, otherwise "". Any other
+// text of a server may quote a prompt and must not get into errors.
 func safeWord(b []byte) string {
 	if len(b) == 0 || len(b) >= maxWord || !utf8.Valid(b) {
 		return ""

@@ -14,22 +14,23 @@ import (
 // counts; the last rule matches everything. docs/engines.md shows the rules as a table.
 // refusals_test.go names a public source for each word.
 type rule struct {
-	name   string   // docs/engines.md shows it
-	status []status // the refusal has one of these; empty: any status
-	words  []string // the message, the type or the code holds one of these, in lower case; empty: any words
-	about  about    // the refusal must name a setting of the job
+	name   string      // short description of the rule, shown in docs/engines.md
+	status []status    // the refusal must have one of these HTTP statuses; empty: any status
+	words  []string    // the message, type or code of the refusal must contain one of these, in lower case; empty: any words
+	about  settingKind // setting of the job that the refusal must name
 
 	class    engine.Class
-	code     string // the code of the failed row; empty: the server's own word
-	overload bool   // the window shrinks
+	code     string // Code of the error; empty: the server's own code
+	overload bool   // the server is overloaded, so its window shrinks
 	tooLong  bool   // the job may truncate the prompt and retry, if it allows that
-	message  string
+	message  string // Message of the error, before the server's own message
 }
 
-// A status is a range of HTTP statuses.
+// A status is a range of HTTP statuses, both ends included.
 type status struct{ from, to int }
 
-func is(codes ...int) []status {
+// singleStatuses returns each of the HTTP statuses codes as a range.
+func singleStatuses(codes ...int) []status {
 	out := make([]status, len(codes))
 	for i, code := range codes {
 		out[i] = status{code, code}
@@ -37,41 +38,42 @@ func is(codes ...int) []status {
 	return out
 }
 
-// An about is a setting of the job that a refusal must name.
-type about uint8
+// A settingKind says which setting of the job a refusal must name.
+type settingKind uint8
 
 const (
-	anything about = iota
-	ofParam        // a sampling parameter that the job asks for
-	ofForm         // the schema of the job, or its rule of structured_outputs
+	anything              settingKind = iota // none: the refusal may name any setting or no setting
+	aboutSamplingParam                       // a sampling parameter of the job
+	aboutOutputConstraint                    // the job's json_schema or its rule of structured_outputs
 )
 
-// rowStatuses are the statuses of a refusal because of the request's content.
-var rowStatuses = is(http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity)
+// rowStatuses are the HTTP statuses with which servers refuse the content of a request.
+var rowStatuses = singleStatuses(http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity)
 
+// rules are all rules for refusals, in the order in which they are tried.
 var rules = []rule{
 	{
-		name: "embeddings are switched off", status: is(500), words: []string{"must be created with embedding=true"}, // llama-cpp-python
+		name: "embeddings are switched off", status: singleStatuses(500), words: []string{"must be created with embedding=true"}, // llama-cpp-python
 		class: engine.JobFault, message: "the server cannot run this model for such requests",
 	},
 	{
-		name: "the rows' shared KV cache is full", status: is(500), words: []string{"context size has been exceeded"}, // llama.cpp --kv-unified
+		name: "the rows' shared KV cache is full", status: singleStatuses(500), words: []string{"context size has been exceeded"}, // llama.cpp --kv-unified
 		class: engine.Busy, overload: true, message: "the server could not answer now",
 	},
 	{
-		name: "the prompt is too long", status: append(is(500), rowStatuses...), words: tooLongWords,
+		name: "the prompt is too long", status: append(singleStatuses(500), rowStatuses...), words: tooLongWords,
 		class: engine.RowFault, tooLong: true, message: "the prompt is too long for the server",
 	},
 	{
-		name: "the prompt exceeds the server's tokens per minute", status: is(http.StatusTooManyRequests), words: []string{"request too large"}, // OpenAI: waiting does not help
+		name: "the prompt exceeds the server's tokens per minute", status: singleStatuses(http.StatusTooManyRequests), words: []string{"request too large"}, // OpenAI: waiting does not help
 		class: engine.RowFault, tooLong: true, message: "the prompt exceeds the server's limit of tokens per minute",
 	},
 	{
-		name: "the request is too large", status: is(http.StatusRequestEntityTooLarge), // a proxy gives no other reason
+		name: "the request is too large", status: singleStatuses(http.StatusRequestEntityTooLarge), // a proxy gives no other reason
 		class: engine.RowFault, tooLong: true, message: "the request is larger than the server or its proxy accepts",
 	},
 	{
-		name: "the content of the prompt is refused", status: append(is(http.StatusForbidden), rowStatuses...), words: contentWords,
+		name: "the content of the prompt is refused", status: append(singleStatuses(http.StatusForbidden), rowStatuses...), words: contentWords,
 		class: engine.RowFault, code: rowmill.RowContentFiltered, message: "the server refused the prompt for its content",
 	},
 	{
@@ -79,15 +81,15 @@ var rules = []rule{
 		class: engine.Busy, message: "the quota of the API key is used up",
 	},
 	{
-		name: "payment is required", status: is(http.StatusPaymentRequired),
+		name: "payment is required", status: singleStatuses(http.StatusPaymentRequired),
 		class: engine.Busy, message: "the server requires payment",
 	},
 	{
-		name: "too many requests", status: is(http.StatusTooManyRequests, 498, 529),
+		name: "too many requests", status: singleStatuses(http.StatusTooManyRequests, 498, 529),
 		class: engine.Busy, overload: true, message: "the server could not answer now",
 	},
 	{
-		name: "the server is loading or full", status: is(http.StatusServiceUnavailable),
+		name: "the server is loading or full", status: singleStatuses(http.StatusServiceUnavailable),
 		class: engine.Busy, overload: true, message: "the server could not answer now",
 	},
 	{
@@ -100,31 +102,31 @@ var rules = []rule{
 	},
 	{
 		name:   "a gateway without a server",
-		status: append(is(http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusBadGateway, http.StatusGatewayTimeout, 598, 599), status{520, 527}, status{530, 530}),
+		status: append(singleStatuses(http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusBadGateway, http.StatusGatewayTimeout, 598, 599), status{520, 527}, status{530, 530}),
 		class:  engine.Busy, message: "the server could not answer now",
 	},
 	{
-		name: "the server lacks the feature", status: is(http.StatusNotImplemented),
+		name: "the server lacks the feature", status: singleStatuses(http.StatusNotImplemented),
 		class: engine.JobFault, message: "the server cannot run this model for such requests",
 	},
 	{
-		name: "the model lacks the ability", status: is(http.StatusBadRequest, http.StatusNotFound), words: abilityWords,
+		name: "the model lacks the ability", status: singleStatuses(http.StatusBadRequest, http.StatusNotFound), words: abilityWords,
 		class: engine.JobFault, message: "the server cannot run this model for such requests",
 	},
 	{
-		name: "a sampling parameter is refused", status: rowStatuses, about: ofParam,
+		name: "a sampling parameter is refused", status: rowStatuses, about: aboutSamplingParam,
 		class: engine.JobFault, message: "the server refuses the sampling parameter",
 	},
 	{
-		name: "the output constraint is refused", status: rowStatuses, words: formWords, about: ofForm,
+		name: "the output constraint is refused", status: rowStatuses, words: formWords, about: aboutOutputConstraint,
 		class: engine.JobFault, message: "the server refuses the",
 	},
 	{
-		name: "a sampling parameter is an unknown field", status: is(500), words: []string{"validation error"}, about: ofParam, // llama-cpp-python, also the next two rules
+		name: "a sampling parameter is an unknown field", status: singleStatuses(500), words: []string{"validation error"}, about: aboutSamplingParam, // llama-cpp-python, also in the next rule
 		class: engine.JobFault, message: "the server refuses the sampling parameter",
 	},
 	{
-		name: "the output constraint is an unknown field", status: is(500), words: []string{"input should be 'text' or 'json_object'"}, about: ofForm,
+		name: "the output constraint is an unknown field", status: singleStatuses(500), words: []string{"input should be 'text' or 'json_object'"}, about: aboutOutputConstraint,
 		class: engine.JobFault, message: "the server refuses the",
 	},
 	{
@@ -132,15 +134,15 @@ var rules = []rule{
 		class: engine.RowFault, message: "the server refused the request",
 	},
 	{
-		name: "a field is refused", status: is(500), words: []string{"validation error"},
+		name: "a field is refused", status: singleStatuses(500), words: []string{"validation error"}, // llama-cpp-python
 		class: engine.RowFault, message: "the server refused the request",
 	},
 	{
-		name: "the server failed on the row", status: append(is(http.StatusFailedDependency), status{500, 599}), // 424: TGI, while it generates
-		class: engine.Moment, message: "the server could not answer now",
+		name: "the server failed on the row", status: append(singleStatuses(http.StatusFailedDependency), status{500, 599}), // 424: TGI, while it generates
+		class: engine.Transient, message: "the server could not answer now",
 	},
 	{
-		name: "the API key is refused", status: is(http.StatusUnauthorized, http.StatusForbidden),
+		name: "the API key is refused", status: singleStatuses(http.StatusUnauthorized, http.StatusForbidden),
 		class: engine.ServerFault, message: "the server refuses our API key: set the engine's api_key",
 	},
 	{
@@ -149,7 +151,7 @@ var rules = []rule{
 	},
 }
 
-// tooLongWords mean that a prompt does not fit the context.
+// tooLongWords are parts of messages that mean that a prompt does not fit the context.
 var tooLongWords = []string{
 	"context length", "context_length_exceeded", // OpenAI, vLLM, SGLang, Mistral, LM Studio, Ollama, OpenRouter, LMDeploy
 	"context size", "exceed_context_size", // llama.cpp, TabbyAPI
@@ -172,7 +174,8 @@ var tooLongWords = []string{
 	"string_above_max_length",   // OpenAI: more characters than a message may have
 }
 
-// contentWords mean that a content filter of the server refused the prompt.
+// contentWords are parts of messages that mean that a content filter of the server
+// refused the prompt.
 var contentWords = []string{
 	"content_filter", "content management policy", // Azure OpenAI
 	"content_policy_violation", "violating our usage policy", // OpenAI
@@ -181,7 +184,7 @@ var contentWords = []string{
 	"your input was flagged", // OpenRouter, with 403
 }
 
-// quotaWords mean that money or a quota is used up.
+// quotaWords are parts of messages that mean that money or a quota is used up.
 var quotaWords = []string{
 	"insufficient_quota", "exceeded your current quota", "billing_hard_limit", "billing_not_active", // OpenAI
 	"insufficient balance",               // DeepSeek, Kimi
@@ -191,8 +194,8 @@ var quotaWords = []string{
 	"insufficient credits",       // OpenRouter
 }
 
-// loadingWords mean that a model is still loading, or that a router has no server for
-// the model.
+// loadingWords are parts of messages that mean that a model is still loading, or that a
+// router has no server for the model.
 var loadingWords = []string{
 	"loading model", "model_loading", // llama.cpp, Ollama; LocalAI
 	"currently loading",                          // Hugging Face
@@ -200,7 +203,8 @@ var loadingWords = []string{
 	"no available worker", "no_available_worker", // SGLang's router
 }
 
-// overloadWords mean too many requests, from all clients or with this key.
+// overloadWords are parts of messages that mean too many requests, from all clients or
+// with this API key.
 var overloadWords = []string{
 	"overloaded",               // TGI, TEI, Infinity, Anthropic, DeepSeek
 	"rate limit", "rate_limit", // OpenAI and most others
@@ -210,7 +214,8 @@ var overloadWords = []string{
 	"try again later", // KoboldCpp
 }
 
-// abilityWords mean that the server or its model lacks an ability that every row needs.
+// abilityWords are parts of messages that mean that the server or its model lacks an
+// ability that every row needs.
 var abilityWords = []string{
 	"does not support chat", "does not support generate", "does not support completions", // vLLM, Ollama
 	"does not support embedding",          // vLLM
@@ -218,13 +223,13 @@ var abilityWords = []string{
 	"modelnotdeployederror",               // Infinity: the model has another task
 }
 
-// formWords mean that the server could not compile the job's schema or its rule of
-// structured_outputs. Every row of the job has the same one.
+// formWords are parts of messages that mean that the server could not compile the job's
+// schema or its rule of structured_outputs, which every row of the job has.
 var formWords = []string{"schema", "grammar", "response_format", "structured output", "structured_output", "guided decoding", "regex"}
 
-// ruleOf returns the first matching rule. said is the message, the type and the code of
-// the refusal in lower case.
-func ruleOf(code int, said string, fault serverFault, asked asked) *rule {
+// ruleOf returns the first rule that matches a refusal with HTTP status code. said is
+// the message, the type and the code of the refusal in lower case.
+func ruleOf(code int, said string, fault serverFault, asked requestSettings) *rule {
 	for i := range rules {
 		if r := &rules[i]; r.matches(code, said, fault, asked) {
 			return r
@@ -233,31 +238,31 @@ func ruleOf(code int, said string, fault serverFault, asked asked) *rule {
 	return &rules[len(rules)-1]
 }
 
-func (r *rule) matches(code int, said string, fault serverFault, asked asked) bool {
+func (r *rule) matches(code int, said string, fault serverFault, asked requestSettings) bool {
 	switch {
 	case len(r.status) > 0 && !slices.ContainsFunc(r.status, func(s status) bool { return s.from <= code && code <= s.to }):
 	case len(r.words) > 0 && !slices.ContainsFunc(r.words, func(w string) bool { return strings.Contains(said, w) }):
-	case r.about == ofParam && asked.refusedParam(fault) == "":
-	case r.about == ofForm && asked.form == "":
+	case r.about == aboutSamplingParam && asked.refusedParam(fault) == "":
+	case r.about == aboutOutputConstraint && asked.form == "":
 	default:
 		return true
 	}
 	return false
 }
 
-// says returns the message for a refusal, with the named parameter or setting at the
-// end.
-func (r *rule) says(fault serverFault, asked asked) string {
+// messageFor returns the message of the error for a refusal. The message ends with the name
+// of the refused parameter or setting, if the rule is about one.
+func (r *rule) messageFor(fault serverFault, asked requestSettings) string {
 	switch r.about {
-	case ofParam:
+	case aboutSamplingParam:
 		return r.message + " " + asked.refusedParam(fault)
-	case ofForm:
+	case aboutOutputConstraint:
 		return r.message + " " + asked.form
 	}
 	return r.message
 }
 
-// String writes the statuses as docs/engines.md shows them.
+// String returns the statuses as docs/engines.md shows them, such as "500 to 599".
 func (s status) String() string {
 	if s.from == s.to {
 		return strconv.Itoa(s.from)

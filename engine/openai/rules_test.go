@@ -12,7 +12,7 @@ import (
 // costs describes the effect of each class, in the words of docs/engines.md.
 var costs = map[engine.Class]string{
 	engine.RowFault:    "the row fails",
-	engine.Moment:      "the row is retried, and fails after its last attempt; a 500 is retried twice",
+	engine.Transient:   "the row is retried, and fails after its last attempt; a 500 is retried twice",
 	engine.Busy:        "the row waits, at no cost",
 	engine.ServerFault: "the row goes to another server, up to ten times",
 	engine.JobFault:    "the job fails",
@@ -28,7 +28,7 @@ func TestRulesAreDocumented(t *testing.T) {
 		for i, s := range r.status {
 			statuses[i] = s.String()
 		}
-		about := map[about]string{ofParam: "the parameter's name", ofForm: "only with an output constraint; "}[r.about]
+		about := map[settingKind]string{aboutSamplingParam: "the parameter's name", aboutOutputConstraint: "only with an output constraint; "}[r.about]
 		follows := costs[r.class]
 		if r.tooLong {
 			follows = "the prompt is truncated and sent again; if the job forbids that, the job fails"

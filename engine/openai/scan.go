@@ -9,45 +9,47 @@ import (
 )
 
 const (
-	// maxDepth limits the nesting of a body: replies need 8 levels, and each level
-	// costs a stack frame.
+	// maxDepth limits the nesting of the JSON in a reply: replies need 8 levels, and
+	// each level costs a stack frame.
 	maxDepth = 64
-	// maxKey limits the object keys that are compared: known keys have less than half.
-	// Longer keys are read and match nothing.
+	// maxKey limits the stored bytes of an object key. Known keys have less than half
+	// as many bytes, so a longer key matches no known key.
 	maxKey = 64
-	// maxNumber limits the length of a number. Encoders write at most 25 characters;
-	// the longest exact form of a float64 has 1,077.
+	// maxNumber limits the characters of a number that is decoded. Encoders write at
+	// most 25; the longest exact form of a float64 has 1,077.
 	maxNumber = 1100
 )
 
-// errTruncated reports a body that ended inside the JSON value.
+// errTruncated reports that a body ended inside the JSON value.
 var errTruncated = fmt.Errorf("reply ends inside its JSON: %w", io.ErrUnexpectedEOF)
 
 // A scanner reads one JSON value from a source in one pass. It accepts the same texts
 // as encoding/json, up to maxDepth, but decodes only the values that the caller asks
-// for. A decoded number has at most maxNumber bytes. In other values it also accepts
-// NaN, Infinity and -Infinity, which Python writes.
+// for. A decoded number has at most maxNumber bytes. In values that the caller skips,
+// the scanner also accepts NaN, Infinity and -Infinity, which Python writes.
 //
-// The first error stays in err; after it every method returns its zero value at once
-// and loops end, so callers need not check in between.
+// The scanner stores the first error in err. After an error every method returns its
+// zero value at once and loops over keys or items end, so the caller needs to check err
+// only at the end.
 type scanner struct {
 	src   source
 	win   []byte // the current window
-	pos   int    // next byte in win
-	off   int64  // bytes in the windows before win
-	depth int
-	err   error
+	pos   int    // index of the next byte in win
+	off   int64  // total bytes in the windows before win
+	depth int    // number of open objects and arrays
+	err   error  // the first error
 
 	key [maxKey]byte
 	num [maxNumber]byte
 }
 
-// reset starts reading a new body.
+// reset prepares s for a new body, which src returns.
 func (s *scanner) reset(src source) {
 	s.src, s.win, s.pos, s.off, s.depth, s.err = src, nil, 0, 0, 0, nil
 }
 
-// syntaxError reports malformed JSON. It names the offset and never quotes the body.
+// syntaxError reports malformed JSON. It contains the offset of the error and never a
+// part of the body.
 type syntaxError struct {
 	offset int64
 	reason string
@@ -64,7 +66,7 @@ func (s *scanner) fail(reason string) {
 	}
 }
 
-// stop ends reading with an error.
+// stop ends the reading with err, unless an earlier error has ended it.
 func (s *scanner) stop(err error) {
 	if s.err == nil {
 		s.err = err
@@ -72,8 +74,8 @@ func (s *scanner) stop(err error) {
 	s.win, s.pos = nil, 0
 }
 
-// fill makes the next window current. It returns false at the end of the body and after
-// an error.
+// fill gets the next window from the source. It returns false at the end of the body
+// and after an error.
 func (s *scanner) fill() bool {
 	if s.err != nil {
 		return false
@@ -92,7 +94,8 @@ func (s *scanner) fill() bool {
 	return true
 }
 
-// byte consumes one byte of any kind; 0 after an error.
+// byte consumes and returns the next byte, which may be white space. It returns 0 after
+// an error.
 func (s *scanner) byte() byte {
 	if s.pos == len(s.win) && !s.fill() {
 		return 0
@@ -102,9 +105,9 @@ func (s *scanner) byte() byte {
 	return c
 }
 
-// peek returns the next byte that is not white space, without consuming it; 0 after an
-// error. A NUL in the body is 0 too: no caller accepts it. peek is small enough to be
-// inlined; space handles the rare cases.
+// peek skips white space and returns the next byte without consuming it. It returns 0
+// after an error, and also for a NUL in the body, which no caller accepts. peek is so
+// small that the compiler inlines it; space handles the rare cases.
 func (s *scanner) peek() byte {
 	if i := s.pos; i < len(s.win) && s.win[i] > ' ' {
 		return s.win[i]
@@ -112,7 +115,7 @@ func (s *scanner) peek() byte {
 	return s.space()
 }
 
-// space does the work of peek if white space or the end of the window comes first.
+// space does the work of peek if the next byte is white space or in the next window.
 func (s *scanner) space() byte {
 	for {
 		for s.pos < len(s.win) {
@@ -128,7 +131,7 @@ func (s *scanner) space() byte {
 	}
 }
 
-// end checks that only white space follows, up to the end of the body.
+// end checks that the body has only white space after the value.
 func (s *scanner) end() {
 	if s.err != nil {
 		return
@@ -141,7 +144,8 @@ func (s *scanner) end() {
 	s.fail("text after the value")
 }
 
-// enter consumes the opening bracket of an object or array.
+// enter consumes the opening bracket open of an object or array. It returns false if
+// another byte comes next.
 func (s *scanner) enter(open byte) bool {
 	if s.peek() != open {
 		if open == '{' {
@@ -159,9 +163,9 @@ func (s *scanner) enter(open byte) bool {
 	return true
 }
 
-// firstKey enters an object and returns its first key; nil if it is empty. The key is
-// valid until the next call of a scanner method. The caller reads or skips the value
-// and calls nextKey.
+// firstKey enters an object and returns its first key; nil if the object is empty. The
+// key is valid until the next call of a scanner method. The caller must read or skip
+// the value before it calls nextKey.
 func (s *scanner) firstKey() []byte {
 	if !s.enter('{') {
 		return nil
@@ -217,13 +221,13 @@ func (s *scanner) nextItem() bool {
 	return false
 }
 
-// readKey reads a key and its colon.
+// readKey consumes a key and its colon and returns the key.
 func (s *scanner) readKey() []byte {
 	if s.peek() != '"' {
 		s.fail("expected a key")
 		return nil
 	}
-	// nearly every key is within the window and has no escapes
+	// fast path: the whole key is in the window and has no escapes
 	rest := s.win[s.pos+1:]
 	if n := textfmt.Plain(rest); n+1 < len(rest) && rest[n] == '"' && rest[n+1] == ':' {
 		s.pos += n + 3
@@ -238,7 +242,7 @@ func (s *scanner) readKey() []byte {
 	return key
 }
 
-// null consumes a null and reports whether there was one.
+// null consumes the literal null and returns true, if it comes next.
 func (s *scanner) null() bool {
 	if s.peek() != 'n' {
 		return false
@@ -247,6 +251,7 @@ func (s *scanner) null() bool {
 	return s.err == nil
 }
 
+// literal consumes the given word; any other text is an error.
 func (s *scanner) literal(word string) {
 	for i := range len(word) {
 		if s.byte() != word[i] {
@@ -256,7 +261,7 @@ func (s *scanner) literal(word string) {
 	}
 }
 
-// skip reads a value of any kind and drops it.
+// skip consumes a value of any type and stores nothing.
 func (s *scanner) skip() {
 	switch c := s.peek(); {
 	case c == '"':
@@ -287,9 +292,10 @@ func (s *scanner) skip() {
 	}
 }
 
-// skipCounts skips a list of natural numbers without white space within the window,
-// such as the bytes of a token: replies with log probabilities have thousands of such
-// lists. For any other list it returns false and consumes nothing.
+// skipCounts is a fast path of skip for a list of natural numbers that has no white
+// space and is fully in the window. Replies with log probabilities have thousands of
+// such lists: the bytes of each token. For any other list it returns false and consumes
+// nothing.
 func (s *scanner) skipCounts() bool {
 	list := s.win[s.pos+1:]
 	begin := 0 // start of the current number

@@ -273,15 +273,15 @@ func TestScanEmbeddings(t *testing.T) {
 		"base64":                  {body: `{"data":[{"index":0,"embedding":"` + pack(1, 2) + `"},{"index":1,"embedding":"` + strings.ReplaceAll(pack(3, 4), "/", `\/`) + `"}]}`, dimension: 2},
 		"no index":                {body: `{"data":[{"embedding":[1,2]},{"embedding":[3,4]}]}`},
 		"wrong dimension":         {body: `{"data":[{"embedding":[1,2]},{"embedding":[3,4]}]}`, dimension: 3, want: "have 2 numbers, but the model's dimension is 3: correct the dimension", class: engine.JobFault},
-		"one missing":             {body: `{"data":[{"index":1,"embedding":[1,2]}]}`, want: "no embedding for text 1 of 2", class: engine.Moment},
+		"one missing":             {body: `{"data":[{"index":1,"embedding":[1,2]}]}`, want: "no embedding for text 1 of 2", class: engine.Transient},
 		"twice the same":          {body: `{"data":[{"index":1,"embedding":[1,2]},{"index":1,"embedding":[1,2]}]}`, want: "index that was not asked for"},
 		"index too large":         {body: `{"data":[{"index":2,"embedding":[1,2]}]}`, want: "index that was not asked for"},
 		"not a number":            {body: `{"data":[{"embedding":"` + pack(1, inf) + `"}]}`, want: "not finite"},
 		"broken base64":           {body: `{"data":[{"embedding":"AAA"}]}`, want: "not base64"},
 		"three bytes":             {body: `{"data":[{"embedding":"AAAA"}]}`, want: "not base64"},
 		"empty":                   {body: `{"data":[{"embedding":[]}]}`, want: "empty embedding"},
-		"no data":                 {body: `{"object":"list"}`, want: "no embedding for text 1 of 2", class: engine.Moment},
-		"an error inside":         {body: `{"error":{"code":"queue_full"}}`, want: "error inside its reply", class: engine.Moment},
+		"no data":                 {body: `{"object":"list"}`, want: "no embedding for text 1 of 2", class: engine.Transient},
+		"an error inside":         {body: `{"error":{"code":"queue_full"}}`, want: "error inside its reply", class: engine.Transient},
 	} {
 		r := newReply(&bytesSource{rest: []byte(c.body)}, 1<<20, false)
 		out := make([]engine.Reply, 2)
@@ -305,7 +305,7 @@ func TestShare(t *testing.T) {
 	rows := []engine.Row{{Text: []byte("aaaa")}, {}, {Text: []byte("bb")}, {Text: bytes.Repeat([]byte("c"), 100)}}
 	for _, tokens := range []int64{0, 1, 7, 1000, 1 << 40} {
 		out := make([]engine.Reply, len(rows))
-		share(tokens, rows, out)
+		divideTokens(tokens, rows, out)
 		var sum int64
 		for _, r := range out {
 			if r.InputTokens < 0 {

@@ -5,7 +5,8 @@ import (
 	"strconv"
 )
 
-// number reads a number. A number beyond the range of float64 is an error.
+// number consumes and returns a number. A number beyond the range of float64 is an
+// error.
 func (s *scanner) number() float64 {
 	if s.peek(); s.err != nil {
 		return 0
@@ -29,9 +30,10 @@ func (s *scanner) number() float64 {
 	return v
 }
 
-// near reads a number that will be rounded or summed: its last digit may be off by one.
-// That avoids the search for the nearest float64.
-func (s *scanner) near() float64 {
+// approximateNumber consumes a number and returns it quickly: the last digit of the result may be
+// off by one, because near does not search the nearest float64. Callers round or add up
+// the result.
+func (s *scanner) approximateNumber() float64 {
 	if s.peek(); s.err != nil {
 		return 0
 	}
@@ -46,7 +48,8 @@ func (s *scanner) near() float64 {
 	return s.number()
 }
 
-// count reads a number that must be whole and not negative.
+// count consumes and returns a number. A number that is negative or not whole is an
+// error.
 func (s *scanner) count() int64 {
 	v := s.number()
 	if v < 0 || v != math.Trunc(v) || v > 1<<53 {
@@ -56,7 +59,7 @@ func (s *scanner) count() int64 {
 	return int64(v)
 }
 
-// skipNumber skips a number of any length, or -Infinity.
+// skipNumber consumes a number of any length, or -Infinity, and stores nothing.
 func (s *scanner) skipNumber() {
 	if d := readDecimal(s.win[s.pos:]); d.length > 0 {
 		s.pos += d.length
@@ -65,8 +68,9 @@ func (s *scanner) skipNumber() {
 	s.walkNumber(nil)
 }
 
-// walkNumber reads a number by JSON's grammar, also across windows. It appends the bytes
-// to num, at most maxNumber. For a nil num it keeps nothing, and also accepts -Infinity.
+// walkNumber consumes a number by the grammar of JSON, also across windows. It appends
+// at most maxNumber bytes of the number to num. If num is nil, it stores nothing and
+// also accepts -Infinity.
 func (s *scanner) walkNumber(num []byte) []byte {
 	keep := num != nil
 	take := func() {
@@ -80,32 +84,32 @@ func (s *scanner) walkNumber(num []byte) []byte {
 		s.pos++
 	}
 	digits := func() {
-		if s.here()-'0' >= 10 {
+		if s.peekByte()-'0' >= 10 {
 			s.fail("malformed number")
 		}
-		for s.here()-'0' < 10 {
+		for s.peekByte()-'0' < 10 {
 			take()
 		}
 	}
-	if s.here() == '-' {
+	if s.peekByte() == '-' {
 		take()
-		if !keep && s.here() == 'I' {
+		if !keep && s.peekByte() == 'I' {
 			s.nonFinite()
 			return nil
 		}
 	}
-	if s.here() == '0' {
+	if s.peekByte() == '0' {
 		take()
 	} else {
 		digits()
 	}
-	if s.here() == '.' {
+	if s.peekByte() == '.' {
 		take()
 		digits()
 	}
-	if s.here()|0x20 == 'e' {
+	if s.peekByte()|0x20 == 'e' {
 		take()
-		if c := s.here(); c == '+' || c == '-' {
+		if c := s.peekByte(); c == '+' || c == '-' {
 			take()
 		}
 		digits()
@@ -113,8 +117,9 @@ func (s *scanner) walkNumber(num []byte) []byte {
 	return num
 }
 
-// here returns the next byte of any kind without consuming it; 0 after an error.
-func (s *scanner) here() byte {
+// peekByte returns the next byte, which may be white space, without consuming it. It
+// returns 0 after an error.
+func (s *scanner) peekByte() byte {
 	if s.pos == len(s.win) && !s.fill() {
 		return 0
 	}
@@ -123,16 +128,16 @@ func (s *scanner) here() byte {
 
 // nonFinite consumes NaN or Infinity.
 func (s *scanner) nonFinite() {
-	if s.here() == 'N' {
+	if s.peekByte() == 'N' {
 		s.literal("NaN")
 	} else {
 		s.literal("Infinity")
 	}
 }
 
-// maybeNear is like near, but also accepts NaN, Infinity and -Infinity. known is false for
-// NaN.
-func (s *scanner) maybeNear() (v float64, known bool) {
+// approximateNumberOrNaN is like near, but also accepts NaN, Infinity and -Infinity. It returns
+// known = false for NaN.
+func (s *scanner) approximateNumberOrNaN() (v float64, known bool) {
 	switch c := s.peek(); {
 	case c == 'N' || c == 'I':
 		s.nonFinite()
@@ -142,20 +147,20 @@ func (s *scanner) maybeNear() (v float64, known bool) {
 		s.nonFinite()
 		return math.Inf(-1), true
 	}
-	return s.near(), true
+	return s.approximateNumber(), true
 }
 
-// A decimal is a number without an exponent, like nearly all numbers.
+// A decimal is a parsed number without an exponent.
 type decimal struct {
-	mantissa uint64 // all digits as an integer; invalid above 19 digits
-	digits   int
-	places   int // digits after the point
-	length   int // bytes; 0 if there is no decimal
+	mantissa uint64 // the number without its decimal point; invalid for more than 19 digits
+	digits   int    // number of digits before and after the decimal point
+	places   int    // number of digits after the decimal point
+	length   int    // number of bytes in the text; 0 if the text is no decimal
 	negative bool
 }
 
-// readDecimal reads the decimal at the start of b in one pass. Its length is 0 if it is
-// malformed or does not end within b.
+// readDecimal reads the decimal at the start of b in one pass. The result has length 0
+// if the decimal is malformed or does not end within b.
 func readDecimal(b []byte) (d decimal) {
 	i := 0
 	if len(b) > 0 && b[0] == '-' {
@@ -195,8 +200,8 @@ var tens = [...]float64{
 	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 }
 
-// value returns the number if its digits make an integer below 2^53: then one division
-// of two exact values gives the correctly rounded result.
+// value returns the number if mantissa is below 2^53, otherwise false. Below 2^53, one
+// division of two exact values gives the correctly rounded result.
 func (d decimal) value() (float64, bool) {
 	if d.digits > 19 || d.mantissa >= 1<<53 {
 		return 0, false

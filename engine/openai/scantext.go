@@ -12,9 +12,9 @@ import (
 // errTooLong reports an answer longer than Config.MaxAnswerBytes.
 var errTooLong = errors.New("answer exceeds the limit on its length")
 
-// text reads a string, appends its value to dst and returns dst. A value of more than
-// limit bytes is an error, unless cut is set: then the rest is read and dropped.
-// Invalid UTF-8 is kept unchanged (see toValidUTF8).
+// text consumes a string, appends its decoded value to dst and returns dst. If the
+// value has more than limit bytes: with cut, text drops the further bytes; without cut,
+// it stops with errTooLong. Invalid UTF-8 stays unchanged (see toValidUTF8).
 func (s *scanner) text(dst []byte, limit int, cut bool) []byte {
 	if s.peek() != '"' {
 		s.fail("expected a string")
@@ -22,7 +22,7 @@ func (s *scanner) text(dst []byte, limit int, cut bool) []byte {
 	}
 	s.pos++
 	limit += len(dst)
-	var high rune // first half of a surrogate pair, waiting for the second
+	var high rune // first half of a surrogate pair; the second half should follow
 	for {
 		run := s.win[s.pos:]
 		run = run[:textfmt.Plain(run)]
@@ -57,9 +57,9 @@ func (s *scanner) text(dst []byte, limit int, cut bool) []byte {
 	}
 }
 
-// joinRune appends the rune of an escape to dst. It returns the first half of a
-// surrogate pair instead; the caller passes it again with the next escape. A half
-// without a partner becomes U+FFFD.
+// joinRune appends the rune r of an escape to dst. If r is the first half of a
+// surrogate pair, joinRune does not append it but returns it; the caller passes it as
+// high with the next escape. A half without the other half becomes U+FFFD.
 func joinRune(dst []byte, high, r rune) ([]byte, rune) {
 	if high != 0 {
 		if both := utf16.DecodeRune(high, r); both != utf8.RuneError {
@@ -73,7 +73,7 @@ func joinRune(dst []byte, high, r rune) ([]byte, rune) {
 	return utf8.AppendRune(dst, r), 0
 }
 
-// skipText skips a string.
+// skipText consumes a string and stores nothing.
 func (s *scanner) skipText() {
 	s.pos++ // the quote
 	for {
@@ -98,7 +98,7 @@ func (s *scanner) skipText() {
 	}
 }
 
-// escape reads the rest of an escape after the backslash and returns its rune, which
+// escape consumes the part of an escape after the backslash and returns its rune, which
 // may be half of a surrogate pair.
 func (s *scanner) escape() rune {
 	switch c := s.byte(); c {

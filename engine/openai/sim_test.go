@@ -40,6 +40,6 @@ func TestSim(t *testing.T) {
 		if err != nil || info.Kind != "rowmill-sim" || !info.Simulated || info.Slots != 64 {
 			t.Errorf("probe: %+v, %v", info, err)
 		}
-		return enginetest.Server{Engine: e, Generation: generation, Reasoning: reasoning, Embedding: embedding, Cancels: true, Counts: true, Forms: []string{"regex", "choice"}, Takes: acceptedBy("vllm"), Refuses: map[string]any{"temperature": -1.0}}
+		return enginetest.Server{Engine: e, Generation: generation, Reasoning: reasoning, Embedding: embedding, Cancels: true, Counts: true, Forms: []string{"regex", "choice"}, AcceptedParams: acceptedBy("vllm"), RefusedParams: map[string]any{"temperature": -1.0}}
 	})
 }

@@ -6,40 +6,42 @@ import (
 	"io"
 )
 
-// An eventKind is the kind of a line in a stream.
+// An eventKind is the kind of a line in a stream of server-sent events.
 type eventKind uint8
 
 const (
-	eventData  eventKind = iota + 1 // a chunk of the answer, or an error object with a key "error"
-	eventError                      // the error object itself: llama.cpp before the end of 2025
-	eventDone                       // [DONE]: the end of the answer
+	eventData  eventKind = iota + 1 // a data line: a chunk of the answer, or an error object with a key "error"
+	eventError                      // an error line with an error object: llama.cpp before the end of 2025
+	eventDone                       // the data line [DONE]: the end of the answer
 	eventBreak                      // an empty line, which ends an event
 	eventEnd                        // the body ended without [DONE]
 )
 
-// byteOrderMark may come before a stream and is ignored.
+// byteOrderMark is a character that some servers send before a stream. events ignores
+// it.
 const byteOrderMark = "\uFEFF"
 
-// lineBreak separates the lines of a payload.
+// lineBreak is the byte between two lines of a payload.
 var lineBreak = []byte("\n")
 
-// events reads server-sent events (WHATWG HTML, section 9.2.6). It is a source of the
-// current payload only, so a scanner reads a payload like a body. While the JSON of a
-// payload is incomplete, further data lines up to an empty line belong to the payload.
-// Once the JSON is complete, the next data line starts the next payload, because some
-// gateways leave out the empty lines.
+// events reads a stream of server-sent events (WHATWG HTML, section 9.2.6). As a
+// source, it returns only the bytes of the current payload, so a scanner can read one
+// payload like a whole body. While the JSON of a payload is incomplete, the following
+// data lines up to an empty line belong to the same payload. When the JSON is complete,
+// the next data line starts the next payload, because some gateways leave out the empty
+// lines.
 type events struct {
 	src   source
-	rest  []byte // rest of the source's current window
-	begun bool   // the stream's first line has begun
+	rest  []byte // unread bytes of the current window of src
+	begun bool   // the first line of the stream has begun
 	open  bool   // the current line continues in rest
 	whole bool   // the current payload is complete
-	cr    bool   // the line before ended in a CR; a following LF belongs to it
-	over  bool   // the source is complete
+	cr    bool   // the previous line ended in CR; if LF follows, it belongs to that line end
+	over  bool   // src has no more bytes
 }
 
-// next moves to the next payload. It skips comments, other fields and the rest of the
-// current payload.
+// next moves to the next payload and returns the kind of its first line. It skips the
+// rest of the current payload, comments and unknown fields.
 func (e *events) next() (eventKind, error) {
 	if err := e.begin(); err != nil && !errors.Is(err, io.EOF) {
 		return 0, err
@@ -58,8 +60,8 @@ func (e *events) next() (eventKind, error) {
 	}
 }
 
-// begin skips a byte-order mark before the first line. A line that begins with part of
-// a mark has an unknown field name and is ignored.
+// begin skips a byte-order mark before the first line of the stream. A line that begins
+// with only a part of the mark has an unknown field name, so events ignores the line.
 func (e *events) begin() error {
 	for i := 0; !e.begun && i < len(byteOrderMark); i++ {
 		if err := e.more(); err != nil {
@@ -75,8 +77,8 @@ func (e *events) begin() error {
 	return nil
 }
 
-// field reads the field name of a line, up to the payload. It returns 0 if the line has
-// no known field.
+// field consumes the field name of a line and its colon, and returns the kind of the
+// line. It returns 0 if the field is unknown.
 func (e *events) field() (eventKind, error) {
 	const longest = len("error")
 	var name [longest]byte
@@ -108,7 +110,8 @@ func (e *events) field() (eventKind, error) {
 	}
 }
 
-// dataKind distinguishes a chunk, which is an object, from the word that ends a stream.
+// dataKind returns the kind of a data line: a chunk begins with a brace, the word
+// [DONE] begins with a bracket.
 func (e *events) dataKind() (eventKind, error) {
 	for {
 		if err := e.more(); err != nil {
@@ -120,14 +123,15 @@ func (e *events) dataKind() (eventKind, error) {
 		case '[':
 			return eventDone, nil
 		case '\r', '\n':
-			return 0, nil // an empty payload
+			return 0, nil // the data line is empty
 		default:
 			return eventData, nil
 		}
 	}
 }
 
-// window returns the next bytes of the current payload; io.EOF means its end.
+// window returns the next bytes of the current payload; io.EOF means the end of the
+// payload.
 func (e *events) window() ([]byte, error) {
 	if e.open {
 		if win, err := e.line(); err == nil || e.open {
@@ -143,8 +147,8 @@ func (e *events) window() ([]byte, error) {
 	return lineBreak, nil
 }
 
-// nextLine moves to the next line of the current payload; io.EOF means that there is
-// none.
+// nextLine moves to the next data line of the current payload; io.EOF means that the
+// payload has no further line.
 func (e *events) nextLine() error {
 	for {
 		if err := e.skipLine(); err != nil {
@@ -153,7 +157,7 @@ func (e *events) nextLine() error {
 		switch kind, err := e.field(); {
 		case err != nil:
 			return err
-		case kind == eventData || kind == eventDone: // a part may begin with a bracket
+		case kind == eventData || kind == eventDone: // a part of the JSON may begin with a bracket, like [DONE]
 			return nil
 		case kind != 0:
 			e.whole = true
@@ -162,8 +166,8 @@ func (e *events) nextLine() error {
 	}
 }
 
-// line returns the next bytes of the current line. io.EOF means the end of the line, or
-// the end of the stream if open is still true.
+// line returns the next bytes of the current line. io.EOF means the end of the line,
+// or, if e.open is still true, the end of the stream.
 func (e *events) line() ([]byte, error) {
 	if err := e.more(); err != nil {
 		return nil, err
@@ -198,7 +202,7 @@ func (e *events) skipLine() error {
 	return nil
 }
 
-// byte consumes one byte.
+// byte consumes and returns the next byte of the stream.
 func (e *events) byte() (byte, error) {
 	if err := e.more(); err != nil {
 		return 0, err
@@ -208,7 +212,8 @@ func (e *events) byte() (byte, error) {
 	return c, nil
 }
 
-// more makes sure that rest has at least one byte, and skips the LF of a CR LF.
+// more gets the next window if rest is empty, so that rest has at least one byte. It
+// also skips the LF of a CR LF.
 func (e *events) more() error {
 	for {
 		if e.cr && len(e.rest) > 0 {

@@ -2,9 +2,9 @@ package openai
 
 import "time"
 
-// scanStream reads a chat completion from a stream of chunks into the same fields as
-// scanChat. It reads up to [DONE]. It returns an error for a malformed chunk; an error
-// that the server reports is in fault.
+// scanStream reads the chunks of a streamed chat completion, up to [DONE], into the
+// same fields as scanChat. It returns an error for a malformed chunk. It stores an
+// error that the server reports in r.fault.
 func (r *reply) scanStream(src source) error {
 	r.events = events{src: src}
 	for {
@@ -19,7 +19,7 @@ func (r *reply) scanStream(src source) error {
 			r.events.whole = true
 			r.end()
 		case eventError:
-			r.events.whole = true // the error is one line
+			r.events.whole = true // an error object is always one line
 			r.scanFault()
 			r.end()
 		default:
@@ -31,8 +31,8 @@ func (r *reply) scanStream(src source) error {
 	}
 }
 
-// scanChunk reads one chunk and adds it to the earlier chunks. For usage and
-// finish_reason the last value counts.
+// scanChunk reads one chunk and adds its texts to the texts of the earlier chunks. For
+// usage and finish_reason the last value replaces the earlier values.
 func (r *reply) scanChunk() {
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
 		switch string(k) {
@@ -41,7 +41,7 @@ func (r *reply) scanChunk() {
 		case "model":
 			r.scanModel()
 		case "usage":
-			if !r.null() { // vLLM writes a usage into every chunk, null in most
+			if !r.null() { // vLLM writes usage into every chunk, mostly null
 				r.scanUsage()
 			}
 		case "error":
@@ -63,8 +63,9 @@ func (r *reply) scanChunkChoices() {
 	}
 }
 
-// scanChunkChoice adds a part of a choice. Only the choice with the lowest index counts, as in
-// scanChoices. first says that this part is the first of the chunk.
+// scanChunkChoice reads one entry of a chunk's choices and adds its texts to r, if the
+// entry belongs to the choice with the lowest index. first means that the entry is the
+// first one of the chunk.
 func (r *reply) scanChunkChoice(first bool) {
 	index, sums, finish := 0.0, r.logprobs, string(r.finish)
 	content, reasoning, refusal := len(r.content), len(r.reasoning), len(r.refusal)
@@ -88,7 +89,7 @@ func (r *reply) scanChunkChoice(first bool) {
 	case r.choices && (index > r.index || index == r.index && !first):
 		r.logprobs, r.finish = sums, append(r.finish[:0], finish...)
 		r.content, r.reasoning, r.refusal = r.content[:content], r.reasoning[:reasoning], r.refusal[:refusal]
-	case r.choices && index < r.index: // what came before belongs to another choice
+	case r.choices && index < r.index: // the texts so far belong to a choice with a higher index
 		r.index = index
 		r.logprobs.sum, r.logprobs.count, r.logprobs.bytes = r.logprobs.sum-sums.sum, r.logprobs.count-sums.count, r.logprobs.bytes-sums.bytes
 		r.content = append(r.content[:0], r.content[content:]...)
@@ -99,11 +100,11 @@ func (r *reply) scanChunkChoice(first bool) {
 	}
 }
 
-// drainTimeout limits the wait for the end of a body after its last event.
+// drainTimeout limits the wait for the end of a stream after its last event.
 const drainTimeout = time.Second
 
-// drain reads the rest of a stream after [DONE], so that the connection can be reused.
-// The answer is complete: an error costs only the connection.
+// drain reads the stream after [DONE] to its end, so that the connection can be reused.
+// The answer is already complete, so an error costs only the connection.
 func (c *conn) drain() {
 	err := c.endAt(time.Now().Add(drainTimeout))
 	for err == nil {

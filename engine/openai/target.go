@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// The kinds of server that Rowmill recognises.
+// The kinds of inference server that Rowmill recognises.
 const (
 	kindVLLM     = "vllm"
 	kindSGLang   = "sglang"
@@ -19,10 +19,10 @@ const (
 	kindInfinity = "infinity" // embeddings only
 	kindTEI      = "tei"      // embeddings only
 	kindSim      = "rowmill-sim"
-	kindOther    = "openai" // OpenAI-compatible, of unknown kind
+	kindOther    = "openai" // a server of unknown kind that speaks the OpenAI API
 )
 
-// An ability is a task that a server can do with a model.
+// An ability is a set of tasks that a server can do with a model, one bit per task.
 type ability uint8
 
 const (
@@ -31,34 +31,35 @@ const (
 	thinks
 )
 
-// facts are results of a probe that engine.Info does not have.
+// facts are the results of a probe that have no field in engine.Info.
 type facts struct {
-	kvTokens  int64              // size of the KV cache, if the probe and not the gauges report it
-	able      map[string]ability // by the server's name of a model; missing if the server does not report it
-	dimension map[string]int     // of embeddings, by the same name
-	atMost    map[string]bool    // by the same name: the context length is an upper limit
-	noParser  bool               // the server reports that it does not separate reasoning
-	noSeeds   bool               // the server reports that it was started with an option to ignore seeds
+	kvTokens  int64              // size of the KV cache in tokens, if the probe reports it; 0 otherwise
+	able      map[string]ability // abilities of each model, by the server's name of the model; no entry if the server does not report them
+	dimension map[string]int     // numbers per embedding of each model, by the server's name of the model
+	atMost    map[string]bool    // true if the reported context length is only an upper limit, by the server's name of the model
+	noParser  bool               // the server reports that it does not separate reasoning from answers
+	noSeeds   bool               // the server reports that its start options make it ignore seeds
 	cuts      bool               // the server reports that it truncates prompts that are too long
 }
 
-// A target is a model on a server, as found by the last probe.
+// A target is one model on one server, as the last probe described it.
 type target struct {
-	kind    string
-	version string // empty if the server does not report it
-	name    string // the server's name of the model
-	context int    // tokens; 0 if unknown
-	atMost  bool   // context is an upper limit
+	kind         string
+	version      string // empty if the server does not report it
+	name         string // the server's name of the model
+	context      int    // context length in tokens; 0 if unknown
+	isUpperLimit bool   // context is only an upper limit
 
-	able     ability
-	known    bool // the server has reported able
-	noParser bool // it does not separate reasoning from the answer
-	noSeeds  bool // it ignores seeds
-	cutting  bool // it reports that it truncates prompts that are too long
+	able              ability
+	hasAbilities      bool // the server has reported the abilities in able
+	noParser          bool // the server does not separate reasoning from answers
+	noSeeds           bool // the server ignores seeds
+	reportsTruncation bool // the server reports that it truncates prompts that are too long
 }
 
-// served returns the target of m from the last probe.
-func (e *Engine) served(m rowmill.Model) (target, error) {
+// targetFor returns the target for model m, from the last probe. It returns an error if
+// the server does not serve m.
+func (e *Engine) targetFor(m rowmill.Model) (target, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.probed {
@@ -76,18 +77,18 @@ func (e *Engine) served(m rowmill.Model) (target, error) {
 	}
 	t := target{
 		kind: e.info.Kind, version: e.info.Version, name: found.Name, context: found.ContextLength,
-		atMost:   e.facts.atMost[found.Name],
-		noParser: e.facts.noParser || e.unparsed[found.Name], noSeeds: e.facts.noSeeds, cutting: e.facts.cuts,
+		isUpperLimit: e.facts.atMost[found.Name],
+		noParser:     e.facts.noParser || e.unparsed[found.Name], noSeeds: e.facts.noSeeds, reportsTruncation: e.facts.cuts,
 	}
-	t.able, t.known = e.facts.able[found.Name]
+	t.able, t.hasAbilities = e.facts.able[found.Name]
 	return t, nil
 }
 
-// checkKind returns an error if the server reports that it cannot run models of this kind.
-// Otherwise every row would fail.
+// checkKind returns an error if the server reports that it cannot run models of this
+// kind. Without this check every row of the job would fail.
 func (t target) checkKind(kind rowmill.Kind) error {
 	switch {
-	case !t.known:
+	case !t.hasAbilities:
 	case kind == rowmill.KindEmbedding && t.able&embeds == 0 && t.kind == kindSGLang:
 		return fmt.Errorf("the server runs %s as a model without embeddings: start it with --is-embedding", t.name)
 	case kind != rowmill.KindEmbedding && t.able&generates == 0:
@@ -98,11 +99,11 @@ func (t target) checkKind(kind rowmill.Kind) error {
 
 // cutsPrompts reports whether the server silently truncates prompts that are too long.
 func (t target) cutsPrompts() bool {
-	return t.kind == kindOllama || t.kind == kindInfinity || t.cutting
+	return t.kind == kindOllama || t.kind == kindInfinity || t.reportsTruncation
 }
 
-// olderThan reports whether the server's release is older than r. A version that is not
-// a release, such as a developer's build, counts as new.
+// olderThan reports whether the server's version is older than release r. A version
+// that is not a release, such as a developer's build, counts as new.
 func (t target) olderThan(r release) bool {
 	parts := strings.SplitN(t.version, ".", 4)
 	if len(parts) < 3 {
@@ -110,7 +111,7 @@ func (t target) olderThan(r release) bool {
 	}
 	var have release
 	for i := range have {
-		digits := len(parts[i]) - len(strings.TrimLeft(parts[i], "0123456789")) // 0rc1 is release 0
+		digits := len(parts[i]) - len(strings.TrimLeft(parts[i], "0123456789")) // 0rc1 counts as 0
 		n, err := strconv.Atoi(parts[i][:digits])
 		if err != nil {
 			return false
@@ -125,13 +126,13 @@ type release [3]int
 
 func (r release) String() string { return fmt.Sprintf("%d.%d.%d", r[0], r[1], r[2]) }
 
-// warnings returns the warnings about the server for a job with params p.
+// warnings returns warnings about the server t for a job with params p.
 func (t target) warnings(p engine.Params) (list []string) {
 	switch t.kind {
 	case kindOllama:
 		list = append(list, t.truncationWarning())
 	case kindTEI:
-		if t.cutting {
+		if t.reportsTruncation {
 			list = append(list, "the server cuts a text that exceeds the context of its model without saying so: start it without --auto-truncate, or keep rows shorter")
 		}
 	case kindInfinity:
@@ -144,7 +145,7 @@ func (t target) warnings(p engine.Params) (list []string) {
 	if t.noSeeds && p.Model.Kind != rowmill.KindEmbedding && (p.RowSeeds || p.Sampling["seed"] != nil) {
 		list = append(list, "the server ignores seeds (answers do not repeat): start it with --enable-deterministic-inference")
 	}
-	if p.Model.Kind == rowmill.KindEmbedding && t.known && t.able&embeds == 0 {
+	if p.Model.Kind == rowmill.KindEmbedding && t.hasAbilities && t.able&embeds == 0 {
 		list = append(list, fmt.Sprintf("the server does not list %s as an embedding model", t.name))
 	}
 	if p.Model.Kind != rowmill.KindReasoning {
@@ -160,17 +161,17 @@ func (t target) warnings(p engine.Params) (list []string) {
 		}
 		list = append(list, what)
 	}
-	if t.known && t.able&thinks == 0 {
+	if t.hasAbilities && t.able&thinks == 0 {
 		list = append(list, fmt.Sprintf("the server says that %s does not reason: its reasoning_content will be empty", t.name))
 	}
 	return list
 }
 
-// truncationWarning returns the warning that Ollama truncates prompts.
+// truncationWarning returns the warning that Ollama truncates long prompts.
 func (t target) truncationWarning() string {
 	limit := "its context"
 	switch {
-	case t.context > 0 && t.atMost:
+	case t.context > 0 && t.isUpperLimit:
 		limit = fmt.Sprintf("its context of at most %d tokens (Ollama reports the exact length only after it has loaded the model: ollama run %s \"\")", t.context, t.name)
 	case t.context > 0:
 		limit = fmt.Sprintf("its context of %d tokens", t.context)
@@ -179,7 +180,8 @@ func (t target) truncationWarning() string {
 		" without saying so: keep rows shorter, or raise OLLAMA_CONTEXT_LENGTH of the server"
 }
 
-// mayIgnore lists settings of a job that some OpenAI-compatible servers ignore.
+// mayIgnore lists the settings of a job that an OpenAI-compatible server of unknown
+// kind may ignore.
 func mayIgnore(p engine.Params) (list []string) {
 	if p.Model.Kind == rowmill.KindEmbedding {
 		return nil
@@ -196,8 +198,8 @@ func mayIgnore(p engine.Params) (list []string) {
 	return list
 }
 
-// parserFlag returns the option that makes a server separate reasoning from answers;
-// empty if none is known.
+// parserFlag returns the start option that makes a server of this kind separate
+// reasoning from answers; empty if no option is known.
 func parserFlag(kind string) string {
 	switch kind {
 	case kindVLLM, kindSGLang:
@@ -205,11 +207,11 @@ func parserFlag(kind string) string {
 	case kindLlama:
 		return "--jinja --reasoning-format auto"
 	}
-	return "" // Ollama has parsers for the models that it knows, and no option
+	return "" // Ollama has no option: it chooses a parser by the model
 }
 
-// noteMissingParser records that an answer contained its reasoning, which means that the
-// server has no parser for it. It logs this once per model.
+// noteMissingParser records that an answer contained its reasoning, which means that
+// the server has no reasoning parser for the model. It logs a warning once per model.
 func (e *Engine) noteMissingParser(t target) {
 	e.mu.Lock()
 	first := !e.unparsed[t.name]

@@ -9,9 +9,10 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// probeTEI probes Text Embeddings Inference, which has no /v1/models and serves one
-// model, described by its /info (huggingface/text-embeddings-inference, struct Info).
-// ok is false if the server is not TEI.
+// probeTEI probes a server of Text Embeddings Inference (TEI). TEI has no /v1/models.
+// It serves one model, which its /info describes
+// (huggingface/text-embeddings-inference, struct Info). ok is false if the server is
+// not TEI.
 func (e *Engine) probeTEI(ctx context.Context) (info engine.Info, found facts, ok bool, err error) {
 	var said struct {
 		Model   loose[string]                     `json:"model_id"`
@@ -20,20 +21,20 @@ func (e *Engine) probeTEI(ctx context.Context) (info engine.Info, found facts, o
 		Cuts    loose[bool]                       `json:"auto_truncate"`
 		Version loose[string]                     `json:"version"`
 	}
-	if !e.read(ctx, "/info", &said) || shortWord(said.Model.is, maxName) == "" || said.Type.is == nil {
+	if !e.read(ctx, "/info", &said) || shortWord(said.Model.value, maxName) == "" || said.Type.value == nil {
 		return info, found, false, nil
 	}
-	if _, embeds := said.Type.is["embedding"]; !embeds {
-		return info, found, true, fmt.Errorf("the server runs %s, which is not an embedding model", said.Model.is)
+	if _, embeds := said.Type.value["embedding"]; !embeds {
+		return info, found, true, fmt.Errorf("the server runs %s, which is not an embedding model", said.Model.value)
 	}
 	if health, err := e.get(ctx, "/health"); err != nil {
 		return info, found, true, err
 	} else if health.status != http.StatusOK {
 		return info, found, true, fmt.Errorf("the server is not ready: /health answered HTTP %d", health.status)
 	}
-	name := said.Model.is
-	info = engine.Info{Kind: kindTEI, Version: shortWord(said.Version.is, maxName), Models: []engine.ServedModel{{Name: name, ContextLength: whole(said.Longest)}}}
-	found = facts{able: map[string]ability{name: embeds}, cuts: said.Cuts.is}
+	name := said.Model.value
+	info = engine.Info{Kind: kindTEI, Version: shortWord(said.Version.value, maxName), Models: []engine.ServedModel{{Name: name, ContextLength: whole(said.Longest)}}}
+	found = facts{able: map[string]ability{name: embeds}, cuts: said.Cuts.value}
 	dropImplausible(&info, &found)
 	describe(&info, found, listedModels{{ID: said.Model}})
 	return info, found, true, nil

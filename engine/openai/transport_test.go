@@ -108,7 +108,7 @@ func TestDeadlineOfARow(t *testing.T) {
 	defer close(release)
 	_, err := generate(t, e, "x")
 	var got *engine.Error
-	if !errors.As(err, &got) || got.Class != engine.Moment || got.Code != "timeout" {
+	if !errors.As(err, &got) || got.Class != engine.Transient || got.Code != "timeout" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -122,18 +122,18 @@ func TestTimeoutOfARow(t *testing.T) {
 	timedOut := func(what string, err error) {
 		t.Helper()
 		var got *engine.Error
-		if !errors.As(err, &got) || got.Class != engine.Moment || got.Code != "timeout" || got.Status != 0 || !strings.Contains(got.Message, "within 30ms") {
+		if !errors.As(err, &got) || got.Class != engine.Transient || got.Code != "timeout" || got.Status != 0 || !strings.Contains(got.Message, "within 30ms") {
 			t.Errorf("%s: %#v", what, err)
 		}
 	}
-	impatient := engine.Row{Text: []byte("x"), Patience: 30 * time.Millisecond}
+	impatient := engine.Row{Text: []byte("x"), Timeout: 30 * time.Millisecond}
 	_, err := prepared(t, e, engine.Params{Model: generator}).Generate(t.Context(), impatient)
 	timedOut("text", err)
-	_, _, err = prepared(t, e, engine.Params{Model: embedder}).Embed(t.Context(), []engine.Row{{Patience: time.Microsecond}, impatient})
+	_, _, err = prepared(t, e, engine.Params{Model: embedder}).Embed(t.Context(), []engine.Row{{Timeout: time.Microsecond}, impatient})
 	timedOut("group", err)
 
 	// The timeout includes the time to connect.
-	impatient.Patience = time.Nanosecond
+	impatient.Timeout = time.Nanosecond
 	_, err = prepared(t, e, engine.Params{Model: generator}).Generate(t.Context(), impatient)
 	var got *engine.Error
 	if !errors.As(err, &got) || got.Code != "timeout" {
@@ -161,7 +161,7 @@ func TestRowsShareDeadlines(t *testing.T) {
 		c := &conn{Conn: set}
 		row := func(whole time.Duration) {
 			t.Helper()
-			p := newPatience(whole)
+			p := newCallTimeout(whole)
 			if err := c.endBy(p); err != nil {
 				t.Fatal(err)
 			}
@@ -202,10 +202,10 @@ func TestTimeoutOfAGroup(t *testing.T) {
 	}{
 		{nil, 0},
 		{[]engine.Row{{}}, time.Hour},
-		{[]engine.Row{{Patience: time.Second}, {Patience: time.Minute}, {Patience: time.Second}}, time.Minute},
-		{[]engine.Row{{Patience: time.Second}, {}}, time.Hour},
+		{[]engine.Row{{Timeout: time.Second}, {Timeout: time.Minute}, {Timeout: time.Second}}, time.Minute},
+		{[]engine.Row{{Timeout: time.Second}, {}}, time.Hour},
 	} {
-		if got := c.patience(test.rows...).whole; got != test.want {
+		if got := c.timeoutFor(test.rows...).length; got != test.want {
 			t.Errorf("%v: %v, want %v", test.rows, got, test.want)
 		}
 	}

@@ -10,12 +10,13 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// maxDimension limits a vector if the catalog does not give its length; the longest
-// published vectors have 8192 numbers.
+// maxDimension limits the numbers in an embedding if the catalog does not give its
+// dimension. The longest published embeddings have 8192 numbers.
 const maxDimension = 1 << 16
 
-// scanEmbeddings reads the body of an embeddings reply and puts one vector into each
-// entry of out, by index.
+// scanEmbeddings reads the body of an embeddings reply and puts one embedding into each
+// entry of out, by the index in the reply. dimension is the expected length of each
+// embedding; 0 if unknown.
 func (r *reply) scanEmbeddings(out []engine.Reply, dimension int) error {
 	clear(out)
 	found := false
@@ -43,14 +44,14 @@ func (r *reply) scanEmbeddings(out []engine.Reply, dimension int) error {
 	}
 	if r.fault.found && !found {
 		return &engine.Error{
-			Class: engine.Moment, Status: http.StatusOK, Code: r.fault.word("error_in_reply"),
+			Class: engine.Transient, Status: http.StatusOK, Code: r.fault.word("error_in_reply"),
 			Message: "the server reported an error inside its reply",
 		}
 	}
 	for i := range out {
 		if out[i].Embedding == nil {
 			return &engine.Error{
-				Class: engine.Moment, Status: http.StatusOK, Code: "no_embedding",
+				Class: engine.Transient, Status: http.StatusOK, Code: "no_embedding",
 				Message: fmt.Sprintf("the server's reply has no embedding for text %d of %d", i+1, len(out)),
 			}
 		}
@@ -58,7 +59,8 @@ func (r *reply) scanEmbeddings(out []engine.Reply, dimension int) error {
 	return nil
 }
 
-// scanEmbedding reads one item; position is its index if the item gives none.
+// scanEmbedding reads one embedding and puts it into out. position is the index to use
+// if the reply gives no index. dimension is the expected length; 0 if unknown.
 func (r *reply) scanEmbedding(out []engine.Reply, dimension, position int) {
 	var vector []float32
 	index := int64(position)
@@ -82,7 +84,7 @@ func (r *reply) scanEmbedding(out []engine.Reply, dimension, position int) {
 		r.fail("embedding with an index that was not asked for")
 	case len(vector) == 0:
 		r.fail("empty embedding")
-	case dimension > 0 && len(vector) != dimension: // all other embeddings will have the same length
+	case dimension > 0 && len(vector) != dimension: // all other embeddings of the server have the same wrong length
 		r.stop(&engine.Error{
 			Class: engine.JobFault, Status: http.StatusOK, Code: "wrong_dimension",
 			Message: fmt.Sprintf("the server's embeddings have %d numbers, but the model's dimension is %d: correct the dimension, or load that model on the server",
@@ -93,7 +95,8 @@ func (r *reply) scanEmbedding(out []engine.Reply, dimension, position int) {
 	}
 }
 
-// packedVector reads base64 of little-endian float32.
+// packedVector reads an embedding that is a string: base64 of little-endian float32
+// numbers.
 func (r *reply) packedVector() []float32 {
 	r.scratch = r.text(r.scratch[:0], maxDimension*4*4/3+4, false)
 	if r.err != nil {
@@ -121,11 +124,12 @@ func (r *reply) packedVector() []float32 {
 	return vector
 }
 
-// listedVector reads a list of numbers.
+// listedVector reads an embedding that is a JSON list of numbers. dimension is its
+// expected length; 0 if unknown.
 func (r *reply) listedVector(dimension int) []float32 {
 	vector := make([]float32, 0, min(dimension, maxDimension))
 	for more := r.firstItem(); more; more = r.nextItem() {
-		v := float32(r.near())
+		v := float32(r.approximateNumber())
 		if math.IsInf(float64(v), 0) || len(vector) >= maxDimension {
 			r.fail("embedding with a number that is not finite, or too many")
 			return nil

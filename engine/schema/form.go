@@ -11,28 +11,30 @@ import (
 )
 
 const (
-	// maxFormSteps limits the steps of a regular expression that whole answers must
-	// match: the match takes the length of the answer times the steps.
+	// maxFormSteps limits the steps of a regular expression that a whole answer must
+	// match. The time of a match grows with the length of the answer times the steps.
 	maxFormSteps = 4096
-	// maxChoices and maxChoiceBytes limit a list of choices. The number of choices has the
-	// limit of a schema's patterns, and their length has the limit of a stop string.
+	// maxChoices limits the number of choices, like the number of patterns in a schema.
+	// maxChoiceBytes limits the length of one choice, like the length of a stop string.
 	maxChoices     = maxPatterns
 	maxChoiceBytes = 1024
-	// maxGrammarBytes limits a grammar. The grammar of a whole programming language has
-	// about 20 KiB.
+	// maxGrammarBytes limits the length of a grammar. A grammar of a whole programming
+	// language has about 20 KiB.
 	maxGrammarBytes = 64 << 10
 )
 
 // A Constraint restricts answers to a regular expression, a list of choices or a
-// grammar. For JSON there is Schema. A Constraint is safe for concurrent use.
+// grammar. It is the compiled rule of a job's structured_outputs; for JSON there is
+// Schema. It is safe for concurrent use.
 type Constraint struct {
-	mu      sync.Mutex // checks one answer at a time, as a Schema does
-	pattern *regexp.Regexp
-	choices map[string]bool // nil if there are no choices
+	mu      sync.Mutex      // allows one check of an answer at a time, so that checks use only one processor
+	pattern *regexp.Regexp  // matches the allowed answers; nil if the rule is no regex
+	choices map[string]bool // the allowed answers; nil if the rule is no list of choices
 }
 
 // CompileConstraint compiles the rule of a job's structured_outputs: regex, choice or
-// grammar. An error text continues a sentence that begins with the field's name.
+// grammar. The text of its error completes a sentence that begins with the name of the
+// field.
 func CompileConstraint(rule map[string]any) (*Constraint, error) {
 	if len(rule) != 1 {
 		return nil, errors.New("must have one of regex, choice and grammar")
@@ -61,8 +63,9 @@ func CompileConstraint(rule map[string]any) (*Constraint, error) {
 	return nil, nil
 }
 
-// compilePattern compiles a regular expression for whole answers. As on servers, a dot
-// matches line breaks, and ^ and $ do not match at them.
+// compilePattern compiles a regular expression that a whole answer must match. As on
+// inference servers, a dot also matches a line break, and ^ and $ match only at the
+// begin and the end of the answer.
 func (f *Constraint) compilePattern(text string) error {
 	if len(text) > maxPatternBytes {
 		return fmt.Errorf("has a regex of %d bytes, more than %d; shorten it", len(text), maxPatternBytes)
@@ -78,7 +81,7 @@ func (f *Constraint) compilePattern(text string) error {
 	return err
 }
 
-// compileChoices checks and stores a list of choices.
+// compileChoices checks a list of choices and stores it in f.
 func (f *Constraint) compileChoices(list []any) error {
 	if len(list) == 0 || len(list) > maxChoices {
 		return fmt.Errorf("has %d choices; give 1 to %d", len(list), maxChoices)
@@ -95,8 +98,8 @@ func (f *Constraint) compileChoices(list []any) error {
 }
 
 // Violation describes how an answer violates the constraint; empty if the answer
-// conforms. The text continues a sentence after a colon. Violation does not check
-// grammars: only servers do.
+// conforms. The text completes a sentence after a colon. Violation never checks a
+// grammar: only inference servers do.
 func (f *Constraint) Violation(answer string) string {
 	switch {
 	case f.choices != nil && !f.choices[answer]:
@@ -112,15 +115,15 @@ func (f *Constraint) Violation(answer string) string {
 	return ""
 }
 
-// checkGrammar limits the cost of a grammar for a server's parser: nested groups, which
-// the parser handles recursively, and repetitions, which it expands. Servers check
+// checkGrammar limits what a grammar costs the parser of an inference server. The
+// parser calls itself for nested groups and copies repeated parts. The server checks
 // everything else in a grammar.
 func checkGrammar(text string) error {
 	if len(text) > maxGrammarBytes {
 		return fmt.Errorf("has a grammar of %d bytes, more than %d; shorten it", len(text), maxGrammarBytes)
 	}
 	var (
-		outer []int // steps of the enclosing groups
+		outer []int // steps of each enclosing group before its inner group
 		steps int   // steps of this group
 		last  int   // steps of the last element
 	)
@@ -159,8 +162,8 @@ func checkGrammar(text string) error {
 	return nil
 }
 
-// closing returns the end of the literal or class that begins at a byte, or the end of
-// the text.
+// closing returns the position of the quote or bracket that ends the literal or class
+// at position at, or the last position of the text if there is no end.
 func closing(text string, at int) int {
 	end := text[at]
 	if end == '[' {
@@ -174,8 +177,8 @@ func closing(text string, at int) int {
 	return min(at, len(text)-1)
 }
 
-// repetition reads {m,n}. It returns the larger number, capped just above the limit,
-// and the position of the closing brace.
+// repetition reads {m,n} at position at. It returns the larger number, limited to
+// maxPatternSteps+1, and the position of the closing brace.
 func repetition(text string, at int) (most, end int) {
 	number := 0
 	for at++; at < len(text) && text[at] != '}'; at++ {

@@ -18,38 +18,38 @@ import (
 const (
 	// maxPatterns limits the number of different patterns in a schema.
 	maxPatterns = 1000
-	// maxPatternBytes limits one pattern: the largest pattern in common use, for all
-	// mail addresses, has 6 KiB.
+	// maxPatternBytes limits the length of one pattern. The largest pattern in common
+	// use, for all mail addresses, has 6 KiB.
 	maxPatternBytes = 8 << 10
-	// maxPatternSteps limits the total steps of all patterns, because a short pattern
-	// can be a long program: x{0,1000} has a thousand steps. Compiling a step takes
-	// about a microsecond and 100 bytes.
+	// maxPatternSteps limits the total steps of all patterns of a schema, because a
+	// short pattern can be a long program: x{0,1000} has a thousand steps. To compile
+	// one step takes about a microsecond and 100 bytes.
 	maxPatternSteps = 1 << 16
-	// maxMatchSteps limits the steps that all patterns together take for one answer:
-	// half a second, or some seconds for patterns that Go's regexp runs. zod's pattern
-	// for mail addresses takes about 5 steps per byte of an address.
+	// maxMatchSteps limits the steps of all pattern matches for one answer. So many
+	// steps take half a second, or some seconds if Go's regexp runs the patterns. zod's
+	// pattern for mail addresses takes about 5 steps per byte of an address.
 	maxMatchSteps = 1 << 25
 )
 
-// patterns compiles each different pattern of a schema once, within limits.
+// patterns compiles each different pattern of a schema once, within the limits above.
 type patterns struct {
-	places   map[string]string // by pattern: its first place in the schema
-	compiled map[string]*pattern
-	steps    int
-	refused  error // the error of the first refused pattern; after it nothing is compiled
-	limit    int   // steps per answer: maxMatchSteps, less in tests
-	left     int   // steps left for the current answer
+	places   map[string]string   // JSON pointer to the first use of each pattern in the schema, by pattern text
+	compiled map[string]*pattern // compiled patterns, by pattern text
+	steps    int                 // total steps of the compiled patterns
+	refused  error               // error of the first refused pattern; after it no pattern is compiled
+	limit    int                 // maximum steps per answer: maxMatchSteps, lower in tests
+	left     int                 // steps left for the current answer
 }
 
-// A pattern is a compiled pattern for the validation library.
+// A pattern is a compiled pattern in the form that the validation library needs.
 type pattern struct {
 	*ecma.Pattern
-	place  string
+	place  string // JSON pointer to the first use in the schema
 	parent *patterns
 }
 
-// MatchString matches text. It panics if the answer takes too many steps, because the
-// library cannot stop a validation in another way.
+// MatchString reports whether text matches. It panics with a costlyMatch if the answer
+// needs too many steps, because only a panic can stop a validation of the library.
 func (p *pattern) MatchString(text string) bool {
 	found, err := p.Match(text, &p.parent.left)
 	if err != nil {
@@ -58,13 +58,14 @@ func (p *pattern) MatchString(text string) bool {
 	return found
 }
 
-// A costlyMatch is the panic value that ends the validation of an answer when a pattern
-// needs too many steps or too much memory.
+// A costlyMatch is the panic value that stops the validation of an answer when a
+// pattern needs too many steps or too much memory.
 type costlyMatch struct {
 	pattern *pattern
 	err     error
 }
 
+// problem describes the limit that the pattern exceeded.
 func (c *costlyMatch) problem() string {
 	named := fmt.Sprintf("the pattern %q at %s needs", textfmt.Shorten(c.pattern.String(), 128), c.pattern.place)
 	if errors.Is(c.err, ecma.ErrPlaces) {
@@ -73,7 +74,8 @@ func (c *costlyMatch) problem() string {
 	return fmt.Sprintf("%s more than %d steps for this answer", named, c.pattern.parent.limit)
 }
 
-// compile implements jsonschema.RegexpEngine.
+// compile returns the compiled pattern text. It compiles each text once, within the
+// limits, and implements jsonschema.RegexpEngine.
 func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	if p.refused != nil {
 		return nil, p.refused
@@ -102,13 +104,14 @@ func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	return p.compiled[text], nil
 }
 
+// refuse returns an error and stores it, so that no further pattern is compiled.
 func (p *patterns) refuse(format string, args ...any) error {
 	p.refused = fmt.Errorf(format, args...)
 	return p.refused
 }
 
-// placesOfPatterns returns the first place of each pattern in a schema, as a JSON
-// pointer.
+// placesOfPatterns returns the JSON pointer to the first use of each pattern in a
+// schema, by pattern text.
 func placesOfPatterns(document any) map[string]string {
 	places := map[string]string{}
 	add := func(text string, path []string) {
@@ -128,8 +131,8 @@ func placesOfPatterns(document any) map[string]string {
 	return places
 }
 
-// programSize estimates the size of the program of an RE2 expression. Repetitions are
-// expanded, and a class counts its ranges.
+// programSize estimates the number of steps in the program of an RE2 expression. A
+// repeated part counts once per repetition, and a class counts its ranges.
 func programSize(re *syntax.Regexp) int {
 	steps := 1 + len(re.Rune)/2
 	for _, sub := range re.Sub {

@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// maxBeginnings limits the places of an answer where FindJSON looks for JSON: text
-// before the JSON seldom has many braces and brackets.
+// maxBeginnings limits the braces and brackets of an answer from which FindJSON tries
+// to read JSON. Text before the JSON seldom has many of them.
 const maxBeginnings = 64
 
-// FindJSON returns the first conforming JSON object or array in an answer: models put
-// words or a code fence around their JSON. It returns false if there is none.
+// FindJSON returns the first JSON object or array in an answer for which conforms
+// returns true. It finds JSON that a model has put between words or into a code fence.
+// ok is false if there is no such JSON.
 func FindJSON(answer string, conforms func(text string) bool) (found string, ok bool) {
 	for at, tries := 0, 0; tries < maxBeginnings; tries++ {
 		next := strings.IndexAny(answer[at:], "{[")

@@ -20,33 +20,34 @@ import (
 )
 
 const (
-	// maxBytes limits the size of a schema, without white space between tokens.
+	// maxBytes limits the size of a schema in bytes, not counting white space between
+	// tokens.
 	maxBytes = 256 << 10
-	// maxLevels limits the nesting of a schema; the root is level 1.
+	// maxLevels limits how deep a schema is nested; the root is level 1.
 	maxLevels = 64
 
-	// address is the URI of the schema in the compiler, which resolves references
-	// against it.
+	// address is the URI of the schema in the compiler of the library. The compiler
+	// resolves references relative to it.
 	address = "urn:rowmill:json_schema"
 
 	// maxProblem limits the description of a violation, in bytes.
 	maxProblem = 512
 )
 
-// Check makes the cheap checks and returns the schema without white space between
-// tokens. An error text continues a sentence that begins with "json_schema". Compile
-// makes the expensive checks.
+// Check makes the cheap checks of a schema and returns the schema without white space
+// between tokens. The text of its error completes a sentence that begins with
+// "json_schema". Compile makes the expensive checks.
 func Check(raw json.RawMessage) (json.RawMessage, error) {
 	text, _, err := parse(raw)
 	return text, err
 }
 
-// unwrap removes the wrappers of OpenAI's and llama.cpp's clients around a schema:
-// {"name", "strict", "schema"}, {"type": "json_schema", "schema"}, or one of these
-// below "json_schema". It returns anything else unchanged: a JSON Schema has no such
-// fields.
+// unwrap removes the objects that clients of OpenAI and llama.cpp put around a schema:
+// {"name", "strict", "schema"}, {"type": "json_schema", "schema"}, or one of these two
+// as the value of "json_schema". It returns any other JSON unchanged. A JSON Schema itself
+// has no such fields.
 func unwrap(raw json.RawMessage) json.RawMessage {
-	for range 2 { // the object below "json_schema", then its "schema"
+	for range 2 { // first "json_schema", then "schema" in it
 		inner := unwrapOnce(raw)
 		if inner == nil {
 			break
@@ -56,7 +57,7 @@ func unwrap(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// unwrapOnce removes one wrapper; nil if there is none.
+// unwrapOnce returns the JSON inside one wrapper; nil if raw is no wrapper.
 func unwrapOnce(raw json.RawMessage) json.RawMessage {
 	var outer map[string]json.RawMessage
 	if json.Unmarshal(raw, &outer) != nil {
@@ -80,6 +81,7 @@ func unwrapOnce(raw json.RawMessage) json.RawMessage {
 	return nil
 }
 
+// parse makes the cheap checks. It returns the schema without white space, and decoded.
 func parse(raw json.RawMessage) (checked json.RawMessage, document any, err error) {
 	raw = unwrap(raw)
 	if len(raw) == 0 || raw[0] != '{' {
@@ -104,8 +106,8 @@ func parse(raw json.RawMessage) (checked json.RawMessage, document any, err erro
 	return compact.Bytes(), document, nil
 }
 
-// A Schema is a compiled schema. It is safe for concurrent use and checks one answer at
-// a time: even the most expensive schema uses only one processor.
+// A Schema is a compiled JSON Schema. It is safe for concurrent use. It checks one
+// answer at a time, so that even the most expensive schema uses only one processor.
 type Schema struct {
 	mu       sync.Mutex
 	compiled *jsonschema.Schema
@@ -113,8 +115,9 @@ type Schema struct {
 	patterns patterns
 }
 
-// Compile makes all checks of a schema. $schema selects the draft; the default is
-// 2020-12. Compile is by far the most expensive check of a request: call it last.
+// Compile makes all checks of a schema and compiles it. The field $schema selects the
+// draft of JSON Schema; the default is 2020-12. Of all checks of a request Compile is
+// by far the most expensive: call it last.
 func Compile(raw json.RawMessage) (s *Schema, err error) {
 	_, document, err := parse(raw)
 	if err != nil {
@@ -146,8 +149,8 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 	return nil, fmt.Errorf("is not a valid JSON Schema: %s", plainReason(err))
 }
 
-// Violation describes how an answer violates the schema; empty if the answer conforms or
-// ctx has ended. The text continues a sentence after a colon.
+// Violation describes how an answer violates the schema. It returns an empty text if
+// the answer conforms or ctx has ended. The text completes a sentence after a colon.
 func (s *Schema) Violation(ctx context.Context, answer string) (problem string) {
 	defer func() {
 		reason := recover()
@@ -159,15 +162,15 @@ func (s *Schema) Violation(ctx context.Context, answer string) (problem string) 
 		case nil, errStopped:
 		case errTooManySteps:
 			problem = fmt.Sprintf("the schema has too many branches: the check needs more than %d steps", s.steps.limit)
-		default: // a bug of the library that an answer can trigger
+		default: // the answer triggered a bug of the library
 			problem = "it cannot be checked"
 		}
 	}()
 	return s.violation(ctx, answer)
 }
 
-// violation checks one answer at a time: a decoded answer takes many times its length
-// in memory.
+// violation is Violation without the recovery from panics. It checks one answer at a
+// time, because a decoded answer takes many times its length in memory.
 func (s *Schema) violation(ctx context.Context, answer string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,8 +192,8 @@ func (s *Schema) violation(ctx context.Context, answer string) string {
 	return ""
 }
 
-// noRemote is a loader that refuses every document outside the schema: a client must not
-// make the service fetch anything but inputs.
+// noRemote is a schema loader that loads no document: a client must not make the
+// service fetch URLs other than the job's inputs.
 type noRemote struct{}
 
 // Load returns an error for every document.
@@ -198,8 +201,8 @@ func (noRemote) Load(url string) (any, error) {
 	return nil, fmt.Errorf("the reference to %s leaves the schema; copy the schema that it refers to into $defs", textfmt.Shorten(url, 256))
 }
 
-// plainReason returns the compiler's error in one line of limited length, without the
-// internal address.
+// plainReason returns the text of the compiler's error on one line of limited length,
+// without address.
 func plainReason(err error) string {
 	reason := strings.ReplaceAll(err.Error(), address, "")
 	return textfmt.Shorten(strings.Join(strings.Fields(reason), " "), 1024)

@@ -10,28 +10,30 @@ import (
 const (
 	// maxSteps limits how many times the library compares a subschema with a value for
 	// one answer. An answer of 10,000 values under a schema of 50 branches needs about
-	// that many, which take about a second. Forty levels of "allOf" that each name the
-	// next level twice would need a trillion.
+	// maxSteps steps, which take about a second. Forty levels of "allOf" that each
+	// refer to the next level twice would need a trillion steps.
 	maxSteps = 1 << 19
-	// checkEvery is the number of steps between two checks of the context.
+	// checkEvery is the number of steps between two checks whether the context has
+	// ended.
 	checkEvery = 1 << 10
 )
 
-// Panic values that end a validation: the library cannot stop in another way.
+// errTooManySteps and errStopped are panic values. Only a panic can stop a validation
+// of the library.
 var (
 	errTooManySteps = errors.New("the answer takes too many steps")
 	errStopped      = errors.New("the context has ended")
 )
 
-// steps counts the steps of the current validation. The library calls it as a keyword
-// that every subschema of the compiled schema has.
+// steps counts the steps of the current validation. It is a keyword that every
+// subschema of the compiled schema has, so the library calls it in every step.
 type steps struct {
 	ctx   context.Context
-	limit int // maxSteps, less in tests
-	taken int
+	limit int // maximum steps per answer: maxSteps, lower in tests
+	taken int // steps of the current validation so far
 }
 
-// vocabulary returns the vocabulary that has steps as its keyword.
+// vocabulary returns a vocabulary for the library whose only keyword is s.
 func (s *steps) vocabulary() *jsonschema.Vocabulary {
 	return &jsonschema.Vocabulary{
 		URL:     address + ":steps",
@@ -39,7 +41,8 @@ func (s *steps) vocabulary() *jsonschema.Vocabulary {
 	}
 }
 
-// Validate counts a step.
+// Validate counts one step. It panics if there were too many steps or if the context
+// has ended.
 func (s *steps) Validate(*jsonschema.ValidatorContext, any) {
 	switch s.taken++; {
 	case s.taken > s.limit:

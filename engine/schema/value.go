@@ -8,20 +8,20 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// The library compares numbers as fractions of big integers. These get as many digits
-// as the exponent says: 1e9999999 takes seconds, and for 1e-99999999 math/big returns a
-// nil that the library does not handle. Within these limits a number takes
-// microseconds.
+// The validation library compares numbers as fractions of big integers, which have as
+// many digits as the exponent says. So 1e9999999 takes seconds, and for 1e-99999999
+// math/big returns nil, which the library does not handle. A number within these limits
+// takes microseconds.
 const (
-	// maxExponent limits an exponent in both directions: the smallest positive float64
-	// is 4.9e-324, and not every JSON reader accepts more.
+	// maxExponent limits an exponent in both directions. The smallest positive float64
+	// is 4.9e-324, and some JSON readers refuse more.
 	maxExponent = 324
-	// maxDigits limits the characters of a number: the longest exact decimal form of a
+	// maxDigits limits the characters of a number. The longest exact decimal form of a
 	// float64 has 1,077.
 	maxDigits = 1100
 )
 
-// inRange reports whether a number is within the limits.
+// inRange reports whether n is within maxDigits and maxExponent.
 func inRange(n json.Number) bool {
 	if len(n) > maxDigits {
 		return false
@@ -34,8 +34,9 @@ func inRange(n json.Number) bool {
 	return err == nil && -maxExponent <= exponent && exponent <= maxExponent
 }
 
-// firstOutOfRange returns the JSON pointer and the shortened text of the first number
-// beyond the limits, in a decoded value. number is empty if there is none.
+// firstOutOfRange finds the first number in a decoded JSON value that is not inRange.
+// It returns the JSON pointer to the number and its shortened text. number is empty if
+// all numbers are in range.
 func firstOutOfRange(value any) (place, number string) {
 	switch value := value.(type) {
 	case json.Number:
@@ -58,10 +59,10 @@ func firstOutOfRange(value any) (place, number string) {
 	return "", ""
 }
 
-// pointer escapes a name for a JSON pointer (RFC 6901).
+// pointer escapes a name for use in a JSON pointer (RFC 6901).
 var pointer = strings.NewReplacer("~", "~0", "/", "~1")
 
-// levels returns the depth of objects and arrays in a decoded value.
+// levels returns how deep objects and arrays are nested in a decoded JSON value.
 func levels(value any) (deepest int) {
 	switch value := value.(type) {
 	case []any:

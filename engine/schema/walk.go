@@ -8,9 +8,10 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// walkSchemas calls visit for the schema and for every object inside it that may be a
-// schema, in the order of names. path has the steps of the object's JSON pointer.
-// walkSchemas leaves out values that only look like schemas, such as constants.
+// walkSchemas calls visit for a schema and for every object inside it that may be a
+// schema, in the order of their names. path has the steps of the JSON pointer to the
+// object. walkSchemas does not visit values that only look like schemas, such as
+// constants.
 func walkSchemas(value any, path []string, visit func(schema map[string]any, path []string)) {
 	switch value := value.(type) {
 	case []any:
@@ -38,10 +39,10 @@ func walkSchemas(value any, path []string, visit func(schema map[string]any, pat
 // pointerStep escapes and shortens a name for a JSON pointer.
 func pointerStep(name string) string { return pointer.Replace(textfmt.Shorten(name, 64)) }
 
-// dropFormats removes every format from a schema, so that formats refuse no answer. The
-// library would check formats of draft 7 and earlier, but not of later drafts. A format
-// is a hint for servers and clients: pydantic, for example, writes date-time for values
-// that may lack a time zone.
+// dropFormats removes the keyword format everywhere in a schema, so that a format never
+// refuses an answer. The library would check formats in draft 7 and earlier drafts, but
+// not in later drafts. A format is a hint for servers and clients: pydantic, for
+// example, writes date-time for values that may lack a time zone.
 func dropFormats(document any) {
 	walkSchemas(document, nil, func(schema map[string]any, _ []string) {
 		if _, is := schema["format"].(string); is {

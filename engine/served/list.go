@@ -8,16 +8,16 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A ListedModel is a model as the list of all models shows it.
+// A ListedModel is one entry in the list of all models.
 type ListedModel struct {
-	Model   rowmill.Model // Kind is empty if unknown; ContextLength is at most the shortest ContextLength of the servers
+	Model   rowmill.Model // Kind is empty if unknown; ContextLength is not larger than the smallest context length of Servers
 	Aliases []string      // the aliases of Model.ID, sorted
-	Servers []Server      // the live servers of the model; each Server holds only this model
-	Problem string        // the reason why the model cannot be used now; empty if it can
+	Servers []Server      // the live servers that serve the model; the field Models of each Server holds only this model
+	Problem string        // reason why the model cannot be used now; empty if it can be used
 }
 
-// List returns the models of the catalog, in its order, and then the served models that
-// are not in the catalog, sorted by name.
+// List returns the models of the catalog, in the order of the catalog, and then the
+// served models that are not in the catalog, sorted by name.
 func (o *Models) List() []ListedModel { return o.list(o.servers()) }
 
 func (o *Models) list(servers []Server) []ListedModel {
@@ -26,7 +26,7 @@ func (o *Models) list(servers []Server) []ListedModel {
 		aliases[target] = append(aliases[target], alias)
 	}
 	var all []ListedModel
-	seen := map[string]bool{} // servers' names of models of the catalog
+	seen := map[string]bool{} // served models that are in the catalog, by the server's name of the model
 	for _, m := range o.catalog.All() {
 		entry := listed(m, m.ID, servers)
 		for _, s := range entry.Servers {
@@ -53,8 +53,8 @@ func (o *Models) list(servers []Server) []ListedModel {
 	return all
 }
 
-// inCatalog reports whether the catalog has an entry for a served model. A server's
-// name and its origin may each match several entries.
+// inCatalog reports whether an entry of the catalog describes a served model. The
+// served model's name and its origin may match different entries.
 func (o *Models) inCatalog(m engine.ServedModel) bool {
 	return slices.ContainsFunc(m.Names(), func(name string) bool {
 		_, id := o.catalog.Find(name)
@@ -62,7 +62,7 @@ func (o *Models) inCatalog(m engine.ServedModel) bool {
 	})
 }
 
-// listed returns a model with its servers.
+// listed returns the list entry of a model with the servers that serve it.
 func listed(m rowmill.Model, family string, servers []Server) ListedModel {
 	entry := ListedModel{Model: m}
 	var served []engine.ServedModel
@@ -73,7 +73,7 @@ func listed(m rowmill.Model, family string, servers []Server) ListedModel {
 			entry.Servers = append(entry.Servers, server)
 		}
 	}
-	whole, err := complete(m, served, family)
+	whole, err := fillFromServers(m, served, family)
 	if err != nil {
 		entry.Problem = err.Error()
 		return entry

@@ -1,8 +1,8 @@
-// Package served knows the available models: the models of the catalog and the models
-// that live servers serve, each completed by the other. It resolves names of models
-// (Models.Find; a submission calls it once and the job's record keeps the result) and
-// lists all models (Models.List). It does not know how the served models are found out,
-// or who may use which model.
+// Package served lists the models that are available: the models of the catalog and the
+// models of live servers. It fills gaps in catalog entries with values from servers,
+// and the other way round. Models.Find resolves the name of a model; a submission calls
+// it once, and the job's record stores the result. Models.List lists all models. The
+// package does not know how Rowmill finds the servers, or who may use which model.
 package served
 
 import (
@@ -16,25 +16,25 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// A Server is a live inference server, as its node describes it.
+// A Server is a live inference server, as a node of the cluster describes it.
 type Server struct {
-	Node   string // the name of its node
-	Name   string // name of the engine on its node
-	Kind   string // such as "vllm"
-	Counts bool   // the server counts the tokens of prompts
-	// Simulated says that the server's outputs are made up.
+	Node   string // name of the node that uses the server
+	Name   string // name of the engine, unique on its node
+	Kind   string // kind of the server, such as "vllm"
+	Counts bool   // the server can count the tokens of a prompt
+	// Simulated means that the server makes up its answers.
 	Simulated bool
 	Models    []engine.ServedModel
 }
 
-// Models are the models that are available now. It is safe for concurrent use.
+// Models is the set of models that are available now. It is safe for concurrent use.
 type Models struct {
 	catalog *catalog.Catalog
-	servers func() []Server
+	servers func() []Server // returns the servers that are live now
 }
 
-// New returns the models of catalog c and of the servers that the function servers lists.
-// A nil function means no servers.
+// New returns the models of catalog c and of the live servers, which the function
+// servers returns. If servers is nil, there are no servers.
 func New(c *catalog.Catalog, servers func() []Server) *Models {
 	if servers == nil {
 		servers = func() []Server { return nil }
@@ -42,14 +42,14 @@ func New(c *catalog.Catalog, servers func() []Server) *Models {
 	return &Models{c, servers}
 }
 
-// UnknownError reports that no model has this name.
+// UnknownError reports that no model has the name Name.
 type UnknownError struct {
 	Name string
-	Near string   // the most similar name; empty if none is similar
-	All  []string // all names of models, served models first
+	Near string   // most similar name of a model; empty if none is similar
+	All  []string // names of all models, served models first
 }
 
-// maxListed is how many names an error lists.
+// maxListed is the maximum number of model names in the text of an UnknownError.
 const maxListed = 12
 
 // Error returns the message with the remedy.
@@ -58,7 +58,8 @@ func (e *UnknownError) Error() string {
 	return text + e.Hint()
 }
 
-// Hint returns the rest of the message: a similar name or the available models.
+// Hint returns the second half of the error text: the most similar name, or the names
+// of available models.
 func (e *UnknownError) Hint() string {
 	text := ""
 	if e.Near != "" {
@@ -78,10 +79,10 @@ func (e *UnknownError) Hint() string {
 	return text + " (GET /v1/models lists all)"
 }
 
-// UnusableError reports that a model with this name exists but cannot be used now.
+// UnusableError reports that the model Name exists but cannot be used now.
 type UnusableError struct {
 	Name   string
-	Reason string // with the remedy
+	Reason string // why the model cannot be used, and what to do
 	Soon   bool   // a retry in a few seconds may succeed
 }
 
@@ -96,10 +97,10 @@ func (o *Models) Find(name string) (rowmill.Model, error) {
 	servers := o.servers()
 	target := o.catalog.Alias(name)
 	if m, found := o.catalog.Find(target); found {
-		return complete(m, serving(servers, m), m.ID)
+		return fillFromServers(m, descriptionsOf(servers, m), m.ID)
 	}
 	m := rowmill.Model{ID: target, Sampling: map[string]any{}, NoPrice: true}
-	served := serving(servers, m)
+	served := descriptionsOf(servers, m)
 	switch {
 	case len(served) > 0, len(o.catalog.ByEngineName(target)) > 0:
 	case target != name:
@@ -111,22 +112,23 @@ func (o *Models) Find(name string) (rowmill.Model, error) {
 	if entry, found := o.entryOf(target, served); found {
 		m = entry
 		m.ID, m.EngineNames = target, nil
-		return complete(m, served, entry.ID)
+		return fillFromServers(m, served, entry.ID)
 	}
-	return complete(m, served, target)
+	return fillFromServers(m, served, target)
 }
 
-// Known reports whether a model has this name, usable or not.
+// Known reports whether a model has this name, even if the model cannot be used now.
 func (o *Models) Known(name string) bool {
 	target := o.catalog.Alias(name)
 	if _, found := o.catalog.Find(target); found || target != name || len(o.catalog.ByEngineName(target)) > 0 {
 		return true
 	}
-	return target != "" && len(serving(o.servers(), rowmill.Model{ID: target})) > 0
+	return target != "" && len(descriptionsOf(o.servers(), rowmill.Model{ID: target})) > 0
 }
 
-// entryOf returns the catalog's entry for a served name or for an engine name. Of
-// several entries it prefers the kind that the servers report, then the first entry.
+// entryOf returns the catalog entry that lists name, or another name of the served
+// model, among its engine names. If several entries do, it returns the first entry with
+// the kind that the servers report, otherwise the first entry.
 func (o *Models) entryOf(name string, served []engine.ServedModel) (rowmill.Model, bool) {
 	entries := o.catalog.ByEngineName(name)
 	for _, s := range served {
@@ -148,8 +150,8 @@ func (o *Models) entryOf(name string, served []engine.ServedModel) (rowmill.Mode
 	return entries[0], true
 }
 
-// serving returns each server's description of model m.
-func serving(servers []Server, m rowmill.Model) (served []engine.ServedModel) {
+// descriptionsOf returns the description of model m by each server that serves it.
+func descriptionsOf(servers []Server, m rowmill.Model) (served []engine.ServedModel) {
 	for _, server := range servers {
 		if s, ok := (engine.Info{Models: server.Models}).Find(m); ok {
 			served = append(served, s)
@@ -158,9 +160,9 @@ func serving(servers []Server, m rowmill.Model) (served []engine.ServedModel) {
 	return served
 }
 
-// kindOf returns the kind that servers report for a model; empty if none reports a kind.
-// If one server reports generation and another reasoning, the kind is reasoning: the first
-// server runs without a reasoning parser.
+// kindOf returns the kind that the servers report for a model; empty if none reports a
+// kind. If one server reports generation and another reports reasoning, the kind is
+// reasoning, because the one that reports generation runs without a reasoning parser.
 func kindOf(served []engine.ServedModel) (kind rowmill.Kind) {
 	for _, s := range served {
 		if s.Kind == rowmill.KindReasoning || kind == "" {
@@ -170,9 +172,10 @@ func kindOf(served []engine.ServedModel) (kind rowmill.Kind) {
 	return kind
 }
 
-// complete fills the missing fields of m with the values that servers report. If family
-// is not the name of a known family, a served name decides the sampling defaults.
-func complete(m rowmill.Model, served []engine.ServedModel, family string) (rowmill.Model, error) {
+// fillFromServers fills the missing fields of m with the values that servers report. family is
+// a model name that selects the sampling defaults; if it belongs to no known family,
+// the names of the served model are used.
+func fillFromServers(m rowmill.Model, served []engine.ServedModel, family string) (rowmill.Model, error) {
 	if m.Kind == "" {
 		kind := kindOf(served)
 		if kind == "" {
@@ -187,7 +190,7 @@ func complete(m rowmill.Model, served []engine.ServedModel, family string) (rowm
 		}
 		m = catalog.WithKind(m, kind, family)
 	}
-	if m.ContextLength == 0 { // the length of an entry is compared with the servers' when the job starts
+	if m.ContextLength == 0 { // if the entry gives a length, the start of the job compares it with the servers' lengths
 		m.ContextLength = leastContext(served)
 	}
 	for _, s := range served {
@@ -201,8 +204,8 @@ func complete(m rowmill.Model, served []engine.ServedModel, family string) (rowm
 	return m, nil
 }
 
-// leastContext returns the shortest context length that servers report; 0 if none reports
-// one.
+// leastContext returns the shortest context length that a server reports for the model,
+// in tokens; 0 if none reports a length.
 func leastContext(served []engine.ServedModel) (least int) {
 	for _, s := range served {
 		if s.ContextLength > 0 && (least == 0 || s.ContextLength < least) {
@@ -212,7 +215,7 @@ func leastContext(served []engine.ServedModel) (least int) {
 	return least
 }
 
-// unusable returns the error for a model without a known kind or dimension, with the
+// unusable returns the error for a model whose kind or dimension is unknown, with the
 // remedy.
 func unusable(m rowmill.Model, served []engine.ServedModel) error {
 	e := &UnusableError{Name: m.ID}
@@ -235,7 +238,7 @@ func unusable(m rowmill.Model, served []engine.ServedModel) error {
 	return e
 }
 
-// unknown returns the error for a name that no model has.
+// unknown returns the UnknownError for a name, with similar and available names.
 func (o *Models) unknown(name string, servers []Server) error {
 	var served, rest []string
 	for _, listed := range o.list(servers) {
@@ -262,13 +265,14 @@ func (o *Models) unknown(name string, servers []Server) error {
 	return e
 }
 
-// nearest returns the name most similar to name.
+// nearest returns the name in names that is most similar to name; empty if none is
+// similar.
 func nearest(name string, names []string) string {
 	return catalog.Nearest(name, slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "" }))
 }
 
-// withOrganisation returns the full name, organisation/name, of the model that has name
-// as its last part.
+// withOrganisation returns the first of names that has the form organisation/name for
+// the given name; empty if there is none.
 func withOrganisation(name string, names []string) string {
 	for _, full := range names {
 		if _, own, is := strings.Cut(full, "/"); is && strings.EqualFold(own, name) && name != "" {

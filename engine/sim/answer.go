@@ -9,59 +9,61 @@ import (
 	"github.com/rowmill/rowmill/engine/sim/jsongen"
 )
 
-// Bounds of the lengths of made-up texts. They cut off the ends of the distribution.
+// Bounds of the lengths of made-up texts, in tokens unless noted. They cut off the
+// extreme lengths of the random distribution.
 const (
 	minNatural = 8
 	maxNatural = 1 << 15
-	maxPlain   = 1 << 16 // bytes of a text that must match a rule
+	maxPlain   = 1 << 16 // largest text in bytes for a request with structured_outputs
 
-	// answerSpread is the standard deviation of the logarithm of lengths: nine answers of
-	// ten are within a factor of 2.7.
+	// answerSpread is the standard deviation of the logarithm of lengths: nine of ten
+	// answers differ from the median by a factor of 2.7 at most.
 	answerSpread = 0.6
 )
 
 // answer is the model's text: reasoning, </think> and content
 // follow each other.
 type answer struct {
-	text     []byte
-	pieces   []int32 // where each token ends; the next begins there
-	words    *vocabulary
-	reasons  bool // the answer begins with reasoning
-	closed   int  // number of pieces up to and with </think>; 0 when there is none (yet)
-	shown    int  // bytes of text that are sent: fewer than all if a stop string is cut off
-	finish   string
-	stopText []byte // the stop string that ended the answer; nil for none
-	stopID   int    // the stop token that ended the answer; 0 for none
+	text            []byte
+	pieces          []int32 // byte offset in text where each token ends and the next token begins
+	words           *vocabulary
+	hasReasoning    bool // the answer begins with reasoning
+	reasoningPieces int  // number of pieces up to and with </think>; 0 when there is none (yet)
+	sentBytes       int  // bytes of text that are sent: fewer than all if a stop string is cut off
+	finish          string
+	stopText        []byte // the stop string that ended the answer; nil for none
+	stopID          int    // the stop token that ended the answer; 0 for none
 }
 
-// writer makes answers up.
+// writer makes up the text of answers.
 type writer struct {
 	words   *vocabulary
-	profile Profile // only its lengths are used
+	profile Profile // only AnswerTokens and ReasoningTokens are used
 }
 
-// shape says which content a request demands.
+// shape is the form of the content that a request demands: free text, JSON, or exact
+// bytes.
 type shape struct {
 	json  *jsongen.Generator // makes the content; nil for free text
 	plain bool               // json makes a JSON string, and the content is its text
 	raw   []byte             // the exact content; nil for none
 }
 
-// compose makes the answer to a request. limit is its largest length in
-// tokens, at least 1.
+// compose makes the answer to a request and stores it in a. limit is the largest length
+// of the answer in tokens, at least 1.
 func (w *writer) compose(a *answer, req *chatRequest, form shape, d *directives, limit int) {
 	*a = answer{text: a.text[:0], pieces: a.pieces[:0], words: w.words}
 	base := req.digest.random()
 	complete := true
 	if req.thinks {
-		a.reasons = true
+		a.hasReasoning = true
 		r := base.fork(1)
 		natural := lognormal(&r, w.profile.ReasoningTokens)
-		a.text, a.pieces, complete = w.words.write(a.text, a.pieces, r, span{natural: natural, limit: limit})
+		a.text, a.pieces, complete = w.words.write(a.text, a.pieces, r, textLength{natural: natural, limit: limit})
 		if complete && len(a.pieces) < limit {
 			a.text = append(a.text, closeThink...)
 			a.pieces = append(a.pieces, int32(len(a.text)))
-			a.closed = len(a.pieces)
+			a.reasoningPieces = len(a.pieces)
 		} else {
 			complete = false
 		}
@@ -76,7 +78,7 @@ func (w *writer) compose(a *answer, req *chatRequest, form shape, d *directives,
 	case complete:
 		a.finish = "stop"
 	}
-	a.shown = len(a.text)
+	a.sentBytes = len(a.text)
 	a.stopEarly(req)
 	if d.finish != "" {
 		a.finish = d.finish
@@ -105,7 +107,7 @@ func (w *writer) composeContent(a *answer, req *chatRequest, form shape, d *dire
 		a.text = text[:start]
 		return a.appendText(text[start:], room)
 	}
-	want := span{natural: lognormal(&r, w.profile.AnswerTokens), limit: room}
+	want := textLength{natural: lognormal(&r, w.profile.AnswerTokens), limit: room}
 	if d.tokens > 0 {
 		want.natural, want.exact = d.tokens, true
 	}
@@ -117,8 +119,8 @@ func (w *writer) composeContent(a *answer, req *chatRequest, form shape, d *dire
 	return complete
 }
 
-// appendText appends at most room tokens of a text, which may already stand
-// behind a.text in the same memory.
+// appendText appends at most room tokens of a text. The bytes of text may already
+// follow a.text in the same memory.
 func (a *answer) appendText(text []byte, room int) (complete bool) {
 	start, at := len(a.text), 0
 	for ; at < len(text) && room > 0; room-- {
@@ -135,8 +137,8 @@ func lognormal(r *random, median int) int {
 	return int(min(max(length, minNatural), maxNatural))
 }
 
-// stopEarly cuts the answer at the first stop string or stop token behind
-// min_tokens. The tokens that make up a stop string count as generated.
+// stopEarly cuts the answer at the first stop string or stop token after the first
+// min_tokens tokens. The tokens that make up a stop string count as generated.
 func (a *answer) stopEarly(req *chatRequest) {
 	if len(req.stops) == 0 && len(req.StopIDs) == 0 {
 		return
@@ -154,7 +156,7 @@ func (a *answer) stopEarly(req *chatRequest) {
 	}
 	for i, p := range a.pieces {
 		if i >= int(req.MinTokens) && len(req.StopIDs) > 0 {
-			if id := tokenID(a.token(i)); slices.Contains(req.StopIDs, whole(id)) && int(p) < best {
+			if id := tokenID(a.token(i)); slices.Contains(req.StopIDs, jsonInt(id)) && int(p) < best {
 				a.stopText, a.stopID = nil, id
 				a.cut(i+1, int(p))
 				return
@@ -171,19 +173,19 @@ func (a *answer) stopEarly(req *chatRequest) {
 	}
 }
 
-// cut keeps the first n pieces of the answer. shown is the number of their bytes that are
-// sent.
+// cut shortens the answer to its first n tokens. shown is the number of their bytes
+// that are sent.
 func (a *answer) cut(n, shown int) {
 	a.pieces = a.pieces[:n]
 	a.text = a.text[:a.pieces[n-1]]
-	a.shown = shown
+	a.sentBytes = shown
 	a.finish = "stop"
-	if a.closed > n {
-		a.closed = 0
+	if a.reasoningPieces > n {
+		a.reasoningPieces = 0
 	}
 }
 
-// token returns the text of a piece.
+// token returns the bytes of token i of the answer.
 func (a *answer) token(i int) []byte {
 	start := int32(0)
 	if i > 0 {
@@ -192,49 +194,49 @@ func (a *answer) token(i int) []byte {
 	return a.text[start:a.pieces[i]]
 }
 
-// ends returns the byte at which the first n pieces end, at most a.shown.
+// ends returns the byte offset at which the first n tokens end, at most a.sentBytes.
 func (a *answer) ends(n int) int {
 	if n == 0 {
 		return 0
 	}
-	return min(int(a.pieces[n-1]), a.shown)
+	return min(int(a.pieces[n-1]), a.sentBytes)
 }
 
 // reasoning returns the part of bytes [from, to) of the text that is reasoning; content
 // returns the part that is content.
 func (a *answer) reasoning(from, to int) []byte {
-	if !a.reasons {
+	if !a.hasReasoning {
 		return nil
 	}
 	return a.text[from:max(from, min(to, a.thoughtEnd()))]
 }
 
 func (a *answer) content(from, to int) []byte {
-	if !a.reasons {
+	if !a.hasReasoning {
 		return a.text[from:to]
 	}
-	if a.closed == 0 {
+	if a.reasoningPieces == 0 {
 		return nil
 	}
-	from = max(from, int(a.pieces[a.closed-1]))
+	from = max(from, int(a.pieces[a.reasoningPieces-1]))
 	return a.text[from:max(from, to)]
 }
 
-// thoughtEnd is the byte at which the reasoning ends.
+// thoughtEnd returns the byte offset at which the reasoning ends.
 func (a *answer) thoughtEnd() int {
-	if a.closed == 0 {
-		return a.shown
+	if a.reasoningPieces == 0 {
+		return a.sentBytes
 	}
-	return min(a.ends(a.closed-1), a.shown)
+	return min(a.ends(a.reasoningPieces-1), a.sentBytes)
 }
 
-// reasoningTokens is how many of the tokens are reasoning.
+// reasoningTokens returns how many tokens of the answer are reasoning.
 func (a *answer) reasoningTokens() int {
 	switch {
-	case !a.reasons:
+	case !a.hasReasoning:
 		return 0
-	case a.closed > 0:
-		return a.closed - 1
+	case a.reasoningPieces > 0:
+		return a.reasoningPieces - 1
 	}
 	return len(a.pieces)
 }

@@ -70,7 +70,7 @@ func (b *Batching) Start(w Work) (Run, error) {
 	return r, nil
 }
 
-// Load says how busy the engine was when its present step began. It reports no
+// Load returns how busy the engine was when its present step began. It reports no
 // number of slots: a real server does not either.
 func (b *Batching) Load() Load {
 	b.mu.Lock()
@@ -108,7 +108,7 @@ func (b *Batching) Close() {
 	b.loops.Wait()
 }
 
-// loop runs steps until there is nothing to do. The first step begins at the time at.
+// loop runs steps until no requests are left. The first step begins at the time at.
 func (b *Batching) loop(at time.Duration) {
 	defer b.loops.Done()
 	timer := time.NewTimer(0)
@@ -146,8 +146,8 @@ func (b *Batching) sleep(timer *time.Timer, until time.Duration) bool {
 	}
 }
 
-// deliver wakes the runs that got tokens in the last step.
-// Nothing else steps the engine, so that finished is still valid.
+// deliver wakes the runs that got tokens in the last step. Only the loop calls Step, so
+// finished is still valid.
 func (b *Batching) deliver(finished []*batching.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -170,7 +170,7 @@ func (b *Batching) deliver(finished []*batching.Request) {
 type batchRun struct {
 	b       *Batching
 	request batching.Request
-	woken   chan struct{} // has room for one
+	woken   chan struct{} // capacity 1, so that a wake-up is not lost
 	over    atomic.Bool   // the request has finished, and its last step has ended
 	ready   int           // tokens at the end of the last step, if the run is in b.streams
 	streams bool          // the run is in b.streams; only the caller of the run changes it
@@ -228,7 +228,7 @@ func (r *batchRun) Use() Use {
 	return Use{CachedTokens: r.request.CachedTokens, Preempted: r.request.Preempted}
 }
 
-// End takes the request out of the engine.
+// End removes the request from the engine.
 func (r *batchRun) End() {
 	if r.over.Load() && !r.streams {
 		return

@@ -17,12 +17,13 @@ import (
 // Bounds of vLLM's parameters.
 const (
 	maxTopLogprobs = 20
-	maxChoices     = 16            // ours: one request must not ask for any number of answers
+	maxChoices     = 16            // our own limit, not vLLM's: the number of answers for one request
 	maxCount       = math.MaxInt32 // largest number of tokens in any parameter
 )
 
-// chatBody is the body of a chat completion: the members that change the answer, and those
-// that are checked as vLLM does. All others are ignored. null equals absent.
+// chatBody is the body of a chat completion. It has the members that change the answer,
+// and the members that are checked as vLLM does. Other members are ignored. null means
+// the same as a missing member.
 type chatBody struct {
 	Model    *string   `json:"model"`
 	Messages []message `json:"messages"`
@@ -35,41 +36,42 @@ type chatBody struct {
 	shaping
 }
 
-// lengths say where an answer ends.
+// lengths are the members that say where an answer ends.
 type lengths struct {
-	MaxTokens           *whole  `json:"max_tokens"`
-	MaxCompletionTokens *whole  `json:"max_completion_tokens"` // the newer name of the same
-	MinTokens           whole   `json:"min_tokens"`
-	Stop                any     `json:"stop"` // a text or a list of texts
-	StopIDs             []whole `json:"stop_token_ids"`
-	KeepStop            bool    `json:"include_stop_str_in_output"`
-	IgnoreEOS           bool    `json:"ignore_eos"`
+	MaxTokens           *jsonInt  `json:"max_tokens"`
+	MaxCompletionTokens *jsonInt  `json:"max_completion_tokens"` // the newer name of max_tokens
+	MinTokens           jsonInt   `json:"min_tokens"`
+	Stop                any       `json:"stop"` // a text or a list of texts
+	StopIDs             []jsonInt `json:"stop_token_ids"`
+	KeepStop            bool      `json:"include_stop_str_in_output"`
+	IgnoreEOS           bool      `json:"ignore_eos"`
 }
 
-// sampling says how tokens are chosen. Only Temperature and Seed change an answer.
+// sampling has the members that say how tokens are chosen. Only Temperature and Seed
+// change an answer.
 type sampling struct {
 	Temperature       float64            `json:"temperature"`
-	Seed              *whole             `json:"seed"`
+	Seed              *jsonInt           `json:"seed"`
 	TopP              float64            `json:"top_p"`
 	MinP              float64            `json:"min_p"`
-	TopK              whole              `json:"top_k"`
+	TopK              jsonInt            `json:"top_k"`
 	PresencePenalty   float64            `json:"presence_penalty"`
 	FrequencyPenalty  float64            `json:"frequency_penalty"`
 	RepetitionPenalty float64            `json:"repetition_penalty"`
 	LogitBias         map[string]float64 `json:"logit_bias"`
 	BadWords          []string           `json:"bad_words"`
-	AllowedIDs        []whole            `json:"allowed_token_ids"`
-	Priority          whole              `json:"priority"`
+	AllowedIDs        []jsonInt          `json:"allowed_token_ids"`
+	Priority          jsonInt            `json:"priority"`
 	SkipSpecial       bool               `json:"skip_special_tokens"`
 	SpacesBetween     bool               `json:"spaces_between_special_tokens"`
 	ParallelCalls     bool               `json:"parallel_tool_calls"`
 }
 
-// shaping sets the form of an answer.
+// shaping has the members that set the form of an answer.
 type shaping struct {
-	Choices     whole           `json:"n"` // number of answers; all answers are the same
+	Choices     jsonInt         `json:"n"` // number of answers; all answers are the same
 	Logprobs    bool            `json:"logprobs"`
-	TopLogprobs whole           `json:"top_logprobs"`
+	TopLogprobs jsonInt         `json:"top_logprobs"`
 	Format      *responseFormat `json:"response_format"`
 	Rule        *outputRule     `json:"structured_outputs"`
 	Tools       json.RawMessage `json:"tools"`
@@ -123,7 +125,7 @@ func (b *chatBody) check() error {
 	return nil
 }
 
-// bounded refuses a value below low or above high.
+// bounded returns a failure if the value of a member is below low or above high.
 func bounded[T int64 | float64](name string, value, low, high T) *failure {
 	if value >= low && value <= high {
 		return nil
@@ -140,8 +142,8 @@ func bounded[T int64 | float64](name string, value, low, high T) *failure {
 	return badRequest(name, "%s must be %s, got %v", name, bounds, value)
 }
 
-// maxTokens returns the length of the answer that the request allows; 0 if the request
-// sets none.
+// maxTokens returns the largest length of the answer that the request allows, in
+// tokens; 0 if the request sets none.
 func (b *chatBody) maxTokens() int {
 	return int(b.MaxCompletionTokens.or(b.MaxTokens.or(0)))
 }
@@ -157,11 +159,11 @@ func (b *chatBody) thinking() *bool {
 	return b.Template.Thinking
 }
 
-// whole is an integer, which JSON may write as 2e0.
-type whole int64
+// jsonInt is an integer, which JSON may write as 2e0.
+type jsonInt int64
 
-// or returns the integer, or other if there is none.
-func (w *whole) or(other int64) int64 {
+// or returns the integer, or other if w is nil.
+func (w *jsonInt) or(other int64) int64 {
 	if w == nil {
 		return other
 	}
@@ -169,7 +171,7 @@ func (w *whole) or(other int64) int64 {
 }
 
 // UnmarshalJSON reads the integer.
-func (w *whole) UnmarshalJSON(text []byte) error {
+func (w *jsonInt) UnmarshalJSON(text []byte) error {
 	if string(text) == "null" {
 		return nil
 	}
@@ -181,11 +183,12 @@ func (w *whole) UnmarshalJSON(text []byte) error {
 		}
 		value = int64(real)
 	}
-	*w = whole(value)
+	*w = jsonInt(value)
 	return nil
 }
 
-// texts reads a text or a list of texts.
+// texts returns the texts of a value that is a text or a list of texts. ok is false for
+// any other value.
 func texts(value any) (list []string, ok bool) {
 	switch v := value.(type) {
 	case nil:
@@ -209,7 +212,7 @@ func texts(value any) (list []string, ok bool) {
 // encoding/json writes these names into the path.
 var embedded = strings.NewReplacer("lengths.", "", "sampling.", "", "shaping.", "")
 
-// readBody reads the body of a request. The error is a *failure.
+// readBody decodes the JSON body of a request. The error is a *failure.
 func readBody(body []byte, into any) error {
 	if !utf8.Valid(body) {
 		return badRequest("", "the body is not UTF-8")
@@ -247,8 +250,8 @@ func typeName(t reflect.Type) string {
 	}
 }
 
-// given returns the text of a member of any type; nil if it is absent or null.
-func given(raw json.RawMessage) []byte {
+// nonNull returns the text of a member of any type; nil if it is absent or null.
+func nonNull(raw json.RawMessage) []byte {
 	if bytes.Equal(raw, []byte("null")) {
 		return nil
 	}

@@ -7,30 +7,31 @@ import (
 	"time"
 )
 
-// call is a request on its way through the engine, for an answer or for embeddings.
+// call is a request for an answer or for embeddings while the engine works on it.
 type call struct {
 	*exchange
-	began time.Time
-	hit   outcome // the fault that the request gets
-	use   Use     // the cached tokens and the preemptions, once they are known
+	began    time.Time
+	injected outcome // the fault that the request gets
+	use      Use     // the cached tokens and the preemptions, once they are known
 
-	// note counts the call and writes its lines of the request log. It is called once.
-	// status is 0 where nothing was answered; ready is how many tokens were generated.
+	// note counts the call and writes its lines to the request log. It is called once.
+	// status is the HTTP status, 0 if the server sent no answer; ready is how many
+	// tokens were generated.
 	note func(status, ready int, cancelled bool)
 }
 
 // begin waits for the delay and then gives work to the engine. It returns nil if a fault
 // or an error prevents this; then it has already answered the request.
 func (s *Server) begin(c *call, delay time.Duration, work Work) Run {
-	s.counts.faults[c.hit.fault].Add(1)
+	s.counts.faults[c.injected.fault].Add(1)
 	if err := sleep(c.context(), delay); err != nil {
 		s.abandon(c, 0, err)
 		return nil
 	}
-	switch c.hit.fault {
+	switch c.injected.fault {
 	case faultStatus:
-		c.note(c.hit.status, 0, false)
-		s.refuse(c.exchange, statusFailure(c.hit.status))
+		c.note(c.injected.status, 0, false)
+		s.refuse(c.exchange, statusFailure(c.injected.status))
 		return nil
 	case faultReset:
 		c.note(0, 0, false)
@@ -47,11 +48,11 @@ func (s *Server) begin(c *call, delay time.Duration, work Work) Run {
 	return run
 }
 
-// finish waits for n tokens and reports whether the caller must send them.
+// finish waits for n tokens. It returns false if the call ended without an answer.
 func (s *Server) finish(c *call, run Run, n int) bool {
 	ready, err := run.Wait(c.context(), n)
 	c.use = run.Use()
-	if err == nil && c.hit.fault == faultHang {
+	if err == nil && c.injected.fault == faultHang {
 		ready, err = 0, s.hang(c.context())
 	}
 	if err != nil {
@@ -62,13 +63,14 @@ func (s *Server) finish(c *call, run Run, n int) bool {
 	return true
 }
 
-// deliver sends the body of an answer with status 200, whole unless a fault breaks it.
+// deliver sends the body of an answer with status 200. A fault may cut or damage the
+// body.
 func (s *Server) deliver(c *call, body []byte) {
-	switch c.hit.fault {
+	switch c.injected.fault {
 	case faultTruncate:
 		s.counts.status[http.StatusOK].Add(1)
 		c.head(typeJSON)
-		_ = c.send(body[:len(body)/2]) // the connection breaks anyway
+		_ = c.send(body[:len(body)/2]) // an error does not matter: the next call closes the connection
 		c.breakOff()
 	case faultMalformed:
 		s.reply(c.exchange, typeJSON, append(body[:len(body)/2], `}}] simulated malformed JSON`...))
@@ -90,9 +92,9 @@ func (s *Server) hang(ctx context.Context) error {
 	}
 }
 
-// abandon ends a call that gets no answer: err says why.
+// abandon ends a call without an answer, and closes its connection. err is the reason.
 func (s *Server) abandon(c *call, ready int, err error) {
-	cancelled := !errors.Is(err, errHung) && !errors.Is(err, errPaceClosed) // else the server ended it
+	cancelled := !errors.Is(err, errHung) && !errors.Is(err, errPaceClosed) // false if the server ended the call
 	if cancelled {
 		s.counts.disconnects.Add(1)
 	}
@@ -100,7 +102,7 @@ func (s *Server) abandon(c *call, ready int, err error) {
 	c.reset()
 }
 
-// sleep waits unless the context ends before.
+// sleep waits for the duration d. It returns an error if the context ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d == 0 {
 		return nil

@@ -43,17 +43,17 @@ func (s *Server) chat(x *exchange) {
 	g.directives = directives{}
 	g.directives.read(req.prompt)
 	g.serial = s.serial.Add(1)
-	g.call = call{exchange: x, began: time.Now(), hit: s.faults.decide(req.promptID.key(), &g.directives)}
+	g.call = call{exchange: x, began: time.Now(), injected: s.faults.decide(req.promptID.key(), &g.directives)}
 	g.note = func(status, ready int, cancelled bool) { s.note(g, status, ready, cancelled) }
-	if g.hit.fault == faultViolate && form.json == nil {
-		g.hit = outcome{} // there is no schema to violate
+	if g.injected.fault == faultViolate && form.json == nil {
+		g.injected = outcome{} // there is no schema to violate
 	}
 	switch {
 	case g.directives.invalidJSON:
 		form.raw = []byte(notJSON)
-	case form.json != nil && (g.directives.violate || g.hit.fault == faultViolate):
+	case form.json != nil && (g.directives.violate || g.injected.fault == faultViolate):
 		if form.raw, err = form.json.Violate(); err != nil {
-			form.raw = []byte(notJSON) // the only way to violate a schema that accepts everything
+			form.raw = []byte(notJSON) // only text that is not JSON violates a schema that accepts every value
 		}
 	}
 	s.writer.compose(&g.answer, req, form, &g.directives, req.limit())
@@ -63,7 +63,7 @@ func (s *Server) chat(x *exchange) {
 		return
 	}
 	defer run.End()
-	if req.Stream && g.hit.fault != faultHang {
+	if req.Stream && g.injected.fault != faultHang {
 		s.stream(g, run)
 		return
 	}

@@ -6,7 +6,8 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// appendHead begins a completion or a chunk, up to the value of choices.
+// appendHead appends the beginning of a completion or of a chunk, up to the value of
+// choices.
 func (g *generation) appendHead(dst []byte, object string) []byte {
 	dst = fmt.Appendf(dst, `{"id":"chatcmpl-sim-%x","object":"%s","created":%d,"model":`, g.serial, object, g.began.Unix())
 	dst = textfmt.AppendString(dst, []byte(g.req.name))
@@ -16,7 +17,7 @@ func (g *generation) appendHead(dst []byte, object string) []byte {
 // appendCompletion writes the body of a whole answer.
 func (g *generation) appendCompletion(dst []byte) []byte {
 	dst = g.appendHead(dst, "chat.completion")
-	if g.hit.fault != faultEmpty {
+	if g.injected.fault != faultEmpty {
 		for n := range int(g.req.Choices) {
 			if n > 0 {
 				dst = append(dst, ',')
@@ -27,19 +28,19 @@ func (g *generation) appendCompletion(dst []byte) []byte {
 	return append(g.appendUsage(append(dst, ']')), '}')
 }
 
-// appendChoice writes one of the answers.
+// appendChoice appends answer number n, an entry of choices.
 func (g *generation) appendChoice(dst []byte, n int) []byte {
 	a, req := &g.answer, &g.req
 	dst = fmt.Appendf(dst, `{"index":%d,"message":{"role":"assistant"`, n)
-	if a.reasons {
+	if a.hasReasoning {
 		dst = append(dst, `,"reasoning_content":`...)
-		dst = textfmt.AppendString(dst, a.reasoning(0, a.shown))
+		dst = textfmt.AppendString(dst, a.reasoning(0, a.sentBytes))
 	}
 	dst = append(dst, `,"content":`...)
-	switch content := a.content(0, a.shown); {
+	switch content := a.content(0, a.sentBytes); {
 	case req.called != nil:
 		dst = req.called.appendCall(append(dst, "null"...), g.serial, n, content)
-	case content != nil || !a.reasons:
+	case content != nil || !a.hasReasoning:
 		dst = textfmt.AppendString(dst, content)
 	default:
 		dst = append(dst, "null"...)
@@ -50,7 +51,8 @@ func (g *generation) appendChoice(dst []byte, n int) []byte {
 	return append(a.appendFinish(dst), '}')
 }
 
-// appendFinish writes why the answer ended.
+// appendFinish appends the members finish_reason and stop_reason, which say why the
+// answer ended.
 func (a *answer) appendFinish(dst []byte) []byte {
 	dst = append(dst, `"finish_reason":`...)
 	dst = textfmt.AppendString(dst, []byte(a.finish))
@@ -69,7 +71,7 @@ func (g *generation) appendUsage(dst []byte) []byte {
 	input, output := g.req.promptTokens, len(g.answer.pieces)*int(g.req.Choices)
 	dst = fmt.Appendf(dst, `,"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d}`,
 		input, output, input+output, g.use.CachedTokens)
-	if g.answer.reasons {
+	if g.answer.hasReasoning {
 		dst = fmt.Appendf(dst, `,"completion_tokens_details":{"reasoning_tokens":%d}`, g.answer.reasoningTokens())
 	}
 	return append(dst, '}')

@@ -14,7 +14,7 @@ import (
 // The defaults of Config and Profile.
 const (
 	defaultSlots   = 256      // vLLM's max_num_seqs on most GPUs
-	defaultMaxBody = 64 << 20 // a group of 8 rows of the largest size allowed, 8 MiB
+	defaultMaxBody = 64 << 20 // enough for 8 rows of the largest allowed size, 8 MiB each
 
 	// defaultContext is the context of a model without one in its catalog entry.
 	defaultContext = 32768
@@ -25,7 +25,7 @@ type Config struct {
 	// Models are served under their ids and engine names. At least one.
 	Models []rowmill.Model
 
-	// Profile says how fast the server is and how long its answers are. Default:
+	// Profile is how fast the server is and how long its answers are. Default:
 	// DefaultProfile.
 	Profile Profile
 
@@ -48,7 +48,8 @@ type Config struct {
 	// Faults are injected from the start; SetFaults changes them.
 	Faults Faults
 
-	// RequestLog receives one line of JSON for each row computed; nil for none.
+	// RequestLog receives one line of JSON for each computed row. nil means no request
+	// log.
 	RequestLog io.Writer
 
 	// Logger receives messages for operators. Default: nothing is
@@ -69,8 +70,8 @@ type Profile struct {
 	// does by default.
 	QueueLimit int
 
-	// AnswerTokens is the median length of free text, default 60 tokens: a
-	// paragraph, pleasant to look at.
+	// AnswerTokens is the median length of free text, in tokens. Default 60, about one
+	// paragraph.
 	AnswerTokens int
 
 	// ReasoningTokens is the median length of reasoning, default 40 tokens.
@@ -84,8 +85,8 @@ func DefaultProfile() Profile {
 	return Profile{TimeToFirstToken: 20 * time.Millisecond, TimePerToken: 200 * time.Microsecond}.WithDefaults()
 }
 
-// Instant returns a profile without any delay, for tests and for measurements of
-// everything but the engine.
+// Instant returns a profile without any delay, for tests and for measurements without
+// the time of the engine.
 func Instant() Profile { return Profile{}.WithDefaults() }
 
 // WithDefaults returns p with a default in every unset field, except the latencies: 0
@@ -155,7 +156,7 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.MaxContext < 0 || c.MaxContext > 0 && c.MaxContext < 16 {
-		return fmt.Errorf("setting MaxContext is %d: use 0 for the models' own, or at least 16 tokens", c.MaxContext)
+		return fmt.Errorf("setting MaxContext is %d: use 0 for the models' own context lengths, or at least 16 tokens", c.MaxContext)
 	}
 	if c.MaxBody < 1 {
 		return fmt.Errorf("setting MaxBody is %d: at least 1 byte is needed", c.MaxBody)

@@ -18,17 +18,17 @@ type life struct {
 func (s *Server) planDeath(f Faults) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forgetDeath()
+	s.cancelDeath()
 	if s.dead.Load() {
 		s.revive()
 	}
 	if f.DieAfter > 0 {
-		s.later(time.Duration(f.DieAfter), func() { s.die(time.Duration(f.ReviveAfter)) })
+		s.planChange(time.Duration(f.DieAfter), func() { s.die(time.Duration(f.ReviveAfter)) })
 	}
 }
 
-// forgetDeath stops the timer of the present plan. The caller holds s.mu.
-func (s *Server) forgetDeath() {
+// cancelDeath stops the timer of the present plan. The caller holds s.mu.
+func (s *Server) cancelDeath() {
 	s.life.plan++
 	if s.life.timer != nil {
 		s.life.timer.Stop()
@@ -36,9 +36,9 @@ func (s *Server) forgetDeath() {
 	}
 }
 
-// later calls change after d while it holds s.mu, unless planDeath or forgetDeath
-// replaced the plan before.
-func (s *Server) later(d time.Duration, change func()) {
+// planChange calls change after the time d, with s.mu locked. It does nothing if planDeath
+// or cancelDeath has replaced the plan.
+func (s *Server) planChange(d time.Duration, change func()) {
 	plan := s.life.plan
 	s.life.timer = time.AfterFunc(d, func() {
 		s.mu.Lock()
@@ -49,8 +49,8 @@ func (s *Server) later(d time.Duration, change func()) {
 	})
 }
 
-// die closes all connections. The caller holds s.mu. Without an own listener,
-// as in tests, the server instead aborts each request from now on.
+// die closes all connections. The caller has locked s.mu. A server without a listener
+// of its own, as in tests, instead aborts each request from now on.
 func (s *Server) die(reviveAfter time.Duration) {
 	s.dead.Store(true)
 	if s.listener != nil {
@@ -61,11 +61,12 @@ func (s *Server) die(reviveAfter time.Duration) {
 	}
 	s.log.Info("simulated inference server accepts no connections, because of die_after in its faults", slog.Duration("revives_after", reviveAfter))
 	if reviveAfter > 0 {
-		s.later(reviveAfter, s.revive)
+		s.planChange(reviveAfter, s.revive)
 	}
 }
 
-// revivePause is how long to wait if another program listens on the address now.
+// revivePause is the wait before the next try to listen, if another program uses the
+// address.
 const revivePause = 100 * time.Millisecond
 
 // revive accepts connections again. The caller holds s.mu.
@@ -73,7 +74,7 @@ func (s *Server) revive() {
 	if s.listener != nil {
 		if err := s.listener.revive(context.Background()); err != nil {
 			s.log.Warn("simulated inference server cannot listen at its address again: it retries", slog.Any("err", err))
-			s.later(revivePause, s.revive)
+			s.planChange(revivePause, s.revive)
 			return
 		}
 	}

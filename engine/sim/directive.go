@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// directives are the directives of a prompt; the package comment lists them.
+// directives are the instructions for tests in a prompt, such as [[sim:fail=503]]; the
+// package comment lists them.
 type directives struct {
 	fault  fault
-	status int // of faultStatus
-	times  int // how often the fault happens; 0 is always
+	status int // HTTP status to answer with, if fault is faultStatus
+	times  int // how often the fault happens for this prompt; 0 means every time
 
 	tokens      int
 	delay       time.Duration
@@ -23,13 +24,13 @@ type directives struct {
 
 var directiveMark = []byte("[[sim:")
 
-// maxDirectiveTokens bounds tokens=N.
+// maxDirectiveTokens is the largest N in the directive tokens=N.
 const maxDirectiveTokens = 1 << 20
 
-// maxDelay bounds delay=D.
+// maxDelay is the largest D in the directive delay=D.
 const maxDelay = time.Hour
 
-// read finds the directives in a text. Most texts have none.
+// read finds the directives in a text and stores them in d. Most texts have none.
 func (d *directives) read(text []byte) {
 	for {
 		at := bytes.Index(text, directiveMark)

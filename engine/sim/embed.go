@@ -18,12 +18,12 @@ type embedRequest struct {
 	Model      *string `json:"model"`
 	Input      any     `json:"input"` // a text or a list of texts
 	Encoding   string  `json:"encoding_format"`
-	Dimensions whole   `json:"dimensions"`
+	Dimensions jsonInt `json:"dimensions"`
 
 	model  *served
 	inputs []string
-	tokens []int // of each input
-	sum    int   // of tokens
+	tokens []int // number of tokens of each input
+	sum    int   // sum of tokens
 }
 
 func (r *embedRequest) parse(body []byte, find func(name string) (*served, error)) error {
@@ -88,7 +88,7 @@ func (s *Server) embed(x *exchange) {
 	if hit.fault == faultViolate {
 		hit = outcome{} // there is no schema to violate
 	}
-	c := &call{exchange: x, began: began, hit: hit}
+	c := &call{exchange: x, began: began, injected: hit}
 	c.note = func(status, _ int, cancelled bool) { s.noteEmbeddings(c, r, status, cancelled) }
 	run := s.begin(c, d.delay, Work{PromptTokens: r.sum})
 	if run == nil {
@@ -100,8 +100,8 @@ func (s *Server) embed(x *exchange) {
 	}
 }
 
-// noteEmbeddings counts a group of texts that has ended and writes a line of the request
-// log for each text.
+// noteEmbeddings counts a finished call for embeddings, and writes a line of the
+// request log for each text.
 func (s *Server) noteEmbeddings(c *call, r *embedRequest, status int, cancelled bool) {
 	if status == http.StatusOK {
 		s.counts.promptTokens.Add(int64(r.sum))
@@ -117,7 +117,8 @@ func (s *Server) noteEmbeddings(c *call, r *embedRequest, status int, cancelled 
 	}
 }
 
-// append writes the body of the answer.
+// append appends the JSON body of the answer. If empty is true, the body has no
+// embeddings.
 func (r *embedRequest) append(dst []byte, empty bool) []byte {
 	dst = append(dst, `{"object":"list","model":`...)
 	dst = textfmt.AppendString(dst, []byte(*r.Model))

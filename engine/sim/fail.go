@@ -9,13 +9,13 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// failure is the error of a refused request.
+// failure is the error in the answer to a refused request.
 type failure struct {
 	status int
 	kind   string // vLLM's type, such as BadRequestError
-	param  string // the field at fault; empty for none
+	param  string // the wrong field of the request; empty for none
 	text   string
-	wait   time.Duration // Retry-After; 0 for none
+	wait   time.Duration // time in the header Retry-After; 0 for no header
 }
 
 // Error returns the text.
@@ -30,7 +30,7 @@ func badRequest(param, format string, args ...any) *failure {
 // retrySoon is the Retry-After of a server that is full or set to fail.
 const retrySoon = time.Second
 
-// statusFailure returns the failure with an injected HTTP status.
+// statusFailure returns the failure for an injected fault with this HTTP status.
 func statusFailure(status int) *failure {
 	f := &failure{status: status, kind: "APIError", text: "simulated failure with status " + strconv.Itoa(status)}
 	switch {
@@ -58,7 +58,7 @@ func startFailure(err error) *failure {
 	return f
 }
 
-// append writes the body in vLLM's shape.
+// append appends the JSON body of the error, in vLLM's form.
 func (f *failure) append(dst []byte) []byte {
 	param := []byte("null")
 	if f.param != "" {

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Faults are injected into generations and embeddings, each with the given
-// probability. What happens to a request depends on Config.Seed, its prompt
-// and how often that prompt was hit before, not on the order of arrival: a
-// retry has the same chances as any other request, and a run repeats.
+// Faults are injected into generations and embeddings, each with the given probability.
+// The fault of a request depends on Config.Seed, its prompt, and how many faults this
+// prompt got before, not on the order of arrival. So a retry has the same chances as
+// any other request, and a repeated run gets the same faults.
 type Faults struct {
 	Rate429         float64 `json:"rate_429"`         // answers 429 with Retry-After
 	Rate500         float64 `json:"rate_500"`         // answers 500
@@ -39,7 +39,7 @@ type Faults struct {
 	ReviveAfter Duration `json:"revive_after"`
 }
 
-// FaultKinds are the kinds that SetRate takes.
+// FaultKinds returns the kinds of faults that SetRate accepts.
 func FaultKinds() []string {
 	var kinds []string
 	for _, r := range new(Faults).rates() {
@@ -87,10 +87,10 @@ const (
 	faultEmpty
 )
 
-// faultWords name the kinds in the request log and in metrics.
+// faultWords has the names of the kinds of faults in the request log and in metrics.
 var faultWords = [...]string{"", "status", "reset", "hang", "truncate", "malformed", "schema_violation", "empty"}
 
-// outcome is a fault with its status.
+// outcome is the fault that a request gets, with the HTTP status for faultStatus.
 type outcome struct {
 	fault  fault
 	status int
@@ -103,7 +103,7 @@ type faultRate struct {
 	outcome
 }
 
-// rates lists all kinds, in a fixed order.
+// rates returns all kinds of faults with pointers to their rates, in a fixed order.
 func (f *Faults) rates() [9]faultRate {
 	return [9]faultRate{
 		{"429", &f.Rate429, outcome{faultStatus, 429}},
@@ -140,34 +140,34 @@ func (f Faults) Validate() error {
 	return nil
 }
 
-// maxHits limits the number of prompts for which faults are counted. A prompt is removed
-// when a repetition gets no fault, so most of the others are prompts that clients no
-// longer send. If there are too many, any prompt is removed; if it comes again, its
-// faults may be other faults than in another run.
+// maxHits is the largest number of prompts for which faults are counted. A prompt is
+// removed when a repetition gets no fault, so most other entries are prompts that
+// clients no longer send. If there are too many prompts, any one is removed; if it
+// comes again, it may get other faults than in another run.
 const maxHits = 1 << 16
 
-// faultPlan decides about faults.
+// faultPlan decides which requests get a fault.
 type faultPlan struct {
-	mu    sync.Mutex
-	given Faults
-	any   bool // some rate is not zero
-	ready time.Time
-	hits  map[uint64]int // by prompt: faults since the prompt was last answered without a fault
-	seed  random
+	mu          sync.Mutex
+	given       Faults
+	hasRates    bool // at least one rate in given is not zero
+	ready       time.Time
+	faultCounts map[uint64]int // number of faults since the prompt was last answered without a fault, by hash of the prompt
+	seed        random
 }
 
 func (p *faultPlan) set(f Faults) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.given = f
-	p.any = false
+	p.hasRates = false
 	for _, r := range f.rates() {
-		p.any = p.any || *r.rate > 0
+		p.hasRates = p.hasRates || *r.rate > 0
 	}
 	p.ready = time.Now().Add(time.Duration(f.StartupDelay))
 }
 
-// restart applies StartupDelay again.
+// restart starts the StartupDelay again: the server answers 503 until it is over.
 func (p *faultPlan) restart() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -180,7 +180,7 @@ func (p *faultPlan) get() Faults {
 	return p.given
 }
 
-// starting returns how long the server will still be starting.
+// starting returns how long the server will still answer 503 because of StartupDelay.
 func (p *faultPlan) starting() time.Duration {
 	p.mu.Lock()
 	ready := p.ready
@@ -188,14 +188,15 @@ func (p *faultPlan) starting() time.Duration {
 	return time.Until(ready)
 }
 
-// decide returns the fault of a request. Directives have priority.
+// decide returns the fault of a request. Directives in the prompt have priority over
+// the rates.
 func (p *faultPlan) decide(prompt uint64, d *directives) outcome {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if d.fault == faultNone && !p.any {
+	if d.fault == faultNone && !p.hasRates {
 		return outcome{}
 	}
-	hits := p.hits[prompt]
+	hits := p.faultCounts[prompt]
 	chosen := outcome{}
 	switch {
 	case d.fault != faultNone && d.times == 0:
@@ -215,19 +216,19 @@ func (p *faultPlan) decide(prompt uint64, d *directives) outcome {
 	}
 	if chosen.fault == faultNone {
 		if d.fault == faultNone {
-			delete(p.hits, prompt)
+			delete(p.faultCounts, prompt)
 		}
 		return chosen
 	}
-	if len(p.hits) >= maxHits {
-		for other := range p.hits {
-			delete(p.hits, other)
+	if len(p.faultCounts) >= maxHits {
+		for other := range p.faultCounts {
+			delete(p.faultCounts, other)
 			break
 		}
 	}
-	if p.hits == nil {
-		p.hits = map[uint64]int{}
+	if p.faultCounts == nil {
+		p.faultCounts = map[uint64]int{}
 	}
-	p.hits[prompt] = hits + 1
+	p.faultCounts[prompt] = hits + 1
 	return chosen
 }

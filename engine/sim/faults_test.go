@@ -188,7 +188,7 @@ func TestHitsAreForgotten(t *testing.T) {
 	outcomes(c, 100)
 	c.sim.faults.mu.Lock()
 	defer c.sim.faults.mu.Unlock()
-	if n := len(c.sim.faults.hits); n != 0 {
+	if n := len(c.sim.faults.faultCounts); n != 0 {
 		t.Errorf("%d prompts are remembered after all got through", n)
 	}
 }
@@ -202,8 +202,8 @@ func TestHitsAreBounded(t *testing.T) {
 			t.Fatal("a rate of 1 spared a request")
 		}
 	}
-	if len(p.hits) > maxHits {
-		t.Errorf("%d prompts are remembered", len(p.hits))
+	if len(p.faultCounts) > maxHits {
+		t.Errorf("%d prompts are remembered", len(p.faultCounts))
 	}
 }
 

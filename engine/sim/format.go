@@ -13,11 +13,11 @@ import (
 // one schema, and a node runs few jobs at once.
 const maxSchemas = 256
 
-// anyObject is the schema behind response_format json_object.
+// anyObject is the schema for requests with the response_format json_object.
 const anyObject = `{"type":"object","properties":{"simulated":{"const":true},"answer":{"type":"string","minLength":40,"maxLength":120},` +
 	`"confidence":{"type":"number","minimum":0,"maximum":1}},"required":["simulated","answer","confidence"],"additionalProperties":false}`
 
-// schemas compiles each schema once.
+// schemas is a cache that compiles each JSON schema once.
 type schemas struct {
 	mu    sync.Mutex
 	known map[string]func() (*jsongen.Generator, error)
@@ -38,9 +38,9 @@ func (c *schemas) compile(schema []byte) (*jsongen.Generator, error) {
 	return compiled()
 }
 
-// shape returns the form of the answer to a request.
+// shape returns the form that the answer to a request must have.
 func (c *schemas) shape(req *chatRequest) (form shape, err error) {
-	if req.called, err = chosenTool(given(req.Tools), given(req.ToolChoice)); err == nil && req.called != nil {
+	if req.called, err = chosenTool(nonNull(req.Tools), nonNull(req.ToolChoice)); err == nil && req.called != nil {
 		form.json, err = c.compile(req.called.Parameters)
 	}
 	switch {
@@ -58,13 +58,14 @@ func (c *schemas) shape(req *chatRequest) (form shape, err error) {
 	return form, err
 }
 
-// outputRule is the member structured_outputs.
+// outputRule is the member structured_outputs of a request.
 type outputRule struct {
 	Regex  *string  `json:"regex"`
 	Choice []string `json:"choice"`
 }
 
-// ruleGenerator returns the generator of JSON strings that conform to a rule.
+// ruleGenerator returns the generator of JSON strings that match the regex or the
+// choices of r.
 func (c *schemas) ruleGenerator(r *outputRule) (*jsongen.Generator, error) {
 	made := map[string]any{"type": "string"}
 	switch {
@@ -86,7 +87,7 @@ func (c *schemas) ruleGenerator(r *outputRule) (*jsongen.Generator, error) {
 	return g, nil
 }
 
-// responseFormat is the member response_format.
+// responseFormat is the member response_format of a request.
 type responseFormat struct {
 	Type string `json:"type"`
 	JSON *struct {
@@ -95,7 +96,8 @@ type responseFormat struct {
 	} `json:"json_schema"`
 }
 
-// formatGenerator returns the generator of answers in a format; nil for free text.
+// formatGenerator returns the generator of answers in the requested format; nil for
+// free text.
 func (c *schemas) formatGenerator(f *responseFormat) (*jsongen.Generator, error) {
 	if f == nil || f.Type == "text" {
 		return nil, nil
@@ -124,5 +126,5 @@ func (c *schemas) formatGenerator(f *responseFormat) (*jsongen.Generator, error)
 	return g, nil
 }
 
-// oneLine folds the several lines of a validator's report into one.
+// oneLine returns the text of an error on one line.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

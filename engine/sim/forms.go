@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// A form is an API for generations other than chat completions. The server converts a
+// An apiForm is an API for generations other than chat completions. The server converts a
 // request of the form into a chat completion, with the same prompt, time and faults, and
 // converts the answer back.
-type form interface {
-	// chat converts a request of the form into a request for a chat completion.
+type apiForm interface {
+	// chat converts a request of this API into a request for a chat completion.
 	chat(asked map[string]json.RawMessage) (chat map[string]json.RawMessage, err error)
-	// reply writes the answer in the form.
+	// reply returns the answer in the form of this API.
 	reply(c *chatReply) map[string]any
 }
 
@@ -44,7 +44,7 @@ type chatReply struct {
 }
 
 // serveForm returns a handler that serves requests of a form.
-func serveForm(f form) func(*Server, *exchange) {
+func serveForm(f apiForm) func(*Server, *exchange) {
 	return func(s *Server, x *exchange) {
 		var asked map[string]json.RawMessage
 		err := json.Unmarshal(x.body, &asked)
@@ -67,9 +67,9 @@ func serveForm(f form) func(*Server, *exchange) {
 	}
 }
 
-// convertReply writes the body of a chat completion in form f. An answer without choices
-// stays as it is.
-func convertReply(f form, body []byte) []byte {
+// convertReply converts the body of a chat completion to form f. It returns an answer
+// without choices unchanged.
+func convertReply(f apiForm, body []byte) []byte {
 	var c chatReply
 	if json.Unmarshal(body, &c) != nil || len(c.Choices) == 0 {
 		return body
@@ -82,8 +82,8 @@ func convertReply(f form, body []byte) []byte {
 	return body
 }
 
-// userMessages makes the messages of a conversation: a system message, if there is one,
-// and one message of the user.
+// userMessages returns the messages of a chat: a system message, if system is not nil,
+// and one user message.
 func userMessages(system, content json.RawMessage) (json.RawMessage, error) {
 	var list []map[string]json.RawMessage
 	if system != nil {
@@ -92,7 +92,7 @@ func userMessages(system, content json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(append(list, map[string]json.RawMessage{"role": json.RawMessage(`"user"`), "content": content}))
 }
 
-// renameMember moves a member to another name, if the member is there.
+// renameMember renames a member of a JSON object, if the object has it.
 func renameMember(of map[string]json.RawMessage, from, to string) {
 	if value, there := of[from]; there {
 		delete(of, from)
@@ -100,7 +100,7 @@ func renameMember(of map[string]json.RawMessage, from, to string) {
 	}
 }
 
-// completions is OpenAI's older form: its prompt is a text.
+// completions is OpenAI's older API /v1/completions: its prompt is a text.
 type completions struct{}
 
 func (completions) chat(asked map[string]json.RawMessage) (map[string]json.RawMessage, error) {
@@ -110,7 +110,7 @@ func (completions) chat(asked map[string]json.RawMessage) (map[string]json.RawMe
 	}
 	messages, err := userMessages(nil, asked["prompt"])
 	delete(asked, "prompt")
-	delete(asked, "logprobs") // a number here
+	delete(asked, "logprobs") // a number in this form, but a boolean in a chat completion
 	asked["messages"] = messages
 	return asked, err
 }
@@ -130,7 +130,7 @@ func textOf(content *string) string {
 	return *content
 }
 
-// responses is OpenAI's newer form.
+// responses is OpenAI's newer API /v1/responses.
 type responses struct{}
 
 func (responses) chat(asked map[string]json.RawMessage) (map[string]json.RawMessage, error) {
@@ -168,7 +168,7 @@ func (responses) reply(c *chatReply) map[string]any {
 	}
 }
 
-// messages is Anthropic's form.
+// messages is Anthropic's API /v1/messages.
 type messages struct{}
 
 func (messages) chat(asked map[string]json.RawMessage) (map[string]json.RawMessage, error) {
@@ -196,7 +196,7 @@ func (messages) chat(asked map[string]json.RawMessage) (map[string]json.RawMessa
 }
 
 // convertTools replaces the members tools and tool_choice of a Messages request with
-// OpenAI's form of them.
+// their form in OpenAI's API.
 func convertTools(asked map[string]json.RawMessage) error {
 	if asked["tools"] == nil {
 		return nil

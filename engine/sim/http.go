@@ -20,20 +20,20 @@ const (
 	typeText = "text/plain; version=0.0.4; charset=utf-8"
 )
 
-// keepBytes is the size of the largest buffer that the server keeps for the next request.
-// The memory of one long answer must not be kept.
+// keepBytes is the size in bytes of the largest buffer that the server keeps for the
+// next request. Larger buffers of long answers are freed.
 const keepBytes = 256 << 10
 
-// exchange is one request and its answer.
+// exchange is one HTTP request and its answer.
 type exchange struct {
 	w    http.ResponseWriter
 	r    *http.Request
 	body []byte
-	form form // how to write the answer; nil: as a chat completion
+	form apiForm // API form of the answer; nil means a chat completion
 	*buffers
 }
 
-// buffers are the memory of a request and its answer.
+// buffers are the reusable memory for a request and its answer.
 type buffers struct {
 	in  bytes.Buffer
 	out []byte
@@ -65,7 +65,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// context ends when the client closes the connection.
+// context returns the request's context, which ends when the client closes the
+// connection.
 func (x *exchange) context() context.Context { return x.r.Context() }
 
 // buffer returns an empty slice to build the answer in.
@@ -81,7 +82,7 @@ func (x *exchange) head(contentType string) http.Header {
 	return h
 }
 
-// answer sends a whole answer; a wait above 0 becomes Retry-After.
+// answer sends a whole answer. If wait is above 0, it is sent as Retry-After.
 func (x *exchange) answer(status int, contentType string, wait time.Duration, body []byte) {
 	x.out = body
 	if x.form != nil && status == http.StatusOK {
@@ -93,10 +94,10 @@ func (x *exchange) answer(status int, contentType string, wait time.Duration, bo
 		h.Set("Retry-After", strconv.FormatInt(int64(math.Ceil(wait.Seconds())), 10))
 	}
 	x.w.WriteHeader(status)
-	_, _ = x.w.Write(body) // a client that is gone needs no answer
+	_, _ = x.w.Write(body) // the client may have disconnected
 }
 
-// send sends a part of an answer at once.
+// send sends a part of an answer immediately.
 func (x *exchange) send(part []byte) error {
 	if _, err := x.w.Write(part); err != nil {
 		return err
@@ -106,7 +107,7 @@ func (x *exchange) send(part []byte) error {
 
 // breakOff closes the connection in the middle of an answer. It does not return.
 func (x *exchange) breakOff() {
-	panic(http.ErrAbortHandler) // net/http documents this way
+	panic(http.ErrAbortHandler) // net/http closes the connection after this panic
 }
 
 // reset resets the connection without an answer.
@@ -121,7 +122,7 @@ func (x *exchange) reset() {
 // resetConn closes a connection so that the peer sees a reset.
 func resetConn(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // otherwise the peer sees an ordinary close
+		_ = tcp.SetLinger(0) // without this, the peer sees an ordinary close
 	}
 	_ = conn.Close()
 }
@@ -138,7 +139,7 @@ type listener struct {
 	conns  map[net.Conn]bool
 	closed bool
 	accept sync.WaitGroup // goroutines that accept connections
-	open   sync.WaitGroup // connections
+	open   sync.WaitGroup // open connections
 }
 
 func listen(ctx context.Context, addr string, s *Server) (*listener, error) {
@@ -152,7 +153,7 @@ func listen(ctx context.Context, addr string, s *Server) (*listener, error) {
 }
 
 func (l *listener) serve(ln net.Listener) {
-	l.server = &http.Server{ //nolint:gosec // a slow client harms nothing here
+	l.server = &http.Server{ //nolint:gosec // slow clients do no harm here
 		Handler:   l.sim,
 		ConnState: l.note,
 		ErrorLog:  slog.NewLogLogger(l.sim.log.Handler(), slog.LevelDebug),
@@ -161,7 +162,8 @@ func (l *listener) serve(ln net.Listener) {
 	l.accept.Go(func() { _ = server.Serve(ln) }) // ends when the server is closed
 }
 
-// note adds a new connection to the list, or removes a closed one.
+// note adds a new connection to the list of connections, or removes a closed
+// connection.
 func (l *listener) note(conn net.Conn, state http.ConnState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,13 +177,13 @@ func (l *listener) note(conn net.Conn, state http.ConnState) {
 		switch {
 		case l.server == nil:
 			resetConn(conn)
-		case l.closed: // accepted while the server stopped
+		case l.closed: // the server stopped while it accepted the connection
 			_ = conn.Close()
 		}
 	}
 }
 
-// die resets all connections and accepts no more.
+// die resets all connections and accepts no new connections.
 func (l *listener) die() {
 	l.mu.Lock()
 	server := l.server
@@ -195,7 +197,7 @@ func (l *listener) die() {
 	}
 }
 
-// revive accepts again at the same address.
+// revive accepts connections again at the same address.
 func (l *listener) revive(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -210,8 +212,8 @@ func (l *listener) revive(ctx context.Context) error {
 	return nil
 }
 
-// stop accepts no more, lets running requests end until ctx ends, and then closes their
-// connections. It returns when all connections are closed.
+// stop accepts no new connections, lets running requests end until ctx ends, and then
+// closes their connections. It returns when all connections are closed.
 func (l *listener) stop(ctx context.Context) {
 	l.mu.Lock()
 	server := l.server

@@ -6,10 +6,10 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// appendLogprobs writes the log probabilities of the pieces from..to, null where the
-// request does not ask for them. They are made up: most tokens nearly certain, few
-// unlikely. Like real ones they list reasoning and </think> too, and the chosen token is
-// not always the likeliest, except at temperature 0.
+// appendLogprobs appends the log probabilities of the tokens from..to, or null if the
+// request does not ask for them. They are made up: most tokens are nearly certain, few
+// are unlikely. As on a real server, they include reasoning and </think>, and the
+// chosen token is not always the likeliest, except at temperature 0.
 func (g *generation) appendLogprobs(dst []byte, r *random, from, to int) []byte {
 	if !g.req.Logprobs {
 		return append(dst, "null"...)
@@ -24,7 +24,7 @@ func (g *generation) appendLogprobs(dst []byte, r *random, from, to int) []byte 
 	return append(dst, `]}`...)
 }
 
-// appendLogprob writes the entry of piece i. bits are 64 random bits.
+// appendLogprob appends the entry of token i. bits are 64 random bits.
 func (g *generation) appendLogprob(dst []byte, bits uint64, i int) []byte {
 	token, top, v := g.answer.token(i), int(g.req.TopLogprobs), g.answer.words
 	level := int(bits % logprobLevels)
@@ -36,7 +36,7 @@ func (g *generation) appendLogprob(dst []byte, bits uint64, i int) []byte {
 	which := int(bits >> 16 % uint64(len(v.words)))
 	dst = v.appendEntry(dst, token, level)
 	dst = append(dst, `,"top_logprobs":[`...)
-	chosen := surpassed // whether the chosen token is still to be listed
+	chosen := surpassed // whether the chosen token must follow at rank 1
 	for rank := range top {
 		if rank > 0 {
 			dst = append(dst, ',')
@@ -55,7 +55,8 @@ func (g *generation) appendLogprob(dst []byte, bits uint64, i int) []byte {
 	return append(dst, `]}`...)
 }
 
-// appendEntry writes a token with its log probability, without the closing brace.
+// appendEntry appends a token with its log probability, without the closing brace.
+// level selects the log probability.
 func (v *vocabulary) appendEntry(dst, token []byte, level int) []byte {
 	dst = textfmt.AppendString(append(dst, `{"token":`...), token)
 	dst = append(append(dst, `,"logprob":`...), v.logprobs[level]...)

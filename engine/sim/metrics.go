@@ -15,12 +15,12 @@ type counters struct {
 	stopped      atomic.Int64 // complete answers
 	cut          atomic.Int64 // answers cut by their limit
 	aborted      atomic.Int64
-	disconnects  atomic.Int64 // clients gone before their answer
+	disconnects  atomic.Int64 // clients that disconnected before they had their answer
 	promptTokens atomic.Int64
 	outputTokens atomic.Int64
 }
 
-// finished counts a finish reason.
+// finished counts an ended answer by its finish reason.
 func (c *counters) finished(reason string) {
 	switch reason {
 	case "stop":

@@ -21,9 +21,10 @@ type Pace interface {
 	Load() Load
 }
 
-// Work is a request as a Pace sees it: the prompt, and the tokens in and out.
+// Work is what a Pace needs to know of a request: the prompt, and the numbers of input
+// and output tokens.
 type Work struct {
-	Prompt       []byte // the messages in order, for caches of common prefixes; valid until End
+	Prompt       []byte // the text of all messages in order, to find common prefixes; valid until End
 	PromptTokens int
 	OutputTokens int // 0 for an embedding
 }
@@ -35,10 +36,12 @@ type Run interface {
 	// returns the number of tokens that are ready, and the context's error.
 	Wait(ctx context.Context, n int) (ready int, err error)
 
-	// Use returns the cached tokens and the preemptions, until End.
+	// Use returns the request's cached tokens and preemptions so far. It must not be
+	// called after End.
 	Use() Use
 
-	// End gives the slot or the place in the queue back. Calling End twice is harmless.
+	// End releases the request's slot or its place in the queue. Calling End twice is
+	// harmless.
 	End()
 }
 
@@ -64,24 +67,26 @@ var (
 	ErrTooLong   = errors.New("prompt and answer do not fit into the memory of the simulated GPU")
 )
 
-// streamStep is the least time between two pieces of a stream. Real servers
-// deliver a token each step of 10 ms or more; waking more often only burns CPU.
+// streamStep is the shortest time between two pieces of a stream. Real servers deliver
+// a token in each step of 10 ms or more; more frequent wake-ups would only cost CPU
+// time.
 const streamStep = 10 * time.Millisecond
 
-// fixed is the Pace of a Profile: the time of a request does not depend on how many
+// fixedPace is the Pace of a Profile: the time of a request does not depend on how many
 // requests run. Its KV cache holds a whole context in every slot, so that the cache never
 // limits the number of requests.
-type fixed struct {
+type fixedPace struct {
 	profile  Profile
-	capacity int64 // KV tokens
+	capacity int64 // size of the KV cache in tokens
 	slots    chan struct{}
 	waiting  atomic.Int64
 	tokens   atomic.Int64 // KV tokens of running requests
 }
 
-// newFixed makes the Pace of a profile; context is the largest context served.
-func newFixed(p Profile, context int) *fixed {
-	return &fixed{
+// newFixed makes the Pace of a profile. context is the largest context of all models,
+// in tokens.
+func newFixed(p Profile, context int) *fixedPace {
+	return &fixedPace{
 		profile:  p,
 		capacity: int64(p.Slots) * int64(context),
 		slots:    make(chan struct{}, p.Slots),
@@ -89,7 +94,7 @@ func newFixed(p Profile, context int) *fixed {
 }
 
 // Start queues a request.
-func (f *fixed) Start(w Work) (Run, error) {
+func (f *fixedPace) Start(w Work) (Run, error) {
 	r := &fixedRun{f: f, work: w}
 	select {
 	case f.slots <- struct{}{}:
@@ -106,7 +111,7 @@ func (f *fixed) Start(w Work) (Run, error) {
 }
 
 // Load returns the numbers of running and waiting requests, and the use of the KV cache.
-func (f *fixed) Load() Load {
+func (f *fixedPace) Load() Load {
 	return Load{
 		Running:  int64(len(f.slots)),
 		Waiting:  f.waiting.Load(),
@@ -125,10 +130,10 @@ const (
 )
 
 type fixedRun struct {
-	f     *fixed
+	f     *fixedPace
 	work  Work
 	state runState
-	began time.Time // when the request got its slot
+	began time.Time // time at which the request got its slot
 	ready int
 }
 
@@ -158,7 +163,7 @@ func (r *fixedRun) Wait(ctx context.Context, n int) (int, error) {
 		return r.ready, nil
 	}
 	due := r.began.Add(p.TimeToFirstToken + time.Duration(max(n-1, 0))*p.TimePerToken)
-	if r.ready > 0 { // in a stream: wait for the next step, unless all tokens are ready before it
+	if r.ready > 0 { // in a stream: wait at least streamStep, unless all tokens are ready earlier
 		step := time.Now().Add(streamStep)
 		last := r.began.Add(p.TimeToFirstToken + time.Duration(r.work.OutputTokens-1)*p.TimePerToken)
 		if last.Before(step) {
@@ -172,16 +177,16 @@ func (r *fixedRun) Wait(ctx context.Context, n int) (int, error) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		r.ready = max(n, r.done())
+		r.ready = max(n, r.readyTokens())
 		return r.ready, nil
 	case <-ctx.Done():
-		r.ready = max(r.ready, r.done())
+		r.ready = max(r.ready, r.readyTokens())
 		return r.ready, ctx.Err()
 	}
 }
 
-// done returns how many tokens are ready after the elapsed time.
-func (r *fixedRun) done() int {
+// readyTokens returns how many tokens are ready after the elapsed time.
+func (r *fixedRun) readyTokens() int {
 	p := &r.f.profile
 	since := time.Since(r.began) - p.TimeToFirstToken
 	if since < 0 {
@@ -196,7 +201,7 @@ func (r *fixedRun) done() int {
 // Use returns zeros: there is no prefix cache and no preemption.
 func (r *fixedRun) Use() Use { return Use{} }
 
-// End gives the slot back.
+// End releases the request's slot or its place in the queue.
 func (r *fixedRun) End() {
 	switch r.state {
 	case inQueue:

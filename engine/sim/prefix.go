@@ -6,10 +6,9 @@ import (
 	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
-// blockHashes returns the chained hashes of the full blocks of tokens of a
-// prompt in the form of conversation.prompt, at most limit. A block is hashed by
-// its bytes. A role counts as three tokens, which belong to the block of the
-// last one.
+// blockHashes returns the chained hashes of the full blocks of a prompt (in the form of
+// conversation.prompt), at most limit hashes. A block is hashed by its bytes. A role
+// counts as three tokens, which belong to the block of the last of the three.
 func blockHashes(prompt []byte, limit int) []uint64 {
 	b := hasher{prompt: prompt, hashes: make([]uint64, 0, limit)}
 	for at := 0; at < len(prompt); {
@@ -34,12 +33,12 @@ func blockHashes(prompt []byte, limit int) []uint64 {
 type hasher struct {
 	prompt []byte
 	hashes []uint64
-	last   uint64 // hash
+	last   uint64 // hash of the prompt up to the present block
 	start  int    // first byte of the present block
 	n      int    // number of tokens in the present block
 }
 
-// cut ends the present block before a byte.
+// cut ends the present block before the byte at end, and stores its hash.
 func (b *hasher) cut(end int) {
 	b.last = batching.Chain(b.last, b.prompt[b.start:end])
 	b.hashes = append(b.hashes, b.last)
@@ -47,7 +46,8 @@ func (b *hasher) cut(end int) {
 	b.n -= batching.BlockTokens
 }
 
-// content cuts the content of a message: a full block ends where the next token begins.
+// content cuts the content of a message into blocks: a full block ends where the next
+// token begins.
 func (b *hasher) content(at, end int) {
 	for text := b.prompt[:end]; at < end; b.n++ {
 		if b.n == batching.BlockTokens {

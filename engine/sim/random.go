@@ -34,18 +34,18 @@ func (r *random) normal() float64 {
 	return radius * math.Cos(2*math.Pi*r.unit())
 }
 
-// fork derives an independent generator, so that what one part of an answer
-// draws does not shift another part.
+// fork returns an independent generator for one part of an answer, so that the numbers
+// which one part draws do not change another part.
 func (r random) fork(part uint64) random {
 	mixed := r ^ random(part*0xd6e8feb86659fd93)
 	mixed.Uint64()
 	return random(mixed.Uint64())
 }
 
-// digest is the SHA-256 of an answer's inputs.
+// digest is the SHA-256 of the inputs that determine an answer.
 type digest [32]byte
 
 func (d *digest) random() random { return random(binary.LittleEndian.Uint64(d[:])) }
 
-// key identifies a prompt in tables.
+// key returns 64 bits of the digest, the key of a prompt in maps.
 func (d *digest) key() uint64 { return binary.LittleEndian.Uint64(d[8:]) }

@@ -14,14 +14,14 @@ type chatRequest struct {
 	conversation
 
 	model  *served
-	name   string   // the model as the client calls it
+	name   string   // name of the model in the request
 	stops  []string // texts that end the answer
 	called *tool    // the function that the answer calls; nil for none
 	thinks bool     // the answer begins with reasoning
 
-	digest   digest // digest of everything that the answer depends on
-	promptID digest // digest of model and messages, by which faultPlan counts repetitions
-	hashed   []byte // scratch of hash
+	digest   digest // digest of all inputs that determine the answer
+	promptID digest // digest of model and messages; faultPlan counts repetitions by it
+	hashed   []byte // memory that the method hash reuses
 }
 
 // parse reads a chat completion. Its error is a *failure.
@@ -67,7 +67,8 @@ type message struct {
 	Content any    `json:"content"` // a text, null, or a list of parts
 }
 
-// text returns the content of the message as one text, or a problem.
+// text returns the content of the message as one text. problem says why this is not
+// possible; it is empty on success.
 func (m *message) text() (text string, problem string) {
 	switch v := m.Content.(type) {
 	case nil:
@@ -98,7 +99,7 @@ type conversation struct {
 	lastUser     [2]int // the begin and end of the last user message in prompt
 }
 
-// add appends messages.
+// add appends messages to the prompt and counts their tokens.
 func (c *conversation) add(messages []message) error {
 	for i, m := range messages {
 		if !slices.Contains(roles[:], m.Role) {
@@ -125,7 +126,7 @@ func (c *conversation) add(messages []message) error {
 func (m *served) checkContext(prompt, answer int, what string) error {
 	f := &failure{status: 400, kind: "BadRequestError", param: "input_tokens"}
 	switch {
-	case prompt > m.context, prompt == m.context && !m.embeds: // an answer needs room for a token
+	case prompt > m.context, prompt == m.context && !m.embeds: // an answer needs room for at least one token
 		f.text = fmt.Sprintf("This model's maximum context length is %d tokens. However, your request has %d input tokens. "+
 			"Please reduce the length of the %s.", m.context, prompt, what)
 	case prompt+answer > m.context:
@@ -146,7 +147,7 @@ func (r *chatRequest) limit() int {
 	return room
 }
 
-// hash computes the digests.
+// hash computes digest and promptID.
 func (r *chatRequest) hash() {
 	h := append(r.hashed[:0], r.model.id...)
 	h = append(h, 0)

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// The buffer of the request log is written requestLogDelay after its first line, or when
-// it has requestLogBytes bytes. A killed simulator loses its buffer; a stopped simulator
-// loses nothing.
+// The buffer of the request log is written requestLogDelay after its first line, or
+// when it has requestLogBytes bytes. A simulator that is killed loses its buffer; a
+// simulator that is stopped loses nothing.
 const (
 	requestLogDelay = 50 * time.Millisecond
 	requestLogBytes = 64 << 10
@@ -40,7 +40,7 @@ type requestLog struct {
 	mu      sync.Mutex
 	out     io.Writer
 	buffer  []byte
-	pending bool // a flush is due
+	pending bool // a timer will write the buffer
 	err     error
 }
 
@@ -73,12 +73,12 @@ type record struct {
 // embeddings have.
 func (c *call) record(endpoint, model string, status int, cancelled bool) record {
 	return record{
-		Time: c.began.UTC(), Endpoint: endpoint, Model: model, Status: status, Cancelled: cancelled, Fault: faultWords[c.hit.fault],
+		Time: c.began.UTC(), Endpoint: endpoint, Model: model, Status: status, Cancelled: cancelled, Fault: faultWords[c.injected.fault],
 		CachedTokens: c.use.CachedTokens, Preempted: c.use.Preempted, Traceparent: c.r.Header.Get("traceparent"),
 	}
 }
 
-// write logs a record about a text.
+// write adds a line to the buffer. text is the text whose hash is logged as prompt.
 func (w *requestLog) write(r record, text []byte) {
 	sum := sha256.Sum256(text)
 	r.Prompt = hex.EncodeToString(sum[:8])
@@ -104,8 +104,8 @@ func (w *requestLog) write(r record, text []byte) {
 	}
 }
 
-// writeBuffer writes the buffer to the log. The caller holds w.mu. After an error it
-// writes no more lines, because readers would not notice the missing lines.
+// writeBuffer writes the buffered lines to the log. The caller has locked w.mu. After
+// an error it writes no more lines, because readers would not notice the missing lines.
 func (w *requestLog) writeBuffer() {
 	if len(w.buffer) == 0 {
 		return
@@ -118,10 +118,11 @@ func (w *requestLog) writeBuffer() {
 	w.buffer = w.buffer[:0]
 }
 
-// fail records the error, after which no more lines are written. The caller holds w.mu.
+// fail records an error. After that no more lines are written. The caller has locked
+// w.mu.
 func (w *requestLog) fail(err error) {
 	w.err = fmt.Errorf("write request log: %w", err)
-	w.log.Error("writing the request log failed: no more lines are written to it", slog.Any("err", err))
+	w.log.Error("writing the request log failed: no more lines are written to the log", slog.Any("err", err))
 }
 
 // flush writes the buffer out and returns the first error of all writes.

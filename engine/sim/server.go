@@ -28,7 +28,7 @@ type Server struct {
 	pace     Pace
 	gpu      *Batching // the pace, if Config.GPU is set; otherwise nil
 	models   map[string]*served
-	names    []string // of models, in the order of the configuration
+	names    []string // keys of models, in the order of the configuration
 	schemas  schemas
 	faults   faultPlan
 	requests *requestLog
@@ -48,12 +48,12 @@ type Server struct {
 
 // served describes a model that the server serves under one name.
 type served struct {
-	id        string // of the catalog
+	id        string // ID of the model in the catalog
 	context   int    // tokens
 	embeds    bool
 	thinks    bool // reasons unless the request forbids it
 	dimension int
-	seed      int64 // of the server
+	seed      int64 // Config.Seed of the server
 }
 
 // kind returns the kind of the model as /v1/models reports it.
@@ -106,9 +106,9 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// addModel serves a model under all its names. Models that share a name are
-// one served model: it can reason if any of the models can, and its context is the
-// shortest.
+// addModel adds a model under all its names, and returns its context length in tokens.
+// Models that share a name become one served model: it can reason if any of the models
+// can, and its context is the shortest.
 func (s *Server) addModel(m rowmill.Model, c Config) (context int) {
 	context = m.ContextLength
 	if c.MaxContext > 0 {
@@ -132,7 +132,7 @@ func (s *Server) addModel(m rowmill.Model, c Config) (context int) {
 	return context
 }
 
-// find returns the model called name.
+// find returns the model with this name. The error is a *failure with status 404.
 func (s *Server) find(name string) (*served, error) {
 	if m, ok := s.models[name]; ok {
 		return m, nil
@@ -159,17 +159,17 @@ func (s *Server) Faults() Faults { return s.faults.get() }
 // Load returns how busy the server is.
 func (s *Server) Load() Load { return s.pace.Load() }
 
-// Start listens on addr, such as "127.0.0.1:8000" or ":0", and returns once
-// requests are accepted. A server starts once.
+// Start listens on addr, such as "127.0.0.1:8000" or ":0", and returns when requests
+// are accepted. A server can be started only once.
 func (s *Server) Start(ctx context.Context, addr string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.listener != nil {
-		return errors.New("start simulated server: it was started before")
+		return errors.New("start simulated server: the server was already started")
 	}
 	select {
 	case <-s.stopping:
-		return errors.New("start simulated server: it was stopped")
+		return errors.New("start simulated server: the server was stopped")
 	default:
 	}
 	listener, err := listen(ctx, addr, s)
@@ -203,13 +203,13 @@ func (s *Server) URL() string {
 	return ""
 }
 
-// Stop ends the server and returns once it has ended: the server accepts no more
-// requests, lets running requests finish until ctx ends, and then ends the other
-// requests. It ends hung requests at once. Calling Stop twice is harmless.
+// Stop stops the server: the server accepts no more requests, lets running requests
+// finish until ctx ends, and then ends the other requests. It ends hung requests at
+// once. Stop returns when the server has stopped. Calling Stop twice is harmless.
 func (s *Server) Stop(ctx context.Context) error {
 	s.stopOnce.Do(func() { close(s.stopping) })
 	s.mu.Lock()
-	s.forgetDeath()
+	s.cancelDeath()
 	listener := s.listener
 	s.mu.Unlock()
 	if listener != nil {
@@ -231,7 +231,7 @@ type route struct {
 	always bool // the route answers even while the server is starting
 }
 
-// endpoints are the routes of each path.
+// endpoints has the routes of the server, by URL path.
 var endpoints = map[string][]route{
 	"/v1/chat/completions": {{http.MethodPost, (*Server).chat, false}},
 	"/v1/completions":      {{http.MethodPost, serveForm(completions{}), false}},
@@ -246,7 +246,7 @@ var endpoints = map[string][]route{
 	"/sim/faults":          {{http.MethodGet, (*Server).getFaults, true}, {http.MethodPost, (*Server).postFaults, true}},
 }
 
-// answerWith returns a handler that always answers value as JSON.
+// answerWith returns a handler that sends the same value as JSON to every request.
 func answerWith(value any) func(*Server, *exchange) {
 	return func(s *Server, x *exchange) { s.replyJSON(x, value) }
 }
@@ -287,13 +287,14 @@ func (s *Server) refuse(x *exchange, err error) {
 	x.answer(f.status, typeJSON, f.wait, f.append(x.buffer()))
 }
 
-// reply answers 200.
+// reply sends an answer with status 200.
 func (s *Server) reply(x *exchange, contentType string, body []byte) {
 	s.counts.status[http.StatusOK].Add(1)
 	x.answer(http.StatusOK, contentType, 0, body)
 }
 
-// replyJSON answers 200 with any value. It is too slow for frequent requests.
+// replyJSON sends any value as JSON, with status 200. It is too slow for frequent
+// requests.
 func (s *Server) replyJSON(x *exchange, value any) {
 	body, err := json.Marshal(value)
 	if err != nil {

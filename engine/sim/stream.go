@@ -9,14 +9,14 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// stream is a chat completion as server-sent events.
+// stream is the state of a chat completion that is sent as server-sent events.
 type stream struct {
 	g      *generation
 	run    Run
-	random random // of log probabilities
+	random random // draws the log probabilities
 
-	sent  int    // pieces sent
-	begun bool   // the first chunk is out
+	sent  int    // number of tokens sent
+	begun bool   // the first chunk was made
 	over  bool   // the last event was made
 	out   []byte // events to send
 }
@@ -45,10 +45,10 @@ func (s *Server) stream(g *generation, run Run) {
 	}
 }
 
-// errBroken ends a stream when a fault cuts it.
+// errBroken ends a stream when an injected fault cuts the stream.
 var errBroken = errors.New("simulated break in the body")
 
-// fill waits for the next tokens and makes their events.
+// fill waits for the next tokens and appends their events to st.out.
 func (st *stream) fill(ctx context.Context) (broken error) {
 	wanted := len(st.g.answer.pieces)
 	ready, err := st.run.Wait(ctx, min(st.sent+1, wanted))
@@ -57,7 +57,7 @@ func (st *stream) fill(ctx context.Context) (broken error) {
 		return err
 	}
 	ready = min(ready, wanted)
-	switch st.g.hit.fault {
+	switch st.g.injected.fault {
 	case faultTruncate:
 		if ready > wanted/2 {
 			ready, broken = max(wanted/2, st.sent), errBroken
@@ -79,14 +79,14 @@ func (st *stream) fill(ctx context.Context) (broken error) {
 	return broken
 }
 
-// open begins an event.
+// open appends the beginning of an event to st.out.
 func (st *stream) open() {
 	st.out = append(st.out, "data: "...)
 	st.out = st.g.appendHead(st.out, "chat.completion.chunk")
 }
 
 func (st *stream) event(delta string) {
-	if st.g.hit.fault == faultEmpty {
+	if st.g.injected.fault == faultEmpty {
 		return
 	}
 	st.open()
@@ -95,15 +95,16 @@ func (st *stream) event(delta string) {
 	st.out = append(st.out, `,"logprobs":null,"finish_reason":null}]}`+"\n\n"...)
 }
 
-// tokens sends the pieces from..to: reasoning and content in separate deltas.
+// tokens appends events for the tokens from..to: reasoning and content in separate
+// deltas.
 func (st *stream) tokens(from, to int) {
-	if st.g.hit.fault == faultEmpty {
+	if st.g.injected.fault == faultEmpty {
 		return
 	}
 	a := &st.g.answer
-	if a.closed > from && a.closed < to {
-		st.delta(from, a.closed)
-		from = a.closed
+	if a.reasoningPieces > from && a.reasoningPieces < to {
+		st.delta(from, a.reasoningPieces)
+		from = a.reasoningPieces
 	}
 	st.delta(from, to)
 }
@@ -112,7 +113,7 @@ func (st *stream) delta(from, to int) {
 	a := &st.g.answer
 	first, last := a.ends(from), a.ends(to)
 	name, text := `"content":`, a.content(first, last)
-	if a.reasons && (a.closed == 0 || from < a.closed) {
+	if a.hasReasoning && (a.reasoningPieces == 0 || from < a.reasoningPieces) {
 		name, text = `"reasoning_content":`, a.reasoning(first, last)
 	}
 	st.open()
@@ -124,10 +125,10 @@ func (st *stream) delta(from, to int) {
 	st.out = append(st.out, `,"finish_reason":null}]}`+"\n\n"...)
 }
 
-// end sends the finish reason, the usage if asked for, and [DONE].
+// end appends the finish reason, the usage if the request asks for it, and [DONE].
 func (st *stream) end() {
 	st.over = true
-	if st.g.hit.fault != faultEmpty {
+	if st.g.injected.fault != faultEmpty {
 		st.open()
 		st.out = append(st.out, `{"index":0,"delta":{},"logprobs":null,`...)
 		st.out = st.g.answer.appendFinish(st.out)

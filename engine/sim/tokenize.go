@@ -8,8 +8,8 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// tokenize serves /tokenize: it counts a prompt, or messages with the tokens of the
-// template, as a completion does.
+// tokenize serves /tokenize: it counts the tokens of a prompt, or of messages with
+// their chat template, as a completion does.
 func (s *Server) tokenize(x *exchange) {
 	body := struct {
 		Model    *string   `json:"model"`
@@ -52,7 +52,8 @@ func (s *Server) tokenize(x *exchange) {
 	}{len(ids), m.context, ids})
 }
 
-// templateIDs lists the tokens of messages in the form of conversation.prompt.
+// templateIDs returns the token IDs of messages in the form of conversation.prompt.
+// generate adds the tokens that begin an answer.
 func templateIDs(prompt []byte, generate bool) []int {
 	ids := []int{}
 	for len(prompt) > 0 {
@@ -95,7 +96,7 @@ func (s *Server) listModels(x *exchange) {
 	s.replyJSON(x, list)
 }
 
-// simVersion names the behaviour of the simulator: the same version and seed
+// simVersion is the version of the simulator's behaviour: the same version and seed
 // give the same answers.
 const simVersion = "1"
 

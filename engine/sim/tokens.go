@@ -2,28 +2,28 @@ package sim
 
 // The token rule of the package comment.
 const (
-	maxTokenLetters = 12 // letters and digits of a token
+	maxTokenLetters = 12 // largest number of letters and digits in a token
 
 	// maxTokenBytes is the longest token: a blank and its letters. A text of n
 	// bytes therefore has at least n/maxTokenBytes tokens.
 	maxTokenBytes = 1 + maxTokenLetters
 
-	messageTokens = 4 // start, role, line break, end
-	promptTokens  = 3 // start, assistant, line break
+	messageTokens = 4 // tokens that a message costs besides its content: start, role, line break, end
+	promptTokens  = 3 // tokens that begin the answer: start, assistant, line break
 
-	vocabularySize  = 1 << 17 // token ids lie below
-	specialTokens   = 16      // the first ids are kept for the template
+	vocabularySize  = 1 << 17 // all token ids are smaller
+	specialTokens   = 16      // number of the first ids, which are reserved for the chat template
 	tokenStart      = 0
 	tokenEnd        = 1
 	tokenBreak      = 2
-	tokenRole       = 3 // the first of five, in the order of roles
+	tokenRole       = 3 // id of the first role; five ids in the order of roles
 	tokenThinkClose = 8
 )
 
 // closeThink ends the reasoning in the stream of tokens. It is one token.
 const closeThink = "</think>"
 
-// wordByte marks ASCII letters and digits.
+// wordByte is true for ASCII letters and digits.
 var wordByte = func() (table [256]bool) {
 	for _, span := range []string{"az", "AZ", "09"} {
 		for b := int(span[0]); b <= int(span[1]); b++ {
@@ -33,8 +33,8 @@ var wordByte = func() (table [256]bool) {
 	return table
 }()
 
-// nextToken returns where the token that begins at i ends. Text is valid
-// UTF-8 and i is inside it.
+// nextToken returns the index at which the token that begins at i ends. text must be
+// valid UTF-8, and i must be less than its length.
 func nextToken[T ~string | ~[]byte](text T, i int) int {
 	first := i
 	if text[i] == ' ' && i+1 < len(text) && wordByte[text[i+1]] {
@@ -65,7 +65,8 @@ func countTokens[T ~string | ~[]byte](text T) (n int) {
 	return n
 }
 
-// tokenID is the id of a token: FNV-1a of its bytes, above the special ids.
+// tokenID returns the id of a token: the FNV-1a hash of its bytes, above the special
+// ids.
 func tokenID[T ~string | ~[]byte](token T) int {
 	hash := uint64(14695981039346656037)
 	for i := 0; i < len(token); i++ {

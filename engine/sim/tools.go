@@ -8,8 +8,8 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// A tool is a function that an answer calls. The simulator makes up arguments that conform
-// to the schema of the function's parameters.
+// A tool is a function that an answer can call. The simulator makes up arguments that
+// conform to the schema of the function's parameters.
 type tool struct {
 	Name       string          `json:"name"`
 	Parameters json.RawMessage `json:"parameters"`
@@ -48,7 +48,7 @@ func chosenTool(tools, choice []byte) (*tool, error) {
 	return nil, errors.New("tool_choice names a tool that is not in tools")
 }
 
-// appendCall writes the member tool_calls.
+// appendCall appends the member tool_calls, with one call of the function.
 func (t *tool) appendCall(dst []byte, serial uint64, n int, arguments []byte) []byte {
 	return fmt.Appendf(dst, `,"tool_calls":[{"id":"call_simulated_%d_%d","type":"function","function":{"name":%s,"arguments":%s}}]`,
 		serial, n, textfmt.AppendString(nil, []byte(t.Name)), textfmt.AppendString(nil, arguments))

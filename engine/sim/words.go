@@ -24,7 +24,7 @@ var sentences = [...]string{
 	"Tanvdan.", "Tnrvdn.", "Tanvdnpdan.", "Tnvdan,cdnvdn.", "Tnpdnrvdan.", "Tanrvdn,cdanvdan.", "Tnvdn.",
 }
 
-// opening is how every free text and reasoning begins.
+// opening has the tokens with which every free text and every reasoning begins.
 var opening = [...]string{"[", "simulated", "]"}
 
 // logprobLevels is how many distinct log probabilities there are.
@@ -32,9 +32,9 @@ const logprobLevels = 256
 
 // vocabulary holds the words of free text. It never changes once made.
 type vocabulary struct {
-	words    []string              // all, each a token
-	classes  [128][]string         // by the letters of sentences, and punctuation
-	logprobs [logprobLevels]string // as JSON numbers, likeliest first
+	words    []string              // all words; each word is one token
+	classes  [128][]string         // words by class: a letter of sentences, or a punctuation mark
+	logprobs [logprobLevels]string // log probabilities as JSON numbers, likeliest first
 }
 
 func newVocabulary() *vocabulary {
@@ -65,16 +65,16 @@ func (v *vocabulary) add(class byte, word string) {
 	v.classes[class] = append(v.classes[class], word)
 }
 
-// span says how long a free text becomes, in tokens.
-type span struct {
+// textLength is the wanted length of a free text, in tokens.
+type textLength struct {
 	natural int  // the length that the model would choose
 	exact   bool // the text has exactly this length; otherwise it continues to the end of its sentence
-	limit   int  // the text is cut after this many tokens
+	limit   int  // largest length: the text is cut after this many tokens
 }
 
-// write appends words without a required form. It returns true if the text ended by itself,
-// and false if a limit cut it.
-func (v *vocabulary) write(text []byte, pieces []int32, r random, want span) ([]byte, []int32, bool) {
+// write appends free text: words in sentences. It returns true if the text ended by
+// itself, and false if want.limit cut it.
+func (v *vocabulary) write(text []byte, pieces []int32, r random, want textLength) ([]byte, []int32, bool) {
 	base := len(pieces)
 	stop := v.classes['.'][0]
 	put := func(word string) (more, complete bool) {

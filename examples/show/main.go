@@ -15,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
-// width is the largest number of characters shown per value.
+// width is the largest number of characters that are printed for a value.
 const width = 100
 
 func main() {
@@ -61,7 +61,7 @@ func show(w io.Writer, path string, rows int) error {
 		fmt.Fprintf(w, "  %-44s %s\n", column.Name, column.Type)
 	}
 	values := table.Rows(positions...)
-	defer func() { _ = values.Close() }() // an error does not matter after a read
+	defer func() { _ = values.Close() }() // the values were read, so an error of Close does not matter
 	for n := range rows {
 		if err := values.Next(); errors.Is(err, io.EOF) {
 			return nil

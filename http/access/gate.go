@@ -1,6 +1,6 @@
-// Package access decides who may send requests. It checks API keys, the tokens of an
-// issuer and the sessions of browsers, and limits the requests of each key. It knows
-// nothing about the content of requests.
+// Package access decides who may send requests. It checks API keys, tokens of an OpenID
+// Connect issuer and browser sessions, and limits the request rate of each key. It does
+// not interpret the content of requests.
 package access
 
 import (
@@ -32,55 +32,55 @@ func mayChange(c *gin.Context) bool {
 	return true
 }
 
-// contextSession is the name under which the sessionClaims of a session is stored in the
-// request's context.
+// contextSession is the name in the request's context under which Pass stores the
+// sessionClaims of a browser session.
 const contextSession = "rowmill.session"
 
-// A Gate is the middleware that checks the key of a request and the rate limit of the
-// key.
+// A Gate is the middleware that checks the API key of a request and the rate limit of
+// this key.
 type Gate struct {
 	*exchange.Exchange
 	keys   *Keyring
 	limits *limiter
-	// schemes are the accepted words before a key in the header Authorization. Error
+	// schemes lists the accepted words before the key in the header Authorization. Error
 	// messages name the first word.
 	schemes []string
-	// header is the name of a header that holds only the key, without Bearer before it; empty:
-	// there is no such header.
+	// header is the name of a request header whose whole value is the API key. Empty: only
+	// the header Authorization is read.
 	header string
 	// sessions checks session cookies; nil: cookies are ignored.
 	sessions *Sessions
 }
 
-// NewGate returns the gate for the API's own clients, which send the word Key and a key,
-// or a session cookie.
+// NewGate returns the gate for the API's own clients. They send "Authorization: Key"
+// with an API key, or a session cookie.
 func NewGate(keys *Keyring, sessions *Sessions) *Gate {
 	return &Gate{
 		Exchange: sessions.Exchange, keys: keys, limits: newLimiter(sessions.now), schemes: []string{SchemeKey}, sessions: sessions,
 	}
 }
 
-// WithSchemes returns a gate for clients that send their keys in another way: alone in the
-// named header, or in the header Authorization after one of the words schemes. The new gate
-// accepts no sessions.
+// WithSchemes returns a new gate that reads the API key from the named header, or from
+// the header Authorization after one of the words in schemes. The new gate accepts no
+// session cookies.
 func (g *Gate) WithSchemes(header string, schemes ...string) *Gate {
 	return &Gate{Exchange: g.Exchange, keys: g.keys, limits: g.limits, schemes: schemes, header: header}
 }
 
-// WithSessions makes the gate accept sessions too, and returns the gate. The console needs
-// this for models and files.
+// WithSessions makes the gate accept session cookies too, and returns the same gate.
+// The web console needs this to request models and files.
 func (g *Gate) WithSessions(s *Sessions) *Gate {
 	g.sessions = s
 	return g
 }
 
-// Pass is the middleware function: it answers with an error, or stores the caller and lets
-// the request pass.
+// Pass is the middleware function. It answers with an error, or stores the sender of
+// the request for caller.Of and lets the request pass.
 func (g *Gate) Pass(c *gin.Context) {
-	who, session, err := g.who(c)
+	who, session, err := g.authenticate(c)
 	if err == nil {
 		if wait := g.limits.take(who); wait > 0 {
-			err = tooMany(who.PerMinute, wait)
+			err = tooManyRequests(who.PerMinute, wait)
 		}
 	}
 	if err != nil {
@@ -102,17 +102,18 @@ func (g *Gate) Pass(c *gin.Context) {
 		return
 	}
 	if err := g.keys.recordUse(c.Request.Context(), who.KeyID); err != nil {
-		g.Logger.Warn("recording the use of a key failed", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
+		g.Logger.Warn("storing the time of an API key's last use failed", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
 	}
 }
 
-// These words stand before a key or a token in the header Authorization.
+// Words before an API key or an issuer's token in the header Authorization.
 const (
 	SchemeKey   = "Key"
 	schemeToken = "Bearer"
 )
 
-// APIKey returns the key of a request.
+// APIKey returns the API key or the token of a request, or an error for the client if
+// the request does not have exactly one key in an accepted form.
 func (g *Gate) APIKey(c *gin.Context) (string, error) {
 	schemes := g.schemes
 	headers := c.Request.Header.Values("Authorization")
@@ -131,26 +132,27 @@ func (g *Gate) APIKey(c *gin.Context) (string, error) {
 	return key, nil
 }
 
-// session returns the session cookie of a request, or "" if the request has no cookie or
-// has a key.
-func (g *Gate) session(c *gin.Context) string {
+// sessionCookieOf returns the session cookie of a request. It returns "" if the request has no
+// cookie, or if it has an API key too.
+func (g *Gate) sessionCookieOf(c *gin.Context) string {
 	if g.sessions == nil || len(c.Request.Header.Values("Authorization")) > 0 || g.header != "" && c.GetHeader(g.header) != "" {
 		return ""
 	}
 	return g.sessions.cookie(c)
 }
 
-// who returns the sender of a request, and the sessionClaims if the request has a session.
-func (g *Gate) who(c *gin.Context) (who caller.Principal, session *sessionClaims, err error) {
-	if cookie := g.session(c); cookie != "" {
-		who, t, err := g.sessions.who(c, cookie)
+// authenticate returns the sender of a request. session is nil if the request has an API key and
+// no browser session.
+func (g *Gate) authenticate(c *gin.Context) (authenticate caller.Principal, session *sessionClaims, err error) {
+	if cookie := g.sessionCookieOf(c); cookie != "" {
+		who, t, err := g.sessions.authenticate(c, cookie)
 		return who, &t, err
 	}
 	key, err := g.APIKey(c)
 	if err == nil {
-		who, err = g.keys.check(c.Request.Context(), key, g.schemes[0])
+		authenticate, err = g.keys.check(c.Request.Context(), key, g.schemes[0])
 	}
-	return who, nil, err
+	return authenticate, nil, err
 }
 
 func unauthorized(scheme, code, message string) error {
@@ -163,7 +165,7 @@ func unauthorized(scheme, code, message string) error {
 // and dialect that the request had at its start. If the store does not answer, StillValid
 // returns true.
 func (g *Gate) StillValid(c *gin.Context) bool {
-	now, _, err := g.who(c)
+	now, _, err := g.authenticate(c)
 	was := caller.Of(c)
 	if err != nil {
 		return request.Describe(err).Status != http.StatusUnauthorized
@@ -171,13 +173,13 @@ func (g *Gate) StillValid(c *gin.Context) bool {
 	return now.Account == was.Account && now.Role == was.Role && now.Dialect == was.Dialect
 }
 
-// A checkedBody is the body of a request. A read fails soon after the request's key was
-// revoked, so that a long upload ends with the key.
+// A checkedBody is a request body that checks the request's API key again during the
+// upload. Read fails soon after the key was revoked, so that a long upload stops.
 type checkedBody struct {
 	io.ReadCloser
 	gate    *Gate
 	c       *gin.Context
-	checked time.Time // when the key was last found valid
+	checked time.Time // when the API key was last found valid
 }
 
 func (b *checkedBody) Read(p []byte) (int, error) {
@@ -193,15 +195,15 @@ func (b *checkedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// SessionEnd returns when the request's session ends. is says whether the request has a
-// session.
-func SessionEnd(c *gin.Context) (at time.Time, is bool) {
-	session, is := c.Value(contextSession).(sessionClaims)
-	return session.Expires, is
+// SessionEnd returns when the browser session of a request ends. is is false if the
+// request has no browser session.
+func SessionEnd(c *gin.Context) (at time.Time, hasSession bool) {
+	session, hasSession := c.Value(contextSession).(sessionClaims)
+	return session.Expires, hasSession
 }
 
-// IsOperator reports whether a key belongs to an operator. It returns false if the key
-// cannot be looked up.
+// IsOperator reports whether an API key belongs to an operator: an administrator of the
+// account "default". It returns false if the key cannot be looked up.
 func (g *Gate) IsOperator(ctx context.Context, key string) bool {
 	if key == "" {
 		return false

@@ -26,59 +26,61 @@ import (
 )
 
 const (
-	// keyPrefix lets secret scanners find keys.
+	// keyPrefix is the beginning of every API key. Secret scanners recognize keys by it.
 	keyPrefix = "rk_"
-	// keysFresh is how long a list of keys is used before the next read. A key that another
-	// node revoked works for at most this time; the documents promise 5 s. All requests in
-	// this time share one read of the store.
+	// keysFresh is how long the cached list of API keys is used before the next read from
+	// the store. A key that another node revoked works for at most this time; the
+	// documentation promises 5 s. All requests in this time share one read.
 	keysFresh = 2 * time.Second
-	// keysFreshUnknown is the shorter time that applies to a key that is not in the list,
-	// because the key may be new. It also limits how often unknown keys cause a read of the
-	// store.
+	// keysFreshUnknown is used in place of keysFresh for a key that is not in the cached
+	// list, because the key may be new. It limits how often unknown keys cause a read of
+	// the store.
 	keysFreshUnknown = 100 * time.Millisecond
-	// keysTimeout is the timeout of each read of the list. All requests wait for the same
-	// read.
+	// keysTimeout is the timeout of each read of the key list from the store. All requests
+	// wait for the same read.
 	keysTimeout = 10 * time.Second
-	// usedEvery is the shortest time between two records of a key's last use.
-	// usedTimeout is how long a request waits for such a record.
+	// usedEvery is the shortest time between two writes of a key's last use to the store.
+	// usedTimeout limits how long a request waits for such a write.
 	usedEvery   = time.Minute
 	usedTimeout = time.Second
 )
 
-// Issuer verifies tokens.
+// Issuer verifies the tokens of an OpenID Connect issuer.
 type Issuer interface {
-	// Verify returns the bearer of a token. If the token is refused, the error is an
-	// *oidc.Refusal. Any other error means that the token cannot be verified now.
+	// Verify returns the owner of a token. If the issuer refuses the token, the error is
+	// an *oidc.Refusal. Any other error means that the token cannot be verified now.
 	Verify(ctx context.Context, token string) (oidc.Bearer, error)
-	// Name is the issuer's name in its tokens.
+	// Name returns the issuer's name, as tokens contain it.
 	Name() string
 }
 
-// A Keyring caches the store's list of keys.
+// A Keyring finds the owner of an API key or a token. It caches the store's list of
+// keys.
 type Keyring struct {
 	store     store.Store
-	admin     atomic.Pointer[[][sha256.Size]byte] // hashes of the configured keys
-	issuer    Issuer                              // verifies tokens; nil: tokens are not accepted
-	perMinute int                                 // limit for keys without their own limit; 0: no limit
+	admin     atomic.Pointer[[][sha256.Size]byte] // SHA-256 hashes of the administrator keys in the configuration
+	issuer    Issuer                              // verifies tokens; nil if tokens are not accepted
+	perMinute int                                 // requests per minute of keys that have no limit of their own; 0: no limit
 	now       func() time.Time
 	lists     singleflight.Group
 
-	mu    sync.Mutex
-	keys  map[string]store.Key
-	asked time.Time            // when the last read of the list began
-	turn  int                  // number of calls of Forget
-	wrote map[string]time.Time // when a key's use was last recorded
+	mu          sync.Mutex
+	keys        map[string]store.Key
+	listReadAt  time.Time            // when the read that returned keys began
+	generation  int                  // number of Forget calls; a read that began before the latest call is dropped
+	useStoredAt map[string]time.Time // key id 	 time when the key's use was last stored
 }
 
-// NewKeyring returns a keyring for a store's keys, the configured administrator keys, and
-// the tokens of an issuer. issuer may be nil.
+// NewKeyring returns a keyring for three kinds of keys: the keys in the store, the
+// administrator keys in the configuration (admin), and the tokens of an issuer. issuer
+// may be nil.
 func NewKeyring(s store.Store, admin []string, issuer Issuer, perMinute int, now func() time.Time) *Keyring {
-	k := &Keyring{store: s, issuer: issuer, perMinute: perMinute, now: now, wrote: map[string]time.Time{}}
+	k := &Keyring{store: s, issuer: issuer, perMinute: perMinute, now: now, useStoredAt: map[string]time.Time{}}
 	k.Configure(admin)
 	return k
 }
 
-// Configure replaces the configured keys.
+// Configure replaces the administrator keys of the configuration.
 func (k *Keyring) Configure(admin []string) {
 	hashes := make([][sha256.Size]byte, len(admin))
 	for i, key := range admin {
@@ -87,7 +89,7 @@ func (k *Keyring) Configure(admin []string) {
 	k.admin.Store(&hashes)
 }
 
-// HasConfigured reports whether there is a configured key.
+// HasConfigured reports whether the configuration has an administrator key.
 func (k *Keyring) HasConfigured() bool { return len(*k.admin.Load()) > 0 }
 
 // find returns the owner of a key or a token, or rowmill.ErrNotFound if the key is not
@@ -96,7 +98,7 @@ func (k *Keyring) find(ctx context.Context, key string) (caller.Principal, error
 	hash := sha256.Sum256([]byte(key))
 	for _, admin := range *k.admin.Load() {
 		if subtle.ConstantTimeCompare(hash[:], admin[:]) == 1 {
-			return k.configured(admin), nil
+			return k.configuredPrincipal(admin), nil
 		}
 	}
 	if k.issuer != nil && oidc.LooksLikeToken(key) {
@@ -114,11 +116,12 @@ func (k *Keyring) find(ctx context.Context, key string) (caller.Principal, error
 	if subtle.ConstantTimeCompare(hash[:], kept.Hash) != 1 {
 		return caller.Principal{}, rowmill.ErrNotFound
 	}
-	return k.holder(kept)
+	return k.principalOf(kept)
 }
 
-// check returns the owner of a key, as find does, or an error for the answer. scheme is the
-// word that clients write before a key, for the header WWW-Authenticate.
+// check returns the owner of a key, as find does, but its errors can be sent to the
+// client. scheme is the word before a key in the header Authorization; a refusal shows
+// it in the header WWW-Authenticate.
 func (k *Keyring) check(ctx context.Context, key, scheme string) (caller.Principal, error) {
 	who, err := k.find(ctx, key)
 	switch {
@@ -156,7 +159,7 @@ func (k *Keyring) findAgain(ctx context.Context, id, fingerprint string) (who ca
 	if id == "" {
 		for _, admin := range *k.admin.Load() {
 			if fingerprintOf(admin[:]) == fingerprint {
-				return k.configured(admin), nil
+				return k.configuredPrincipal(admin), nil
 			}
 		}
 		return caller.Principal{}, rowmill.ErrNotFound
@@ -165,14 +168,15 @@ func (k *Keyring) findAgain(ctx context.Context, id, fingerprint string) (who ca
 	if err != nil {
 		return caller.Principal{}, err
 	}
-	if who, err = k.holder(kept); err == nil && who.Fingerprint != fingerprint {
+	if who, err = k.principalOf(kept); err == nil && who.Fingerprint != fingerprint {
 		err = rowmill.ErrNotFound
 	}
 	return who, err
 }
 
-// configured returns the owner of a configured key.
-func (k *Keyring) configured(hash [sha256.Size]byte) caller.Principal {
+// configuredPrincipal returns the owner of an administrator key in the configuration. hash is
+// the SHA-256 hash of the key.
+func (k *Keyring) configuredPrincipal(hash [sha256.Size]byte) caller.Principal {
 	return caller.Principal{Fingerprint: fingerprintOf(hash[:]), Name: "configuration", Account: caller.DefaultAccount, Role: caller.RoleAdmin, PerMinute: k.perMinute}
 }
 
@@ -180,20 +184,20 @@ func (k *Keyring) configured(hash [sha256.Size]byte) caller.Principal {
 // to notice that the key was rotated.
 func fingerprintOf(hash []byte) string { return hex.EncodeToString(hash[:min(8, len(hash))]) }
 
-// holder returns the owner of a stored key, or rowmill.ErrNotFound if the key is no
+// principalOf returns the owner of a stored key, or rowmill.ErrNotFound if the key is no
 // longer valid.
-func (k *Keyring) holder(kept store.Key) (caller.Principal, error) {
-	if Expired(kept, k.now()) {
+func (k *Keyring) principalOf(key store.Key) (caller.Principal, error) {
+	if Expired(key, k.now()) {
 		return caller.Principal{}, rowmill.ErrNotFound
 	}
-	if !caller.IsRole(kept.Role) { // a newer version wrote this role; it may have fewer rights than every role known here
+	if !caller.IsRole(key.Role) { // a newer version of the service wrote this role, and it may allow less than every role that this version knows
 		return caller.Principal{}, rowmill.ErrNotFound
 	}
 	who := caller.Principal{
-		KeyID: kept.ID, Fingerprint: fingerprintOf(kept.Hash), Name: kept.Name, Account: kept.Account, Role: kept.Role, Dialect: kept.Dialect, PerMinute: k.perMinute,
+		KeyID: key.ID, Fingerprint: fingerprintOf(key.Hash), Name: key.Name, Account: key.Account, Role: key.Role, Dialect: key.Dialect, PerMinute: k.perMinute,
 	}
-	if kept.RequestsPerMinute != nil {
-		who.PerMinute = *kept.RequestsPerMinute
+	if key.RequestsPerMinute != nil {
+		who.PerMinute = *key.RequestsPerMinute
 	}
 	return who, nil
 }
@@ -201,9 +205,10 @@ func (k *Keyring) holder(kept store.Key) (caller.Principal, error) {
 // Expired reports whether a key has expired.
 func Expired(k store.Key, now time.Time) bool { return k.Expires != nil && !now.Before(*k.Expires) }
 
-// lookup returns a key from the list, or rowmill.ErrNotFound. It reads the list again
-// unless the list was fresh when lookup was called. The age counts up to the call, so a
-// slow store does not cause one read after another.
+// lookup returns a key from the cached list, or rowmill.ErrNotFound. It reads the list
+// from the store again unless the list was fresh when lookup was called. The age is
+// measured at the time of the call, so a slow store does not cause one read after
+// another.
 func (k *Keyring) lookup(ctx context.Context, id string) (store.Key, error) {
 	came := k.now()
 	for {
@@ -214,8 +219,8 @@ func (k *Keyring) lookup(ctx context.Context, id string) (store.Key, error) {
 		case fresh:
 			return store.Key{}, rowmill.ErrNotFound
 		}
-		// The read does not end with the context of this client, because other
-		// clients wait for the same list.
+		// The read ignores the cancellation of this client's request, because other clients
+		// wait for the same list.
 		list := k.lists.DoChan(fmt.Sprint(turn), func() (any, error) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysTimeout)
 			defer cancel()
@@ -232,9 +237,10 @@ func (k *Keyring) lookup(ctx context.Context, id string) (store.Key, error) {
 	}
 }
 
-// cached looks a key up in the list. fresh says whether the list was new enough at the time
-// came.
-func (k *Keyring) cached(id string, came time.Time) (key store.Key, known, fresh bool, turn int) {
+// cached looks up a key id in the cached list. fresh is true if the list was new enough
+// at the time came, when the request arrived. turn is the number of Forget calls so
+// far.
+func (k *Keyring) cached(id string, arrived time.Time) (key store.Key, known, fresh bool, turn int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	key, known = k.keys[id]
@@ -242,12 +248,13 @@ func (k *Keyring) cached(id string, came time.Time) (key store.Key, known, fresh
 	if !known {
 		limit = keysFreshUnknown
 	}
-	age := came.Sub(k.asked)
-	return key, known, k.keys != nil && -keysTimeout < age && age < limit, k.turn
+	age := arrived.Sub(k.listReadAt)
+	return key, known, k.keys != nil && -keysTimeout < age && age < limit, k.generation
 }
 
-// readList reads the keys from the store. The age of the list counts from the start of the
-// read. If Forget is called during the read, readList drops the result.
+// readList reads the list of keys from the store. The age of the list counts from the
+// start of the read. turn is the number of Forget calls before the read; if Forget is
+// called during the read, readList drops the result.
 func (k *Keyring) readList(ctx context.Context, turn int) error {
 	asked := k.now()
 	list, err := k.store.ListKeys(ctx)
@@ -260,39 +267,40 @@ func (k *Keyring) readList(ctx context.Context, turn int) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if turn != k.turn {
+	if turn != k.generation {
 		return nil
 	}
-	k.keys, k.asked = keys, asked
-	for id := range k.wrote {
+	k.keys, k.listReadAt = keys, asked
+	for id := range k.useStoredAt {
 		if _, known := keys[id]; !known {
-			delete(k.wrote, id)
+			delete(k.useStoredAt, id)
 		}
 	}
 	return nil
 }
 
-// Forget drops the list. The node calls it after it has changed a key.
+// Forget drops the cached list of keys. The node calls Forget after it has changed a
+// key.
 func (k *Keyring) Forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.keys = nil
-	k.turn++
+	k.generation++
 }
 
-// usedValue returns the name of the value that holds the time of a key's last use. The
-// time is not part of the key's record, so recording it cannot restore a key that is
-// being revoked.
+// usedValue returns the name of the stored value with the time of a key's last use. The
+// time is not part of the key's record: otherwise storing the time could restore a key
+// that is being revoked.
 func usedValue(keyID string) string { return "key_used/" + keyID }
 
-// recordUse records that a key was used, at most once per usedEvery. It continues if the
-// request's context ends.
+// recordUse stores the time when a key was used, at most once per usedEvery. It
+// finishes the write even if the request's context ends.
 func (k *Keyring) recordUse(ctx context.Context, id string) error {
 	now := k.now().UTC()
 	k.mu.Lock()
-	recent := now.Sub(k.wrote[id]) < usedEvery
+	recent := now.Sub(k.useStoredAt[id]) < usedEvery
 	if !recent {
-		k.wrote[id] = now
+		k.useStoredAt[id] = now
 	}
 	k.mu.Unlock()
 	if id == "" || recent {
@@ -310,7 +318,7 @@ func (k *Keyring) recordUse(ctx context.Context, id string) error {
 	}
 	_, err = k.store.PutValue(ctx, usedValue(id), doc, version)
 	if errors.Is(err, rowmill.ErrConflict) {
-		return nil // another node recorded a use just now
+		return nil // another node stored a use of the key just now
 	}
 	return err
 }
@@ -327,12 +335,13 @@ func (k *Keyring) LastUsed(ctx context.Context, id string) (*time.Time, error) {
 		err = json.Unmarshal(doc, &at)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read when key %s was used: %w", id, err)
+		return nil, fmt.Errorf("read the time of the last use of key %s: %w", id, err)
 	}
 	return &at, nil
 }
 
-// splitKey splits rk_<id>_<secret>.
+// splitKey splits an API key of the form rk_<id>_<secret>. ok is false for any other
+// text.
 func splitKey(key string) (id, secret string, ok bool) {
 	rest, found := strings.CutPrefix(key, keyPrefix)
 	if !found {
@@ -342,9 +351,9 @@ func splitKey(key string) (id, secret string, ok bool) {
 	return id, secret, found && id != "" && secret != ""
 }
 
-// NewKey creates a key. text is the key for its owner, and is stored nowhere:
+// NewKey creates an API key. text is the key for its owner and is stored nowhere:
 // rk_<id>_<secret>, with 32 random bytes in base64url as the secret. record is for the
-// store and holds only the hash of the secret.
+// store and has only the hash of the secret.
 func NewKey(account, role, name string, now time.Time) (text string, record store.Key) {
 	id := make([]byte, keyIDBytes)
 	_, _ = rand.Read(id) // never fails, as documented since Go 1.24

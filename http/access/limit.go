@@ -17,11 +17,11 @@ type limiter struct {
 	now func() time.Time
 
 	mu sync.Mutex
-	// fullAt has one time per key: from that time on, the key may again send the requests
-	// of a whole minute. This is the virtual scheduling form of the leaky bucket (ITU-T
-	// I.371), with a time in place of the bucket's level.
-	fullAt map[string]time.Time
-	sweep  int // size of fullAt at which idle keys are dropped
+	// fullAt has one time per key id: from that time on, the key may again send the
+	// requests of a whole minute. This is the virtual scheduling form of the leaky bucket
+	// (ITU-T I.371), with a time in place of the bucket's level.
+	fullAt    map[string]time.Time
+	sweepSize int // size of fullAt at which take removes idle keys
 }
 
 // sweepAt is the size of fullAt at which idle keys are first dropped. fullAt holds at most
@@ -29,20 +29,20 @@ type limiter struct {
 const sweepAt = 1024
 
 func newLimiter(now func() time.Time) *limiter {
-	return &limiter{now: now, fullAt: map[string]time.Time{}, sweep: sweepAt}
+	return &limiter{now: now, fullAt: map[string]time.Time{}, sweepSize: sweepAt}
 }
 
 // wait returns how long the next request of a key must wait; 0 if it need not wait.
 func (l *limiter) wait(who caller.Principal) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, wait := l.next(who, l.now())
+	_, wait := l.afterRequest(who, l.now())
 	return wait
 }
 
-// next returns the value of fullAt for a key after one more request, and how long that
+// afterRequest returns the value of fullAt for a key after one more request, and how long that
 // request must wait.
-func (l *limiter) next(who caller.Principal, now time.Time) (fullAt time.Time, wait time.Duration) {
+func (l *limiter) afterRequest(who caller.Principal, now time.Time) (fullAt time.Time, wait time.Duration) {
 	fullAt = l.fullAt[who.KeyID]
 	if fullAt.Before(now) {
 		fullAt = now
@@ -60,24 +60,24 @@ func (l *limiter) take(who caller.Principal) (wait time.Duration) {
 	now := l.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	fullAt, wait := l.next(who, now)
+	fullAt, wait := l.afterRequest(who, now)
 	if wait > 0 {
 		return wait
 	}
 	l.fullAt[who.KeyID] = fullAt
-	if len(l.fullAt) >= l.sweep {
+	if len(l.fullAt) >= l.sweepSize {
 		for id, at := range l.fullAt {
 			if at.Before(now) {
 				delete(l.fullAt, id)
 			}
 		}
-		l.sweep = max(sweepAt, 2*len(l.fullAt))
+		l.sweepSize = max(sweepAt, 2*len(l.fullAt))
 	}
 	return 0
 }
 
-// tooMany returns the answer to a request over the limit of its key.
-func tooMany(perMinute int, wait time.Duration) *request.Error {
+// tooManyRequests returns the error for a request over the rate limit of its key.
+func tooManyRequests(perMinute int, wait time.Duration) *request.Error {
 	seconds := strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10)
 	e := request.Errorf(http.StatusTooManyRequests, "rate_limited",
 		"this key may send %d requests a minute; wait %s s before the next one", perMinute, seconds)

@@ -26,26 +26,26 @@ const (
 	sealFresh = time.Second
 	// sealValue is the name of the stored value with the seal key.
 	sealValue = "console/session_seal"
-	// sealPurpose is authenticated with each session, so the same key cannot open other
-	// data.
+	// sealPurpose is the additional data of each encryption of a session. So a text that was
+	// encrypted with the same key for another purpose is never accepted as a session.
 	sealPurpose = "rowmill session 1"
 )
 
-// A Seal encrypts the tickets of sessions, so that only nodes can read or create them. It
-// encrypts with the first configured secret and decrypts with all. A nil secret means
-// the seal key in the store, which is created when a node first needs it. If no secrets are
-// configured, only the seal key in the store is used.
+// A Seal encrypts the contents of session cookies, so that only nodes can read or
+// create them. It encrypts with the first configured secret and decrypts with all. A
+// nil secret means the seal key in the store, which is created when a node first needs
+// it. If no secrets are configured, only the seal key in the store is used.
 type Seal struct {
 	values store.Values
 	now    func() time.Time
-	given  atomic.Pointer[[]cipher.AEAD] // from the configured secrets; a nil element: the store's key
+	given  atomic.Pointer[[]cipher.AEAD] // ciphers of the configured secrets; a nil element means the seal key in the store
 
 	mu   sync.Mutex
-	aead cipher.AEAD // from the store's key; nil before the first read
-	read time.Time   // time of the last read
+	aead cipher.AEAD // cipher of the seal key in the store; nil before the first read
+	read time.Time   // when the seal key was last read
 }
 
-// sealDocument is the content of the stored value sealValue.
+// sealDocument is the JSON content of the stored value sealValue.
 type sealDocument struct {
 	Key []byte `json:"key"`
 }
@@ -56,7 +56,7 @@ func newSeal(values store.Values, now func() time.Time) *Seal {
 	return s
 }
 
-// Use replaces the configured secrets. A nil secret means the store's key.
+// Use replaces the configured secrets. A nil secret means the seal key in the store.
 func (s *Seal) Use(secrets [][]byte) error {
 	if len(secrets) == 0 {
 		secrets = [][]byte{nil}
@@ -71,7 +71,7 @@ func (s *Seal) Use(secrets [][]byte) error {
 			given[i], err = newAEAD(key)
 		}
 		if err != nil {
-			return fmt.Errorf("derive the key of sessions: %w", err)
+			return fmt.Errorf("derive the encryption key of browser sessions: %w", err)
 		}
 	}
 	s.given.Store(&given)
@@ -86,7 +86,7 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// encrypt returns the text of a cookie that holds a sessionClaims.
+// encrypt returns a cookie text that has t in encrypted form.
 func (s *Seal) encrypt(ctx context.Context, t sessionClaims) (string, error) {
 	aead := (*s.given.Load())[0]
 	if aead == nil {
@@ -133,8 +133,9 @@ func (s *Seal) decrypt(ctx context.Context, cookie string) (t sessionClaims, err
 	return t, rowmill.ErrNotFound
 }
 
-// storeKey returns the store's seal key. If again is true, it reads the store again, at
-// most once per sealFresh, because after a restore the store may have another key.
+// storeKey returns the cipher of the seal key in the store. If again is true, it reads
+// the key again, at most once per sealFresh, because the store may have another key
+// after a restore from a backup.
 func (s *Seal) storeKey(ctx context.Context, again bool) (cipher.AEAD, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,13 +148,14 @@ func (s *Seal) storeKey(ctx context.Context, again bool) (cipher.AEAD, error) {
 	}
 	aead, err := newAEAD(doc.Key)
 	if err != nil {
-		return nil, fmt.Errorf("use the stored value %s as a key: %w", sealValue, err)
+		return nil, fmt.Errorf("make a cipher from the key in the stored value %s: %w", sealValue, err)
 	}
 	s.aead, s.read = aead, s.now()
 	return aead, nil
 }
 
-// load reads the seal key, and creates it if there is none.
+// load reads the seal key from the store. If the store has no seal key, load creates
+// and stores a new key.
 func (s *Seal) load(ctx context.Context) (doc sealDocument, err error) {
 	text, _, err := s.values.GetValue(ctx, sealValue)
 	if errors.Is(err, rowmill.ErrNotFound) {
@@ -162,7 +164,7 @@ func (s *Seal) load(ctx context.Context) (doc sealDocument, err error) {
 		if text, err = json.Marshal(sealDocument{key}); err != nil {
 			return doc, err
 		}
-		if _, err = s.values.PutValue(ctx, sealValue, text, 0); errors.Is(err, rowmill.ErrConflict) { // another node was first
+		if _, err = s.values.PutValue(ctx, sealValue, text, 0); errors.Is(err, rowmill.ErrConflict) { // another node stored a key first
 			text, _, err = s.values.GetValue(ctx, sealValue)
 		}
 	}
@@ -170,7 +172,7 @@ func (s *Seal) load(ctx context.Context) (doc sealDocument, err error) {
 		err = json.Unmarshal(text, &doc)
 	}
 	if err != nil {
-		return doc, fmt.Errorf("read the key of sessions: %w", err)
+		return doc, fmt.Errorf("read the encryption key of browser sessions: %w", err)
 	}
 	return doc, nil
 }

@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// sessionCookie is the name of the cookie. With TLS the name has a prefix, so that
-	// browsers accept the cookie from this host only.
+	// sessionCookie is the name of the session cookie without TLS. With TLS the name is
+	// sessionCookieSecure: its prefix makes browsers accept the cookie from this host only.
 	sessionCookie       = "rowmill_session"
 	sessionCookieSecure = "__Host-" + sessionCookie
-	// sessionTime is how long an unused session lasts: one working day.
+	// sessionTime is how long a browser session without requests lasts: one working day.
 	sessionTime = 12 * time.Hour
-	// sessionRenew is the age at which a request gets a new cookie for its session. A
-	// cookie in each answer would make all answers longer.
+	// sessionRenew is the age of a cookie at which the next answer contains a new cookie. A
+	// new cookie in each answer would make all answers longer.
 	sessionRenew = 10 * time.Minute
-	// maxSignInFailures limits the wrong keys from one address per minute. Generated keys
-	// have 256 random bits and need no limit, but a configured key may have fewer. People
-	// who mistype a key stay below this limit.
+	// maxSignInFailures limits the sign-ins with a wrong key from one address per minute.
+	// Generated keys have 256 random bits and need no limit, but a configured key may have
+	// fewer. People who mistype a key stay below this limit.
 	maxSignInFailures = 10
 )
 
@@ -38,7 +38,7 @@ const (
 // but does not contain the key.
 type sessionClaims struct {
 	KeyID       string    `json:"key"`  // empty for a configured key
-	Fingerprint string    `json:"mark"` // Principal.Fingerprint; it changes when the key is rotated
+	Fingerprint string    `json:"mark"` // Principal.Fingerprint of the key, which changes when the key is rotated
 	Issued      time.Time `json:"issued"`
 	Expires     time.Time `json:"expires"`
 
@@ -48,18 +48,18 @@ type sessionClaims struct {
 	Bearer *bearer `json:"bearer,omitempty"`
 }
 
-// bearer is the owner of a token.
+// bearer describes the owner of an issuer's token that started a session.
 type bearer struct {
 	Issuer  string    `json:"issuer"`
 	Name    string    `json:"name"`
 	Account string    `json:"account"`
 	Role    string    `json:"role"`
-	Expires time.Time `json:"expires"` // of the token
+	Expires time.Time `json:"expires"` // when the token expires
 }
 
-// Sessions let browsers send a cookie instead of a key. The service stores no sessions: the
-// cookie is encrypted with a secret that all nodes have, and each request looks up the API
-// key that the cookie names.
+// Sessions let browsers send a cookie instead of an API key. The service stores no
+// sessions: the cookie is encrypted with a secret that all nodes have, and each request
+// looks up the API key that the cookie names.
 type Sessions struct {
 	*exchange.Exchange
 	keys     *Keyring
@@ -69,7 +69,8 @@ type Sessions struct {
 	now      func() time.Time
 }
 
-// NewSessions returns the sessions of a server. values holds the seal key.
+// NewSessions returns the browser sessions of a server. values is the store of the seal
+// key.
 func NewSessions(x *exchange.Exchange, keys *Keyring, values store.Values, now func() time.Time) *Sessions {
 	return &Sessions{
 		Exchange: x, keys: keys, Seal: newSeal(values, now), now: now,
@@ -83,7 +84,8 @@ func (s *Sessions) Route(root gin.IRoutes) {
 	root.DELETE("/console/session", s.Handle(s.end))
 }
 
-// begin answers POST /console/session: it checks a key and sets a cookie for it.
+// begin answers POST /console/session: it checks an API key and sets a session cookie
+// for it.
 func (s *Sessions) begin(c *gin.Context) (any, error) {
 	if err := s.checkOrigin(c); err != nil {
 		return nil, err
@@ -94,11 +96,11 @@ func (s *Sessions) begin(c *gin.Context) (any, error) {
 	}
 	var key string
 	body.Require("key", "a string", &key, "send the API key to sign in with")
-	body.End("key")
+	body.RejectUnknown("key")
 	if err := body.Err(); err != nil {
 		return nil, err
 	}
-	from := caller.Principal{KeyID: address(c.Request), PerMinute: maxSignInFailures}
+	from := caller.Principal{KeyID: clientNetwork(c.Request), PerMinute: maxSignInFailures}
 	if wait := s.failures.wait(from); wait > 0 {
 		return nil, tooManyFailures(wait)
 	}
@@ -129,7 +131,7 @@ func (s *Sessions) end(c *gin.Context) (any, error) {
 	return gin.H{}, nil
 }
 
-// setSession sets a new session cookie and returns its expiry.
+// setSession sets a new session cookie for who and returns when the session expires.
 func (s *Sessions) setSession(c *gin.Context, who caller.Principal) (expires time.Time, err error) {
 	now := s.now().UTC()
 	t := sessionClaims{KeyID: who.KeyID, Fingerprint: who.Fingerprint, Issued: now, Expires: now.Add(sessionTime)}
@@ -155,7 +157,7 @@ func (s *Sessions) setCookie(c *gin.Context, value string, maxAge int) {
 	http.SetCookie(c.Writer, cookie)
 }
 
-// cookie returns the session cookie of a request; empty: none.
+// cookie returns the session cookie of a request, or "" if the request has none.
 func (s *Sessions) cookie(c *gin.Context) string {
 	name := sessionCookie
 	if overTLS(c.Request) {
@@ -168,39 +170,40 @@ func (s *Sessions) cookie(c *gin.Context) string {
 	return cookie.Value
 }
 
-// who returns the owner of a session and its sessionClaims. It clears the dialect, because the
-// console reads the API's own answers.
-func (s *Sessions) who(c *gin.Context, cookie string) (who caller.Principal, t sessionClaims, err error) {
+// authenticate returns the owner of a browser session, and the sessionClaims in its cookie. It
+// clears the owner's dialect, because the console expects answers in the API's own
+// form.
+func (s *Sessions) authenticate(c *gin.Context, cookie string) (authenticate caller.Principal, t sessionClaims, err error) {
 	ctx := c.Request.Context()
 	ended := unauthorized(SchemeKey, "session_expired", "the session has ended; sign in again")
 	if c.FullPath() == routeCancel {
-		return who, t, request.Errorf(http.StatusForbidden, "session_not_valid_here",
+		return authenticate, t, request.Errorf(http.StatusForbidden, "session_not_valid_here",
 			"a browser session cannot cancel a job with GET; use POST /v1/jobs/{job_id}/cancel")
 	}
 	if err := s.checkOrigin(c); err != nil {
-		return who, t, err
+		return authenticate, t, err
 	}
 	t, err = s.Seal.decrypt(ctx, cookie)
 	if errors.Is(err, rowmill.ErrNotFound) || err == nil && !s.now().Before(t.Expires) {
-		return who, t, ended
+		return authenticate, t, ended
 	}
 	if err != nil {
-		return who, t, fmt.Errorf("decrypt a session: %w", err)
+		return authenticate, t, fmt.Errorf("decrypt a session: %w", err)
 	}
 	if b := t.Bearer; b != nil {
 		if s.keys.issuer == nil || s.keys.issuer.Name() != b.Issuer {
-			return who, t, ended
+			return authenticate, t, ended
 		}
 		return caller.Principal{
 			KeyID: t.KeyID, Name: b.Name, Account: b.Account, Role: b.Role, PerMinute: s.keys.perMinute, Token: true, Expires: b.Expires,
 		}, t, nil
 	}
-	who, err = s.keys.findAgain(ctx, t.KeyID, t.Fingerprint)
+	authenticate, err = s.keys.findAgain(ctx, t.KeyID, t.Fingerprint)
 	if errors.Is(err, rowmill.ErrNotFound) {
-		return who, t, ended
+		return authenticate, t, ended
 	}
-	who.Dialect = ""
-	return who, t, err
+	authenticate.Dialect = ""
+	return authenticate, t, err
 }
 
 // checkOrigin returns an error if a page of another site made the browser send the request.
@@ -218,19 +221,21 @@ func (s *Sessions) renew(c *gin.Context, who caller.Principal, t sessionClaims) 
 		return
 	}
 	if _, err := s.setSession(c, who); err != nil { // the old cookie is still valid
-		s.Logger.Warn("renewing a session failed", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
+		s.Logger.Warn("renewing the cookie of a browser session failed, the old cookie stays valid", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
 	}
 }
 
-// overTLS reports whether the browser uses TLS, perhaps to a proxy in front of the node.
-// A client that sends a false header changes only the name of its own cookie.
+// overTLS reports whether the browser uses TLS, to this node or to a proxy in front of
+// the node. A client that sends a false header X-Forwarded-Proto changes only the name
+// of its own cookie.
 func overTLS(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
-// address returns the client's address, by which failures are counted. For IPv6 it returns
-// the /64 network, because one client may have all addresses of such a network.
-func address(r *http.Request) string {
+// clientNetwork returns the client address under which failed sign-ins are counted. For IPv6
+// it returns the /64 network, because one client may have all addresses of such a
+// network.
+func clientNetwork(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		host = r.RemoteAddr
@@ -248,7 +253,7 @@ func address(r *http.Request) string {
 }
 
 func tooManyFailures(wait time.Duration) *request.Error {
-	e := tooMany(maxSignInFailures, wait)
+	e := tooManyRequests(maxSignInFailures, wait)
 	e.Code = "too_many_failures"
 	e.Message = fmt.Sprintf("too many unknown keys came from your address; wait %s s before the next try", e.Header["Retry-After"])
 	return e

@@ -1,13 +1,13 @@
-// Package anthropic answers in the dialect of Anthropic's clients: Message Batches. It
-// defines the form of a batch, of its results and of errors. The work of a batch is a
+// Package anthropic answers requests of Anthropic's clients for Message Batches. It
+// defines the JSON form of a batch, of its results and of errors. Each batch runs as a
 // normal job; each row of the job is a request body.
 //
 //	POST /v1/messages/batches ──► lines of requests, record of a job ──► the pipeline
 //	GET /v1/messages/batches/{id} ◄── the job's record; when it has ended, its results are made
 //	GET /v1/messages/batches/{id}/results ◄── an artifact of the job
 //
-// The requests and expectations of clients come from the sources of anthropic 2.12.0 and
-// 0.75.0 for Python and of @anthropic-ai/sdk 1.12.0.
+// What clients send and expect was taken from their source code: anthropic 2.12.0 and
+// 0.75.0 for Python, and @anthropic-ai/sdk 1.12.0.
 package anthropic
 
 import (
@@ -30,10 +30,10 @@ type Dialect struct {
 	batches *batch.Batches
 }
 
-// prefixBatch is the beginning of the ids of batches.
+// prefixBatch is the beginning of every batch id.
 const prefixBatch = "msgbatch_"
 
-// Route adds the routes of batches.
+// Route adds the routes of Message Batches to the router.
 func (d *Dialect) Route(v1 gin.IRoutes) {
 	d.batches = &batch.Batches{Config: d.Config, Dialect: rowmill.DialectAnthropic, Prefix: prefixBatch, Outcomes: d.outcomes}
 	handle := d.Exchange.Handle
@@ -50,20 +50,21 @@ const (
 	Scheme = "Bearer"
 	// HeaderKey is the header in which older clients send the key.
 	HeaderKey = "X-Api-Key"
-	// HeaderVersion is a header that all clients of the dialect send.
+	// HeaderVersion is the header with the API version that all Anthropic clients send.
 	HeaderVersion = "Anthropic-Version"
 	// headerRequestID is the header in which clients read the id of a request.
 	headerRequestID = "Request-Id"
 )
 
-// SetRequestID is a middleware that adds the request's id to the answer, in the header that
-// clients of the dialect read.
+// SetRequestID is a middleware that adds the request's id to the answer, in the header
+// in which Anthropic's clients look for it.
 func SetRequestID(c *gin.Context) { c.Header(headerRequestID, exchange.RequestID(c)) }
 
 // typeServer is the type of errors that the service caused.
 const typeServer = "api_error"
 
-// types has the error types that other dialects do not have, by HTTP status.
+// types maps an HTTP status to an error type that only this dialect has.
+// batch.ErrorType returns the error types that all dialects share.
 var types = map[int]string{
 	http.StatusRequestEntityTooLarge: "request_too_large",
 	http.StatusServiceUnavailable:    "overloaded_error",
@@ -71,12 +72,12 @@ var types = map[int]string{
 	529:                              "overloaded_error",
 }
 
-// isType reports whether kind is an error type of the dialect.
+// isType reports whether kind is an error type of Anthropic's API.
 func isType(kind string) bool {
 	return kind == typeServer || batch.IsErrorType(kind) || slices.Contains(slices.Collect(maps.Values(types)), kind)
 }
 
-// typeOf returns the error type for an HTTP status.
+// typeOf returns Anthropic's error type for an HTTP status.
 func typeOf(status int) string {
 	if kind, known := types[status]; known {
 		return kind
@@ -84,7 +85,7 @@ func typeOf(status int) string {
 	return batch.ErrorType(status, typeServer)
 }
 
-// errorBody is an error in the dialect.
+// errorBody is the JSON body of an error, as Anthropic's clients expect it.
 type errorBody struct {
 	Type      string  `json:"type"` // "error"
 	Error     failure `json:"error"`
@@ -96,7 +97,8 @@ type failure struct {
 	Message string `json:"message"`
 }
 
-// Error returns the body of the answer to a failed request.
+// Error returns the body of the answer to a failed request, as Anthropic's clients
+// expect it.
 func Error(c *gin.Context, e *request.Error) any {
 	return errorBody{"error", failure{typeOf(e.Status), e.Message}, exchange.RequestID(c)}
 }

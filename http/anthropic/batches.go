@@ -23,20 +23,21 @@ import (
 )
 
 const (
-	// path is the path of each request in a batch.
+	// path is the API path to which each request of a batch belongs.
 	path = "/v1/messages"
-	// completionWindow is how long the requests of a batch may run, as at Anthropic.
+	// completionWindow is the time after which the unfinished requests of a batch expire,
+	// as at Anthropic.
 	completionWindow = 24 * time.Hour
 )
 
-// Sizes of pages of batches.
+// The default and the largest number of batches on a page of GET /v1/messages/batches.
 const (
 	defaultBatches = 20
 	maxBatches     = 1000
 )
 
 // create answers POST /v1/messages/batches. It writes the requests to the job's input
-// object while they arrive. If the body is invalid, it drops the object.
+// object while they arrive. If the body is invalid, it removes the unfinished object.
 func (d *Dialect) create(c *gin.Context) (any, error) {
 	if c.Request.ContentLength > d.Limits.FileBytes {
 		return nil, d.tooLarge()
@@ -70,7 +71,7 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 	return d.view(record), nil
 }
 
-// bodyError turns an error of reading the body into an answer.
+// bodyError turns an error from reading the body into an error for the client.
 func (d *Dialect) bodyError(err error) error {
 	var overlong *http.MaxBytesError
 	switch {
@@ -88,17 +89,17 @@ func (d *Dialect) tooLarge() error {
 	return request.Errorf(http.StatusRequestEntityTooLarge, "body_too_large", "the body has more than %d bytes; split the batch", d.Limits.FileBytes).Closing()
 }
 
-// batch returns the batch in the path, or a 404 if there is none or its client has deleted
-// it.
+// batch returns the batch whose id is in the path. It returns a 404 if there is no such
+// batch, or if its client has deleted it.
 func (d *Dialect) batch(c *gin.Context) (store.Record, error) {
 	record, err := d.batches.Find(c, c.Param("message_batch_id"))
 	if err == nil && deleted(record) {
-		err = batch.Missing("batch", d.batches.ID(record.Job.ID))
+		err = batch.NotFound("batch", d.batches.ID(record.Job.ID))
 	}
 	return record, err
 }
 
-// show answers GET /v1/messages/batches/{message_batch_id}.
+// show answers GET /v1/messages/batches/{message_batch_id} with the state of a batch.
 func (d *Dialect) show(c *gin.Context) (any, error) {
 	record, err := d.batch(c)
 	if err == nil {
@@ -124,8 +125,8 @@ func (d *Dialect) cancel(c *gin.Context) (any, error) {
 	return d.view(ended), nil
 }
 
-// list answers GET /v1/messages/batches. after_id and before_id page in both directions;
-// each page is sorted newest first.
+// list answers GET /v1/messages/batches. The page after after_id has older batches, the
+// page before before_id newer ones. Each page is sorted newest first.
 func (d *Dialect) list(c *gin.Context) (any, error) {
 	var p request.Problems
 	page, cursor := store.Page{Limit: int(exchange.QueryInt(c, &p, "limit", defaultBatches, 1, maxBatches))}, ""
@@ -160,7 +161,8 @@ func (d *Dialect) list(c *gin.Context) (any, error) {
 	return newList(views, more, func(v *batchView) *string { return &v.ID }), nil
 }
 
-// results answers GET /v1/messages/batches/{message_batch_id}/results.
+// results answers GET /v1/messages/batches/{message_batch_id}/results with the result
+// file of an ended batch.
 func (d *Dialect) results(c *gin.Context) error {
 	record, err := d.batch(c)
 	if err == nil {
@@ -199,7 +201,8 @@ func deleted(record store.Record) bool {
 	return is
 }
 
-// remove answers DELETE /v1/messages/batches/{message_batch_id}.
+// remove answers DELETE /v1/messages/batches/{message_batch_id}: it deletes an ended
+// batch and its data.
 func (d *Dialect) remove(c *gin.Context) (any, error) {
 	record, err := d.batches.Find(c, c.Param("message_batch_id"))
 	id := d.batches.ID(record.Job.ID)
@@ -207,7 +210,7 @@ func (d *Dialect) remove(c *gin.Context) (any, error) {
 	case err != nil:
 		return nil, err
 	case deleted(record) && record.DataRemoved != nil:
-		return nil, batch.Missing("batch", id)
+		return nil, batch.NotFound("batch", id)
 	case !record.Job.Status.Terminal():
 		return nil, request.Errorf(http.StatusBadRequest, "batch_not_over", "the batch is %s; cancel it, or wait for its end, before you delete it", d.view(record).Status)
 	}

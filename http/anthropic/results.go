@@ -15,9 +15,9 @@ import (
 // of the requests.
 const outcomeResults = "results.jsonl"
 
-// outcomes returns the result file of a batch.
+// outcomes describes the only file of an ended batch: its result file.
 func (d *Dialect) outcomes(_ context.Context, record store.Record) ([]batch.Outcome, error) {
-	w := lineWriter{batch: batch.Hex(record.Job.ID), notRun: notRun(record.Job)}
+	w := lineWriter{batch: batch.JobIDDigits(record.Job.ID), notRun: notRun(record.Job)}
 	if reason := record.Job.FailureReason; reason != nil {
 		w.reason = reason.Message
 	}
@@ -31,7 +31,7 @@ type lineWriter struct {
 	reason string // why the batch failed, if it failed
 }
 
-// line appends the line of a request to b.
+// line appends the result line of one request to b, without a line end.
 func (w lineWriter) line(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error) {
 	b = append(b, `{"custom_id":`...)
 	b = append(batch.AppendID(b, row.ID), `,"result":{"type":"`...)
@@ -52,9 +52,10 @@ func (w lineWriter) line(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byt
 	return append(b, `}}`...), nil
 }
 
-// failure returns the error of a request without an answer. If the inference server's
-// error has the form of the dialect, the message is the server's, and the type too if it is
-// a type of the dialect. Few servers use this form, and vLLM uses other type names.
+// failure returns the error of a request without an answer. If the inference server
+// sent an error in Anthropic's form, failure copies its message, and also its type if
+// Anthropic's API has this type. Few servers use this form, and vLLM uses other type
+// names.
 func (w lineWriter) failure(row *rowmill.Row, out *rowmill.Output) errorBody {
 	body := errorBody{"error", failure{typeServer, out.Err.Message}, "req_" + w.batch + "_" + strconv.FormatInt(row.Index, 10)}
 	status, refused := results.Status(out)

@@ -8,14 +8,14 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Statuses of a batch.
+// Statuses of a batch in Anthropic's API.
 const (
 	statusInProgress = "in_progress"
 	statusCanceling  = "canceling"
 	statusEnded      = "ended"
 )
 
-// batchView is a batch in an answer.
+// batchView is a batch as Anthropic's API shows it.
 type batchView struct {
 	ID              string        `json:"id"`
 	Type            string        `json:"type"` // "message_batch"
@@ -29,8 +29,8 @@ type batchView struct {
 	ResultsURL      *string       `json:"results_url"` // relative, so that it works behind every proxy
 }
 
-// requestCounts has the numbers of a batch's requests by result. All requests count as
-// processing until the batch has ended. The sum of the numbers never changes.
+// requestCounts counts a batch's requests by result. All requests count as processing
+// until the batch has ended. The sum of all counts never changes.
 type requestCounts struct {
 	Processing int64 `json:"processing"`
 	Succeeded  int64 `json:"succeeded"`
@@ -39,7 +39,7 @@ type requestCounts struct {
 	Expired    int64 `json:"expired"`
 }
 
-// listView is a page of a list in an answer.
+// listView is one page of a list as Anthropic's API shows it.
 type listView[T any] struct {
 	Data    []T     `json:"data"`
 	HasMore bool    `json:"has_more"`
@@ -55,7 +55,7 @@ func newList[T any](data []T, more bool, id func(*T) *string) listView[T] {
 	return list
 }
 
-// view returns the batch of a job's record in the form of an answer.
+// view returns the batch that a job's record describes, as Anthropic's API shows it.
 func (d *Dialect) view(record store.Record) batchView {
 	job, raw := record.Job, record.Spec.Raw
 	v := batchView{
@@ -78,7 +78,8 @@ func (d *Dialect) view(record store.Record) batchView {
 	return v
 }
 
-// notRun returns the count to which the requests belong that an ended job did not run.
+// notRun returns a pointer to the count of the requests that an ended job did not run:
+// Canceled, Expired or Errored.
 func (r *requestCounts) notRun(job rowmill.Job) *int64 {
 	switch notRun(job) {
 	case resultCanceled:
@@ -89,7 +90,7 @@ func (r *requestCounts) notRun(job rowmill.Job) *int64 {
 	return &r.Errored
 }
 
-// Types of results.
+// Result types of the requests of a batch in Anthropic's API.
 const (
 	resultSucceeded = "succeeded"
 	resultErrored   = "errored"

@@ -17,7 +17,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Names of the recorded actions.
+// Names of the actions that the audit record contains.
 const (
 	KeyCreate   = "key.create"
 	KeyRotate   = "key.rotate"
@@ -38,12 +38,12 @@ const (
 	FunctionUnpublish = "function.unpublish"
 )
 
-// maxAuditPage limits the entries of a page.
+// maxAuditPage limits the audit entries on a page of GET /v1/audit.
 const maxAuditPage = 100
 
-// An Act is an action to record.
-type Act struct {
-	Name    string // one of the constants above
+// An Action is an action to record.
+type Action struct {
+	Name    string // name of the action, such as KeyCreate
 	Account string // account that the action affects
 	Target  string // id of the object that the action changes; empty for the account itself
 	Details any    // details of the request; never a secret
@@ -56,13 +56,13 @@ type Auditor struct {
 	Now   func() time.Time
 }
 
-// Route adds the route that reads the record.
+// Route adds the route that lists the audit record.
 func (a *Auditor) Route(v1 gin.IRoutes) { v1.GET("/audit", a.Handle(a.list)) }
 
 // Record writes an entry to the audit record and then calls do. If the entry cannot be
 // written, it does not call do. If do fails or its outcome is unknown, Record writes a
 // second entry.
-func (a *Auditor) Record(c *gin.Context, what Act, do func(context.Context) error) error {
+func (a *Auditor) Record(c *gin.Context, what Action, do func(context.Context) error) error {
 	ctx, who := c.Request.Context(), caller.Of(c)
 	details, err := json.Marshal(what.Details)
 	if err != nil {
@@ -76,17 +76,17 @@ func (a *Auditor) Record(c *gin.Context, what Act, do func(context.Context) erro
 		return fmt.Errorf("record the action: %w", err)
 	}
 	if err = do(ctx); err == nil {
-		a.Logger.Info("an audited action was done", exchange.KeyRequest, exchange.RequestID(c), "action", what.Name, "account", what.Account, "target", what.Target, "by", who.KeyID)
+		a.Logger.Info("an action was done and recorded in the audit record", exchange.KeyRequest, exchange.RequestID(c), "action", what.Name, "account", what.Account, "target", what.Target, "by", who.KeyID)
 		return nil
 	}
 	entry.ID, entry.At, entry.Failed = uuid.NewString(), a.Now().UTC(), request.Describe(err).Code
 	if again := a.Store.AppendAudit(context.WithoutCancel(ctx), entry); again != nil {
-		a.Logger.Warn("recording the failure of an action failed, the audit record shows only its start", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, again)
+		a.Logger.Warn("an action failed and its failure could not be recorded, the audit record shows only the start of the action", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, again)
 	}
 	return err
 }
 
-// auditView is an entry in an answer.
+// auditView is an entry of the audit record in the answer of GET /v1/audit.
 type auditView struct {
 	ID      string          `json:"id"`
 	At      time.Time       `json:"at"`
@@ -109,7 +109,8 @@ type auditKey struct {
 	Name    *string `json:"key_name"`
 }
 
-// viewAudit returns an entry as the reader may see it.
+// viewAudit returns an entry for an answer. It leaves out the key if the reader may not
+// see which key was used.
 func viewAudit(e store.AuditEntry, reader caller.Principal) auditView {
 	view := auditView{
 		ID: e.ID, At: e.At, Account: e.Account, Action: e.Action, Target: exchange.OrNull(e.Target), Request: exchange.OrNull(e.Request),
@@ -121,7 +122,7 @@ func viewAudit(e store.AuditEntry, reader caller.Principal) auditView {
 	return view
 }
 
-// list answers GET /v1/audit.
+// list answers GET /v1/audit with a page of the audit record.
 func (a *Auditor) list(c *gin.Context) (any, error) {
 	account, err := caller.AdministeredOrAll(c, c.Query("account"))
 	if err != nil {

@@ -1,6 +1,7 @@
-// Package batch has the common parts of batches in all dialects. A batch is a job; each of
-// its rows is a request body. A batch has an id in the form of its dialect, and files that
-// are made when the job has ended. The package does not know the other forms of a dialect.
+// Package batch has the common parts of batches in all dialects. A batch is a job; each
+// of its rows is a request body. A batch has an id in the form of its dialect, and
+// files that are made when the job has ended. Everything else that differs between
+// dialects is in the packages of the dialects.
 package batch
 
 import (
@@ -30,14 +31,14 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Limits limits the sizes of requests. No field is 0.
+// Limits has the size limits of requests, in bytes. No field is 0.
 type Limits struct {
 	FileBytes   int64 // size of a body, of a file that is sent in one request, and of a part of an upload
 	UploadBytes int64 // size of a file that is uploaded in parts
 	Input       input.Limits
 }
 
-// Config has the dependencies of dialects with batches.
+// Config has the dependencies of a dialect that has batches.
 type Config struct {
 	Exchange    *exchange.Exchange
 	Jobs        *jobs.Jobs
@@ -50,25 +51,26 @@ type Config struct {
 	Now         func() time.Time
 }
 
-// Batches handles the batches of a dialect.
+// Batches stores, finds, lists, cancels and finalizes the batches of one dialect.
 type Batches struct {
 	Config
-	Dialect string // value of rowmill.Raw.Dialect
-	Prefix  string // beginning of the ids of batches
+	Dialect string // name of the dialect, as in rowmill.Raw.Dialect
+	Prefix  string // beginning of every batch id
 
-	// Outcomes returns the files to make when a batch has ended.
+	// Outcomes returns descriptions of the files to make when a batch has ended.
 	Outcomes func(ctx context.Context, record store.Record) ([]Outcome, error)
 }
 
-// priority is the priority of all batches: a job of priority 0 may have only a thousand
-// rows.
+// priority is the priority of the job of every batch. Priority 0 is not used, because a
+// job of priority 0 may have only a thousand rows.
 const priority = rowmill.Production
 
 // idColumn is the name of the column with the request ids in the results.
 const idColumn = "custom_id"
 
 // Record returns the record of a new batch. Requests that have not run when window has
-// passed expire. The caller must write the input of the batch to the object Spec.Spooled.
+// passed expire. The caller must write the requests of the batch to the object whose
+// key is Spec.Spooled.
 func (b *Batches) Record(model rowmill.Model, raw rowmill.Raw, window time.Duration) store.Record {
 	id, now := rowmill.NewJobID(), b.Now().UTC().Truncate(time.Microsecond)
 	deadline := now.Add(window)
@@ -78,7 +80,8 @@ func (b *Batches) Record(model rowmill.Model, raw rowmill.Raw, window time.Durat
 	}, now)
 }
 
-// ModelNamed returns the model with a name, of the kind that runs request bodies unchanged.
+// ModelNamed returns the model with the given name or alias, and sets its kind so that
+// rows are request bodies that are sent unchanged. The error is written for the client.
 func (b *Batches) ModelNamed(name string) (rowmill.Model, error) {
 	model, err := b.Models.Find(name)
 	var (
@@ -106,13 +109,14 @@ const (
 	// headerRetry is the header in which clients send the number of a retry; 0 for the
 	// first attempt.
 	headerRetry = "X-Stainless-Retry-Count"
-	// retryTime is how long after the first request an equal request can be a retry.
+	// retryTime is how long after a request an equal request can count as its retry.
 	retryTime = 10 * time.Minute
 )
 
 // Submit stores a batch. Clients retry a request if they receive no answer, and send no
 // idempotency key. So Submit compares sum, the hash of the request, with the sums of
-// earlier requests: for a retry it returns the batch that the first request stored.
+// earlier requests. For a retry it returns the batch that the first request stored.
+// spool writes the requests of the batch to the bucket.
 func (b *Batches) Submit(c *gin.Context, record store.Record, sum string, spool func(context.Context) error) (store.Record, error) {
 	idem := &store.Idempotency{Key: "batch " + sum, BodyHash: sum, TTL: retryTime}
 	first, err := b.Store.Lookup(c.Request.Context(), caller.Of(c).Account, *idem)
@@ -122,7 +126,7 @@ func (b *Batches) Submit(c *gin.Context, record store.Record, sum string, spool 
 		return first, err
 	case atoiErr == nil && retry > 0:
 		return first, nil
-	default: // an equal request that is no retry: the client wants another batch
+	default: // an equal request that is not a retry: the client wants another batch
 		idem = nil
 	}
 	stored, err := b.Submissions.CreateBatch(c, record, spool, idem)
@@ -133,42 +137,45 @@ func (b *Batches) Submit(c *gin.Context, record store.Record, sum string, spool 
 	return stored, err
 }
 
-// Find returns the batch with the id shown, in the form that clients see, or a 404.
-func (b *Batches) Find(c *gin.Context, shown string) (store.Record, error) {
-	none := Missing("batch", textfmt.Shorten(shown, 64))
-	id, ok := b.JobID(shown)
+// Find returns a batch of the caller's account, or a 404. shown is the batch id as
+// clients see it.
+func (b *Batches) Find(c *gin.Context, batchID string) (store.Record, error) {
+	none := NotFound("batch", textfmt.Shorten(batchID, 64))
+	id, ok := b.JobID(batchID)
 	if !ok {
 		return store.Record{}, none
 	}
 	record, err := b.Jobs.Find(c, id)
-	if err != nil && request.Describe(err).Status == http.StatusNotFound || err == nil && !b.isOwn(record) {
+	if err != nil && request.Describe(err).Status == http.StatusNotFound || err == nil && !b.isBatchOfDialect(record) {
 		return store.Record{}, none
 	}
 	return record, err
 }
 
-// isOwn reports whether a job is a batch of the dialect.
-func (b *Batches) isOwn(record store.Record) bool {
+// isBatchOfDialect reports whether a job is a batch of this dialect.
+func (b *Batches) isBatchOfDialect(record store.Record) bool {
 	return record.Spec.Raw != nil && record.Spec.Raw.Dialect == b.Dialect
 }
 
-// List returns a page of the account's batches, without the hidden ones. more says whether
-// further batches follow. page.After must be a batch of the account, hidden or not. cursor
-// is the name of the query parameter with page.After, for errors.
+// List returns a page of the account's batches, except those for which hidden returns
+// true. more is true if further batches follow. page.After must be a batch of the
+// account, hidden or not. cursor is the name of the query parameter that set
+// page.After, for errors.
 func (b *Batches) List(c *gin.Context, page store.Page, cursor string, hidden func(store.Record) bool) (found []store.Record, more bool, err error) {
 	if page.After != "" {
 		if _, err := b.Find(c, b.ID(page.After)); err != nil {
 			return nil, false, NotFoundField(err, cursor)
 		}
 	}
-	return Fill(page, hidden, func(r store.Record) string { return r.Job.ID }, func(page store.Page) ([]store.Record, bool, error) {
+	return ReadVisiblePage(page, hidden, func(r store.Record) string { return r.Job.ID }, func(page store.Page) ([]store.Record, bool, error) {
 		return b.Store.Batches(c.Request.Context(), caller.Of(c).Account, b.Dialect, page)
 	})
 }
 
-// Fill returns a page of elements that are not hidden. It calls read until the page is full
-// or the list ends, because clients take an empty page for the end of the list.
-func Fill[T any](page store.Page, hidden func(T) bool, id func(T) string, read func(store.Page) ([]T, bool, error)) (found []T, more bool, err error) {
+// ReadVisiblePage returns a page of the elements for which hidden returns false. It calls read
+// until the page is full or the list ends, because clients take an empty page for the
+// end of the list.
+func ReadVisiblePage[T any](page store.Page, hidden func(T) bool, id func(T) string, read func(store.Page) ([]T, bool, error)) (found []T, more bool, err error) {
 	for want := page.Limit; ; page.Limit = want - len(found) {
 		part, more, err := read(page)
 		if err != nil {
@@ -189,7 +196,7 @@ func Fill[T any](page store.Page, hidden func(T) bool, id func(T) string, read f
 // returns it with rowmill.ErrTerminal. If the batch was cancelled before, Cancel returns no
 // error.
 func (b *Batches) Cancel(ctx context.Context, record store.Record) (store.Record, error) {
-	ended, _, err := b.Jobs.End(ctx, record.Job.ID, "cancelled on request")
+	ended, _, err := b.Jobs.CancelJob(ctx, record.Job.ID, "cancelled on request")
 	if !errors.Is(err, rowmill.ErrTerminal) {
 		return ended, err
 	}
@@ -202,9 +209,9 @@ func (b *Batches) Cancel(ctx context.Context, record store.Record) (store.Record
 	return ended, err
 }
 
-// Missing returns a 404 for an id that does not exist in the account. what is the kind of
+// NotFound returns a 404 for an id that does not exist in the account. what is the kind of
 // object, such as "batch".
-func Missing(what, id string) error {
+func NotFound(what, id string) error {
 	return request.Errorf(http.StatusNotFound, "not_found", "no %s was found with the id %s", what, id)
 }
 
@@ -217,29 +224,30 @@ func NotFoundField(err error, field string) error {
 	return err
 }
 
-// prefixJob is the beginning of the ids of jobs.
+// prefixJob is the beginning of every job id.
 const prefixJob = "job-"
 
-// digits is the number of hexadecimal digits of a UUID.
-const digits = 32
+// uuidDigits is the number of hexadecimal digits of a UUID.
+const uuidDigits = 32
 
-// IsHex reports whether text is a UUID without dashes.
-func IsHex(text string) bool {
-	return len(text) == digits && strings.Trim(text, "0123456789abcdef") == ""
+// IsUUIDHex reports whether text has the form of a UUID without dashes, in lower case.
+func IsUUIDHex(text string) bool {
+	return len(text) == uuidDigits && strings.Trim(text, "0123456789abcdef") == ""
 }
 
-// Hex returns the hexadecimal digits of a job's id, without dashes.
-func Hex(jobID string) string {
+// JobIDDigits returns the hexadecimal digits of a job's id, without dashes.
+func JobIDDigits(jobID string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(jobID, prefixJob), "-", "")
 }
 
-// ID returns the batch id of a job.
-func (b *Batches) ID(jobID string) string { return b.Prefix + Hex(jobID) }
+// ID returns the batch id of a job, as clients of the dialect see it.
+func (b *Batches) ID(jobID string) string { return b.Prefix + JobIDDigits(jobID) }
 
-// JobID is the inverse of ID. ok is false if id does not have the form of a batch id.
+// JobID returns the job id for a batch id; it is the inverse of ID. ok is false if id
+// does not have the form of a batch id.
 func (b *Batches) JobID(id string) (jobID string, ok bool) {
 	hex, found := strings.CutPrefix(id, b.Prefix)
-	if !found || !IsHex(hex) {
+	if !found || !IsUUIDHex(hex) {
 		return "", false
 	}
 	return prefixJob + strings.Join([]string{hex[:8], hex[8:12], hex[12:16], hex[16:20], hex[20:]}, "-"), true

@@ -9,7 +9,7 @@ import (
 // TypeInvalid is the type of errors that the client caused, in all dialects.
 const TypeInvalid = "invalid_request_error"
 
-// types has the error types by HTTP status that all dialects share.
+// types maps an HTTP status to the error type that all dialects use for it.
 var types = map[int]string{
 	http.StatusUnauthorized:    "authentication_error",
 	http.StatusForbidden:       "permission_error",

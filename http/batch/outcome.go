@@ -20,19 +20,20 @@ import (
 // An Outcome is a file of lines that is made when a batch has ended. It is an artifact of
 // the batch's job.
 type Outcome struct {
-	Name string // such as "output.jsonl"
+	Name string // name of the file, such as "output.jsonl"
 	// Line appends the line of a request to b: JSON without a line end. If Line appends
 	// nothing, the file has no line for the request.
 	Line func(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error)
-	// Made is called when the file is complete. Made may be nil.
-	Made func(ctx context.Context, made store.Artifact) error
+	// OnComplete is called when the file is complete. Made may be nil.
+	OnComplete func(ctx context.Context, made store.Artifact) error
 }
 
-// finalName is the name of an artifact that marks all files of a batch as made.
+// finalName is the name of the artifact that marks a batch as finalized: all of its
+// files are made.
 const finalName = "files-of-batch"
 
-// Finalized reports whether the files of a batch are made, or can never be made because the
-// data was removed.
+// Finalized reports whether all files of a batch are made, or can never be made because
+// the data was removed.
 func Finalized(record store.Record) bool {
 	_, made := record.Artifacts[finalName]
 	return made || record.DataRemoved != nil
@@ -56,7 +57,8 @@ func (b *Batches) Finalize(ctx context.Context, record store.Record) (store.Reco
 	return made, err
 }
 
-// makeFiles makes the files of an ended batch and marks them as made in the record.
+// makeFiles makes the files of an ended batch and marks them in the batch's record as
+// made.
 func (b *Batches) makeFiles(ctx context.Context, record store.Record) (store.Record, error) {
 	outcomes, err := b.Outcomes(ctx, record)
 	if err != nil {
@@ -65,11 +67,11 @@ func (b *Batches) makeFiles(ctx context.Context, record store.Record) (store.Rec
 	final := store.Artifact{Key: layout.Spooled(record.Job.ID)}
 	for _, one := range outcomes {
 		made, err := b.Archive.Lines(ctx, record, one.Name, func(w io.Writer, each func(results.Visit) error) error {
-			lines := lines{w: bufio.NewWriterSize(w, 64<<10)}
+			lines := lineFileWriter{w: bufio.NewWriterSize(w, 64<<10)}
 			return errors.Join(each(func(row *rowmill.Row, out *rowmill.Output) error { return lines.add(one, row, out) }), lines.w.Flush())
 		})
-		if err == nil && one.Made != nil {
-			err = one.Made(ctx, made)
+		if err == nil && one.OnComplete != nil {
+			err = one.OnComplete(ctx, made)
 		}
 		if err != nil {
 			return record, err
@@ -79,20 +81,20 @@ func (b *Batches) makeFiles(ctx context.Context, record store.Record) (store.Rec
 	return b.Store.AddArtifact(ctx, record.Job.ID, finalName, final)
 }
 
-// lines writes a file of lines.
-type lines struct {
+// lineFileWriter writes the lines of a batch's file.
+type lineFileWriter struct {
 	w      *bufio.Writer
 	buffer []byte
 }
 
-// add writes the line of a request. Some clients end a line at every character that
-// Unicode calls a line break, also inside strings. So add escapes these characters. They
-// occur only in strings. CR and LF need no escape here, because JSON strings never contain
-// them.
-func (l *lines) add(of Outcome, row *rowmill.Row, out *rowmill.Output) (err error) {
-	l.buffer, err = of.Line(l.buffer[:0], row, out)
+// add writes the line of one request to the file that of describes. Some clients end a
+// line at every character that Unicode calls a line break, also inside strings. So add
+// escapes these characters, which occur only in strings. CR and LF need no escape here,
+// because JSON strings never contain them.
+func (l *lineFileWriter) add(outcome Outcome, row *rowmill.Row, out *rowmill.Output) (err error) {
+	l.buffer, err = outcome.Line(l.buffer[:0], row, out)
 	if err != nil {
-		return fmt.Errorf("write row %d: %w", row.Index, err)
+		return fmt.Errorf("write the line of row %d: %w", row.Index, err)
 	}
 	line := l.buffer
 	if len(line) == 0 {
@@ -104,7 +106,7 @@ func (l *lines) add(of Outcome, row *rowmill.Row, out *rowmill.Output) (err erro
 			break
 		}
 		r, size := utf8.DecodeRune(line[at:])
-		_, _ = l.w.Write(line[:at]) // a bufio.Writer repeats its first error
+		_, _ = l.w.Write(line[:at]) // no check: a bufio.Writer returns its first error again at the end
 		_, _ = fmt.Fprintf(l.w, `\u%04x`, r)
 		line = line[at+size:]
 	}
@@ -118,7 +120,7 @@ const lineBreaks = "\u0085\u2028\u2029"
 // A Cause is the reason why requests of a batch did not run.
 type Cause int
 
-// The causes.
+// Causes why requests of a batch did not run.
 const (
 	Failed    Cause = iota // the job failed; see its failure_reason
 	Cancelled              // a client cancelled the job
@@ -136,8 +138,8 @@ func CauseOf(job rowmill.Job) Cause {
 	return Failed
 }
 
-// FailedBefore is the beginning of the error message of a request that did not run because
-// its batch failed. The reason follows.
+// FailedBefore is the beginning of the error message of a request that did not run
+// because its batch failed. The reason of the failure is appended.
 const FailedBefore = "The batch failed before this request was run: "
 
 // AppendID appends the custom_id of a request as JSON, or null if the request has none.

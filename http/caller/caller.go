@@ -19,8 +19,8 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// DefaultAccount owns the configured administrator keys and the key that the first start
-// creates.
+// DefaultAccount is the account that owns the configured administrator keys and the key
+// that the first start creates. Its administrators may act for all accounts.
 const DefaultAccount = "default"
 
 // Roles of a key.
@@ -33,7 +33,7 @@ const (
 // roles lists all roles, the most powerful first.
 var roles = []string{RoleAdmin, RoleUser, RoleReader}
 
-// IsRole reports whether a role is known.
+// IsRole reports whether this version of the service knows a role.
 func IsRole(role string) bool { return slices.Contains(roles, role) }
 
 // Roles returns all roles, the most powerful first.
@@ -45,11 +45,11 @@ const maxAccountName = 128
 // Principal is the sender of a request.
 type Principal struct {
 	KeyID       string // empty for the configured administrator key
-	Fingerprint string // of the key's secret; a session ends if it changes
-	Name        string // of the key
+	Fingerprint string // beginning of the hash of the key's secret; a browser session ends if it changes
+	Name        string // name of the key, for people
 	Account     string
 	Role        string
-	Dialect     string // sdk.Name, or empty for the API's own dialect
+	Dialect     string // form of answers for the key: sdk.Name, or empty for the API's own form
 
 	// PerMinute is the key's limit of requests per minute; 0: no limit.
 	PerMinute int
@@ -65,10 +65,10 @@ type Principal struct {
 // context.
 const contextPrincipal = "rowmill.principal"
 
-// StoreIn stores the principal as the sender of a request, for Of.
+// StoreIn stores the principal in the request's context, where Of finds it.
 func (who Principal) StoreIn(c *gin.Context) { c.Set(contextPrincipal, who) }
 
-// Of returns the sender of a request that access.Gate let pass.
+// Of returns the sender of a request. access.Gate must have let the request pass.
 func Of(c *gin.Context) Principal { return c.MustGet(contextPrincipal).(Principal) }
 
 // Administered returns the account that an administrator's request is about: the named
@@ -103,9 +103,9 @@ func CheckAccountName(name string) error {
 	return rowmill.Invalid("account", "is %q; the name of an account has 1 to %d characters of plain text", textfmt.Shorten(name, 64), maxAccountName)
 }
 
-// Administer reads the body of an administrator's request and returns the account from
-// the query or the body. It calls read to read the other fields. It refuses a caller
-// without the role before it reads the body.
+// Administer reads the body of an administrator's request and returns the account that
+// the query or the body names. It calls read to read the other fields of the body. It
+// refuses a caller who is no administrator before it reads the body.
 func Administer(x *exchange.Exchange, c *gin.Context, limit int64, read func(*request.Object)) (account string, err error) {
 	if _, err := Administered(c, ""); err != nil {
 		return "", err

@@ -21,16 +21,18 @@ type Files interface {
 	// Open returns a file, compressed with gzip, and its content type. hashed is true if
 	// the name changes with the content; ok is false if there is no such file.
 	Open(name string) (gz []byte, contentType string, hashed, ok bool)
-	// Index returns the HTML page of the console. The page contains {{nonce}} in the places
-	// where each answer puts the nonce of the answer's scripts and styles.
+	// Index returns the HTML page of the console. Each answer with the page replaces
+	// {{nonce}} by a new nonce, which the page's scripts and styles need to be accepted by
+	// the browser.
 	Index() []byte
 }
 
 const (
 	consoleBase = "/console/"
-	nonceMark   = "{{nonce}}" // see Files.Index
-	// consolePolicy lets the page load files from the node itself, and run scripts with
-	// the nonce. No other page may embed it.
+	nonceMark   = "{{nonce}}" // placeholder in the page of Files.Index; each answer puts its nonce there
+	// consolePolicy is the Content-Security-Policy of the index page. The page may load
+	// files from the node itself, and run scripts and styles with the nonce. No other page
+	// may embed it.
 	consolePolicy = "default-src 'self'; script-src 'self' 'nonce-%[1]s'; style-src 'self' 'nonce-%[1]s'; img-src 'self' data:; " +
 		"object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
 )
@@ -41,7 +43,7 @@ type Pages struct {
 	Console Files // nil: no console
 }
 
-// Route adds the routes of the page.
+// Route adds the routes of the web console.
 func (p *Pages) Route(root gin.IRoutes) {
 	root.GET("/", p.Do(p.redirect))
 	root.GET("/console", p.Do(p.redirect))
@@ -99,7 +101,8 @@ func setSecurityHeaders(c *gin.Context, nonce string) {
 	c.Header("Referrer-Policy", "no-referrer")
 }
 
-// file answers with a file, compressed if the client accepts gzip.
+// file answers with a file of the console, compressed if the client accepts gzip. If
+// hashed is true, browsers may cache the file forever.
 func (p *Pages) file(c *gin.Context, gz []byte, contentType string, hashed bool) {
 	setSecurityHeaders(c, "") // an image, such as SVG, can contain scripts
 	caching := "no-cache"
@@ -115,7 +118,7 @@ func (p *Pages) file(c *gin.Context, gz []byte, contentType string, hashed bool)
 	}
 	plain, err := unpack(gz)
 	if err != nil {
-		p.Fail(c, fmt.Errorf("unpack a file of the console: %w", err))
+		p.Fail(c, fmt.Errorf("decompress a file of the console: %w", err))
 		return
 	}
 	c.Data(http.StatusOK, contentType, plain)
@@ -129,7 +132,7 @@ func unpack(gz []byte) ([]byte, error) {
 	return io.ReadAll(reader)
 }
 
-// wantsHTML reports whether the client asks for a page, as browsers do.
+// wantsHTML reports whether the client accepts an HTML page, as browsers do.
 func wantsHTML(c *gin.Context) bool { return strings.Contains(c.GetHeader("Accept"), "text/html") }
 
 // acceptsGzip reports whether the client accepts gzip.

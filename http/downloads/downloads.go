@@ -46,7 +46,8 @@ func (d *Downloads) Route(v1 gin.IRoutes) {
 	v1.GET("/jobs/:job_id/results-url", d.Handle(d.urls))
 }
 
-// queryVariant reads the parameters that select the variant of the results.
+// queryVariant reads the query parameters that select the optional columns of the
+// results.
 func queryVariant(c *gin.Context, p *request.Problems) results.Variant {
 	return results.Variant{
 		Inputs:   exchange.QueryBool(c, p, "include_inputs"),
@@ -54,7 +55,8 @@ func queryVariant(c *gin.Context, p *request.Problems) results.Variant {
 	}
 }
 
-// queryFormat reads the parameter format, or its alias result_format.
+// queryFormat reads the query parameter format, or its alias result_format. The default
+// is json.
 func queryFormat(c *gin.Context, p *request.Problems) string {
 	name := "format"
 	format, given := c.GetQuery(name)
@@ -76,11 +78,11 @@ func queryFormat(c *gin.Context, p *request.Problems) string {
 	return format
 }
 
-// jobWithResults returns the job in the path if it has results of the variant. If partial
-// is true, it also returns a job that has not succeeded but has committed rows; then some
-// is true.
+// jobWithResults returns the job whose id is in the path, if it has results with the
+// columns of v. If partial is true, it also returns a job that has not succeeded but
+// has committed rows; then some is true.
 func (d *Downloads) jobWithResults(c *gin.Context, v results.Variant, partial bool) (record store.Record, some bool, err error) {
-	if record, err = d.Jobs.Named(c); err != nil {
+	if record, err = d.Jobs.FindInPath(c); err != nil {
 		return record, false, err
 	}
 	if some = partial && record.Job.Status != rowmill.StatusSucceeded; some {
@@ -89,7 +91,8 @@ func (d *Downloads) jobWithResults(c *gin.Context, v results.Variant, partial bo
 	return record, false, request.NoResults(record, v)
 }
 
-// file answers GET /v1/jobs/{job_id}/results.
+// file answers GET /v1/jobs/{job_id}/results with the results of a job as JSON, CSV or
+// Parquet.
 func (d *Downloads) file(c *gin.Context) error {
 	var p request.Problems
 	format, v, partial := queryFormat(c, &p), queryVariant(c, &p), exchange.QueryBool(c, &p, "partial")
@@ -109,7 +112,7 @@ func (d *Downloads) file(c *gin.Context) error {
 		return err
 	}
 	defer source.Close()
-	if sdk.Spoken(c) {
+	if sdk.UsesDialect(c) {
 		source.Schema = sdk.Schema(record, source.Schema)
 	}
 	contentType, extension, write := "application/json", "json", results.WriteJSON
@@ -121,7 +124,7 @@ func (d *Downloads) file(c *gin.Context) error {
 		write = results.Subset
 	}
 	return d.Stream(c, contentType, results.Filename(id, v, extension), func(w *bufio.Writer) error {
-		return archive.Removed(write(ctx, w, source, source.Schema, v))
+		return archive.AsRemoved(write(ctx, w, source, source.Schema, v))
 	})
 }
 
@@ -144,7 +147,8 @@ func (d *Downloads) parquetFile(ctx context.Context, record store.Record, v resu
 	return d.Archive.Parquet(ctx, record, v)
 }
 
-// sendParquet answers with the file of parquetFile.
+// sendParquet answers with the Parquet file of a variant. If some is true, the file has
+// the committed rows of a job that did not succeed.
 func (d *Downloads) sendParquet(c *gin.Context, record store.Record, v results.Variant, some bool) error {
 	made, err := d.parquetFile(c.Request.Context(), record, v, some)
 	if err != nil {
@@ -152,7 +156,7 @@ func (d *Downloads) sendParquet(c *gin.Context, record store.Record, v results.V
 	}
 	object, err := d.Bucket.Open(c.Request.Context(), made.Key)
 	if err != nil {
-		return archive.Removed(fmt.Errorf("open the result file: %w", err))
+		return archive.AsRemoved(fmt.Errorf("open the result file: %w", err))
 	}
 	defer object.Close()
 	d.Object(c, object, layout.Parquet, results.Filename(record.Job.ID, v, "parquet"))
@@ -184,7 +188,7 @@ func (d *Downloads) urls(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	if _, err := d.Bucket.Stat(ctx, made.Key); err != nil {
-		return nil, archive.Removed(fmt.Errorf("describe the result file: %w", err))
+		return nil, archive.AsRemoved(fmt.Errorf("check that the result file exists: %w", err))
 	}
 	filename := results.Filename(record.Job.ID, v, "parquet")
 	urls := map[string]string{}

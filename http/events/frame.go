@@ -5,7 +5,7 @@ import "bytes"
 // ContentType is the content type of a stream.
 const ContentType = "text/event-stream"
 
-// Names of events.
+// Names of the events that a stream sends.
 const (
 	EventJob     = "job"     // data: a job, as GET /v1/jobs/{job_id} shows it
 	EventNodes   = "nodes"   // data: the list of nodes

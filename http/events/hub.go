@@ -38,15 +38,16 @@ const (
 	pollEvery = time.Second
 	// pollTimeout is the timeout of each poll. All listeners wait for the same poll.
 	pollTimeout = 10 * time.Second
-	// keepFor is how long the hub keeps a topic without listeners, and the last change of an
-	// ended job. It is longer than a browser or a proxy needs to reconnect.
+	// keepFor is how long the hub remembers a topic without listeners, and the last change
+	// of an ended job. It is longer than a browser or a proxy needs to reconnect.
 	keepFor = time.Minute
-	// newFor is how far before the last poll a poll asks for new jobs. So a poll finds jobs
-	// that start and end between two polls, even if the clock of the node that stored the
-	// job is slightly wrong.
+	// newFor is how far each poll looks back beyond the last poll when it asks for new jobs.
+	// So a poll finds jobs that start and end between two polls, even if the clock of the
+	// node that stored the job is slightly wrong.
 	newFor = 10 * time.Second
 	// maxWaiting limits how many waiting jobs of an account a poll reads. It is more than a
-	// page shows. The other waiting jobs cause their first event when a node starts them.
+	// page of the job list shows. Listeners get the first event of each further waiting job
+	// when a node starts the job.
 	maxWaiting = 1000
 	// maxShared limits how many jobs are cached between two polls, for all listeners.
 	maxShared = 1000
@@ -55,8 +56,8 @@ const (
 // ErrFull means that the hub has Config.Most listeners.
 var ErrFull = errors.New("the node has its greatest number of event streams")
 
-// A Topic selects what a listener hears about: all jobs of an account (Job is empty), one
-// job, or the list of nodes (both fields are empty).
+// A Topic selects the changes that a listener receives: of all jobs of an account (Job
+// is empty), of one job, or of the list of nodes (both fields are empty).
 type Topic struct{ Account, Job string }
 
 // Nodes is the topic of the list of nodes.
@@ -75,54 +76,55 @@ type Config struct {
 	// Nodes returns the list of nodes as JSON, for an event.
 	Nodes func(ctx context.Context) string
 	// Waiting returns the reason why a job of an account waits, if the job's record does
-	// not contain it. The hub calls it only for topics of a single job, with the job's id
-	// and status.
+	// not contain this reason. The hub calls Waiting only for topics of a single job, with
+	// the job's id and status.
 	Waiting func(job *rowmill.Job, account string) string
 	Logger  *slog.Logger
 	Now     func() time.Time
 	Most    int // greatest number of listeners
 }
 
-// A Hub reports changes to its listeners.
+// A Hub finds changes of jobs and nodes, and reports them to its listeners.
 type Hub struct {
 	cfg     Config
-	start   string        // random text of this process, at the beginning of all event ids
-	polling chan struct{} // full while a poll runs
+	start   string        // random text of this process, the beginning of all its event ids
+	polling chan struct{} // holds one element while a poll runs, so that only one poll runs at a time
 
 	mu        sync.Mutex
 	seq       int64 // sequence number of the latest change
 	topics    map[Topic]*topic
 	listeners map[*Listener]struct{}
-	stop      context.CancelFunc          // ends the polling; nil without listeners
-	readings  *cache.TTL[string, reading] // jobs that were read since the last poll
+	stop      context.CancelFunc          // stops the polling; nil while there are no listeners
+	readings  *cache.TTL[string, reading] // cache of the jobs that were read since the last poll, by job id
 }
 
 // A topic has the last known states of the items that a Topic selects.
 type topic struct {
-	items     map[string]item // by job id; the list of nodes has an empty id
-	floor     int64           // changes up to this sequence number may be missing
-	polled    time.Time       // start of the last successful poll
-	leftAt    time.Time       // when a listener last left
-	listeners map[*Listener]struct{}
+	items         map[string]item // last known states by job id; the list of nodes has an empty id
+	completeAfter int64           // items may lack changes up to this sequence number
+	polled        time.Time       // start of the last successful poll
+	leftAt        time.Time       // when a listener of the topic last left
+	listeners     map[*Listener]struct{}
 }
 
 // An item is the last known state of a job or of the list of nodes.
 type item struct {
 	state
-	seq int64     // sequence number of its last change
-	at  time.Time // time of its last change
+	seq int64     // sequence number of the item's last change
+	at  time.Time // time of the item's last change
 }
 
 // A state identifies a version of an item. If a poll finds another state, listeners get an
 // event.
 type state struct {
-	mark  store.Revision
-	shown string // shown, but not part of a record: the list of nodes, or the reason why a job waits
+	revision store.Revision
+	shown    string // text for clients that is in no record: the list of nodes, or the reason why a job waits
 }
 
-func (i item) ended() bool { return i.mark.Status.Terminal() }
+func (i item) ended() bool { return i.revision.Status.Terminal() }
 
-// New returns a hub without listeners.
+// New returns a hub without listeners. The hub polls the store only while it has
+// listeners.
 func New(cfg Config) *Hub {
 	h := &Hub{
 		cfg: cfg, start: strings.ReplaceAll(uuid.NewString(), "-", "")[:12], polling: make(chan struct{}, 1),
@@ -134,9 +136,9 @@ func New(cfg Config) *Hub {
 
 // A Change says that a job or the list of nodes changed.
 type Change struct {
-	Job   string // id; empty for the nodes
+	Job   string // id of the job; empty for the list of nodes
 	Nodes string // the list of nodes as JSON; empty for a job
-	Seq   int64  // sequence number of the change; 0: an element of the current states
+	Seq   int64  // sequence number of the change; 0 if this is a current state and not a change
 }
 
 // A Listener receives the changes for one event stream. Only one goroutine may use it.
@@ -144,7 +146,7 @@ type Listener struct {
 	hub    *Hub
 	topics []Topic
 
-	// Wake receives an element when Take has changes to return.
+	// Wake receives an element when new changes are ready for Take.
 	Wake chan struct{}
 	// Initial has the changes to send before all changes from Take. If Whole is true,
 	// Initial has all current states; if false, it has the changes since the position that
@@ -158,8 +160,8 @@ type Listener struct {
 	pending map[string]int64 // sequence numbers by job id; guarded by Hub.mu
 }
 
-// Join adds a listener for topics. The caller must call Leave in the end. last is the id of
-// the last event that the client received, or empty.
+// Join adds a listener for topics. The caller must call Leave when it no longer needs
+// the listener. last is the id of the last event that the client received, or empty.
 func (h *Hub) Join(ctx context.Context, topics []Topic, last string) (*Listener, error) {
 	l := &Listener{hub: h, topics: topics, Wake: make(chan struct{}, 1), pending: map[string]int64{}}
 	if err := h.register(l); err != nil {
@@ -199,8 +201,8 @@ func (h *Hub) register(l *Listener) error {
 	return nil
 }
 
-// expire drops topics that have had no listener for keepFor, or that were never polled. The
-// caller holds h.mu.
+// expire drops topics that have had no listener for keepFor, or that were never polled.
+// The caller must hold h.mu.
 func (h *Hub) expire() {
 	now := h.cfg.Now()
 	maps.DeleteFunc(h.topics, func(_ Topic, t *topic) bool {
@@ -208,7 +210,8 @@ func (h *Hub) expire() {
 	})
 }
 
-// Leave removes the listener. After the last listener the hub stops polling.
+// Leave removes the listener from the hub. The hub stops polling when no listener
+// remains.
 func (l *Listener) Leave() {
 	h := l.hub
 	h.mu.Lock()
@@ -250,14 +253,15 @@ func (h *Hub) setInitial(l *Listener, last string) {
 	}
 }
 
-// position parses an event id and returns its sequence number. known is true if the hub has
-// all changes since that event for the topics of the listener. The caller holds h.mu.
+// position parses an event id and returns its sequence number. known is true if the hub
+// has all changes since that event for the topics of the listener. The caller must hold
+// h.mu.
 func (h *Hub) position(l *Listener, id string) (seen int64, known bool) {
 	start, number, _ := strings.Cut(id, "-")
 	seen, err := strconv.ParseInt(number, 10, 64)
 	known = err == nil && start == h.start && seen <= h.seq
 	for _, name := range l.topics {
-		known = known && seen >= h.topics[name].floor
+		known = known && seen >= h.topics[name].completeAfter
 	}
 	return seen, known
 }
@@ -287,7 +291,8 @@ func (l *Listener) take() []Change {
 	return changes
 }
 
-// PutBack makes the next Take return changes again that could not be sent.
+// PutBack takes back changes that could not be sent. The next Take returns these
+// changes again.
 func (l *Listener) PutBack(changes []Change) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -296,7 +301,7 @@ func (l *Listener) PutBack(changes []Change) {
 	}
 }
 
-// watch polls each second until ctx ends.
+// watch polls the store each second until ctx ends.
 func (h *Hub) watch(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -308,7 +313,7 @@ func (h *Hub) watch(ctx context.Context) {
 		}
 		err := h.poll(ctx, h.activeTopics)
 		if err != nil && ctx.Err() == nil && !failed {
-			h.cfg.Logger.Warn("polling the store for changes of jobs failed, trying again", "err", err)
+			h.cfg.Logger.Warn("polling the store for changes of jobs failed, retrying", "err", err)
 		}
 		failed = err != nil
 	}
@@ -323,8 +328,8 @@ func (h *Hub) activeTopics() []Topic {
 	return slices.DeleteFunc(topics, func(name Topic) bool { return len(h.topics[name].listeners) == 0 })
 }
 
-// unpolled returns the topics that the regular polls have not read lately, because they had
-// no listeners.
+// unpolled returns those of the topics that the regular polls have not read lately,
+// because the topics had no listeners.
 func (h *Hub) unpolled(topics []Topic) []Topic {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -340,17 +345,17 @@ type pollTarget struct {
 	ids   []string
 }
 
-// poll compares the topics that which returns with the store, and notifies their listeners
-// of changes. Only one caller polls at a time; which is called when it is this caller's
-// turn.
-func (h *Hub) poll(ctx context.Context, which func() []Topic) error {
+// poll compares some topics with the store, and notifies their listeners of changes.
+// Only one poll runs at a time. poll waits for its turn, and then calls which to get
+// the topics.
+func (h *Hub) poll(ctx context.Context, selectTopics func() []Topic) error {
 	select {
 	case h.polling <- struct{}{}:
 		defer func() { <-h.polling }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	topics := which()
+	topics := selectTopics()
 	if len(topics) == 0 {
 		return nil
 	}
@@ -386,8 +391,9 @@ func (h *Hub) poll(ctx context.Context, which func() []Topic) error {
 	return nil
 }
 
-// find returns the jobs that may have changed: by topic, and the ids of all topics together
-// without duplicates.
+// find returns the jobs that may have changed: the job ids for each topic (seen), and
+// the ids for all topics together without duplicates (ids). now is the start of the
+// poll.
 func (h *Hub) find(ctx context.Context, topics []Topic, now time.Time) (seen []pollTarget, ids []string, err error) {
 	since := now
 	var accounts []string
@@ -437,14 +443,15 @@ func (h *Hub) find(ctx context.Context, topics []Topic, now time.Time) (seen []p
 	return seen, slices.Compact(ids), nil
 }
 
-// compare updates a topic with the result of a poll that started at the time began. The
-// caller holds h.mu.
+// compare updates a topic with the result of a poll that started at the time began, and
+// notifies the topic's listeners of changes. The caller must hold h.mu.
 func (h *Hub) compare(t *topic, s pollTarget, marks map[string]store.Revision, nodes string, began time.Time) {
 	first := t.polled.IsZero()
-	// After a pause the store may have more new jobs than one poll reads.
+	// After a pause the store may have more new jobs than one poll reads, so changes may
+	// be missing.
 	if first || len(s.ids) >= maxWaiting && began.Sub(t.polled) > 2*pollEvery {
 		h.seq++
-		t.floor = h.seq
+		t.completeAfter = h.seq
 	}
 	t.polled = began
 	if s.topic == Nodes {
@@ -453,12 +460,12 @@ func (h *Hub) compare(t *topic, s pollTarget, marks map[string]store.Revision, n
 	}
 	for _, id := range s.ids {
 		mark := marks[id]
-		if mark == (store.Revision{}) { // the store lost the job
+		if mark == (store.Revision{}) { // the store no longer has the job
 			delete(t.items, id)
 			continue
 		}
-		now := state{mark: mark}
-		if s.topic.Job != "" && !mark.Status.Terminal() { // in an account's topic the reasons of all jobs would cause too many events
+		now := state{revision: mark}
+		if s.topic.Job != "" && !mark.Status.Terminal() { // only for the topic of a single job: the reasons of all jobs of an account would cause too many events
 			now.shown = h.cfg.Waiting(&rowmill.Job{ID: id, Status: mark.Status}, s.topic.Account)
 		}
 		h.update(t, id, now, began, first)
@@ -468,14 +475,14 @@ func (h *Hub) compare(t *topic, s pollTarget, marks map[string]store.Revision, n
 	}
 	for id, i := range t.items {
 		if i.ended() && began.Sub(i.at) > keepFor {
-			t.floor = max(t.floor, i.seq)
+			t.completeAfter = max(t.completeAfter, i.seq)
 			delete(t.items, id)
 		}
 	}
 }
 
 // update stores the state of an item, and notifies the topic's listeners if the state
-// changed and this is not the first poll of the topic. The caller holds h.mu.
+// changed and this is not the first poll of the topic. The caller must hold h.mu.
 func (h *Hub) update(t *topic, id string, now state, at time.Time, first bool) {
 	if before, known := t.items[id]; known && before.state == now {
 		return
@@ -491,7 +498,7 @@ func (h *Hub) update(t *topic, id string, now state, at time.Time, first bool) {
 		l.pending[id] = h.seq
 		select {
 		case l.Wake <- struct{}{}:
-		default: // a wake-up is waiting already
+		default: // the listener has a wake-up that it has not read yet
 		}
 	}
 }

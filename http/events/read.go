@@ -13,7 +13,7 @@ type reading struct {
 	account string
 }
 
-// newReadings returns an empty cache for the time until the next poll.
+// newReadings returns an empty cache of jobs. The hub uses it until the next poll.
 func (h *Hub) newReadings() *cache.TTL[string, reading] {
 	return &cache.TTL[string, reading]{Age: keepFor, Most: maxShared, Now: h.cfg.Now}
 }

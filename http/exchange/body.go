@@ -30,9 +30,9 @@ func (x *Exchange) CheckHeaders(c *gin.Context) error {
 	return nil
 }
 
-// A Body is the body of a request. A read fails if the client sends no byte for
-// stallTimeout; the whole body may take any time. Without this limit, a client that stops
-// in the middle would keep its rows in memory forever.
+// A Body is a request body with a timeout. Read fails if the client sends no byte for
+// stallTimeout; the whole body may take any time. Without this timeout, a client that
+// stops in the middle would make the server keep the received rows in memory forever.
 type Body struct {
 	from         io.Reader
 	control      *http.ResponseController
@@ -46,7 +46,8 @@ func (x *Exchange) Body(c *gin.Context, limit int64) *Body {
 
 // Read reads from the body, and returns a *request.Error if no byte arrived in time.
 func (b *Body) Read(p []byte) (int, error) {
-	// Some connections in tests do not support deadlines. They wait without limit.
+	// Some connections in tests do not support deadlines. Reads from them wait without
+	// limit.
 	_ = b.control.SetReadDeadline(time.Now().Add(b.stallTimeout))
 	n, err := b.from.Read(p)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -55,10 +56,10 @@ func (b *Body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Done removes the read deadline. Call it when the whole body was read: the server then
-// still reads from the connection, to notice when the client disconnects. If the body was
-// not read completely, do not call Done: the deadline then limits how long the server skips
-// the rest.
+// Done removes the read deadline. Call Done when the whole body was read: the server
+// then still reads from the connection, to notice when the client disconnects. If the
+// body was not read completely, do not call Done: the deadline then limits how long the
+// server skips the rest of the body.
 func (b *Body) Done() { _ = b.control.SetReadDeadline(time.Time{}) }
 
 // ReadObject reads a body that is one JSON object of up to limit bytes.

@@ -21,11 +21,12 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// In any other mode gin prints to standard output. gin keeps the mode in a variable without
-// a lock, so the mode must be set before servers run.
+// init sets gin's release mode, because gin prints to standard output in any other
+// mode. gin keeps the mode in a variable without a lock, so the mode must be set before
+// servers run.
 func init() { gin.SetMode(gin.ReleaseMode) }
 
-// Keys of log attributes.
+// Names of the attributes in log lines.
 const (
 	KeyRequest = "request"
 	KeyRoute   = "route"
@@ -33,31 +34,31 @@ const (
 	KeyErr     = "err"
 )
 
-// Names of values in a request's context.
+// Names under which values are stored in a request's context.
 const (
 	contextRequestID = "rowmill.request"
 	contextShape     = "rowmill.shape"
 )
 
-// A Shape returns the body of an error in the form of a dialect.
-type Shape func(*gin.Context, *request.Error) any
+// An ErrorShape returns the body of an error in the form of a dialect.
+type ErrorShape func(*gin.Context, *request.Error) any
 
-// Shaped is a middleware: handlers after it answer errors in the form of a dialect.
-func Shaped(shape Shape) gin.HandlerFunc {
+// WithErrorShape returns a middleware. Handlers after this middleware send errors in the form
+// that shape returns.
+func WithErrorShape(shape ErrorShape) gin.HandlerFunc {
 	return func(c *gin.Context) { c.Set(contextShape, shape) }
 }
 
-// SetRequestID stores the id of a request.
+// SetRequestID stores the id of a request in the request's context.
 func SetRequestID(c *gin.Context, id string) { c.Set(contextRequestID, id) }
 
 // RequestID returns the id of a request. The answer and the log show this id.
 func RequestID(c *gin.Context) string { return c.GetString(contextRequestID) }
 
-// Exchange reads bodies and writes answers.
+// Exchange reads the bodies of requests and writes answers.
 type Exchange struct {
 	Logger *slog.Logger
-	// StallTimeout is the longest time in which a client neither sends nor accepts a byte
-	// of a body.
+	// StallTimeout is how long a client may neither send nor accept a byte of a body.
 	StallTimeout time.Duration
 	// MaxBody limits the size of a body, in bytes.
 	MaxBody int64
@@ -99,16 +100,16 @@ func (x *Exchange) Fail(c *gin.Context, err error) {
 	for name, value := range e.Header {
 		c.Header(name, value)
 	}
-	shape := Shape(func(c *gin.Context, e *request.Error) any { return OwnError(c, e) })
-	if dialectShape, is := c.Value(contextShape).(Shape); is {
+	shape := ErrorShape(func(c *gin.Context, e *request.Error) any { return NativeErrorBody(c, e) })
+	if dialectShape, is := c.Value(contextShape).(ErrorShape); is {
 		shape = dialectShape
 	}
 	Answer(c, e.Status, shape(c, e))
 	c.Abort()
 }
 
-// OwnError returns the body of an error in the API's own form.
-func OwnError(c *gin.Context, e *request.Error) gin.H {
+// NativeErrorBody returns the body of an error in the API's own form.
+func NativeErrorBody(c *gin.Context, e *request.Error) gin.H {
 	body := gin.H{}
 	for name, value := range e.Extra {
 		body[name] = value
@@ -124,7 +125,7 @@ func OwnError(c *gin.Context, e *request.Error) gin.H {
 // JSON is the media type of answers.
 const JSON = "application/json; charset=utf-8"
 
-// Answer writes v as JSON, with its length.
+// Answer sends v as JSON, with the given status and the header Content-Length.
 func Answer(c *gin.Context, status int, v any) {
 	pieces, isEncoded := v.(Encoded)
 	if !isEncoded {
@@ -139,7 +140,7 @@ func Answer(c *gin.Context, status int, v any) {
 		length += len(piece)
 	}
 	c.Header("Content-Length", strconv.Itoa(length))
-	c.Header("Content-Type", JSON) // replaces a type that was set before an error
+	c.Header("Content-Type", JSON) // replaces the type that a handler set before it failed
 	c.Header("Cache-Control", "no-store")
 	c.Status(status)
 	for _, piece := range pieces {
@@ -159,8 +160,9 @@ func Encode(v any) ([]byte, error) {
 	return body.Bytes(), err
 }
 
-// Decimal is a number that always has a decimal point or an exponent in JSON. So readers
-// that guess the type of a column never take a column of Decimals for integers.
+// Decimal is a number that always has a decimal point or an exponent in JSON. So
+// readers that guess the type of a column never take a column of Decimals for a column
+// of integers.
 type Decimal float64
 
 // MarshalJSON returns the shortest text that parses to the same number.
@@ -168,7 +170,7 @@ func (d Decimal) MarshalJSON() ([]byte, error) {
 	return textfmt.AppendDecimal(nil, float64(d), 64), nil
 }
 
-// decimal32 is like Decimal, for the numbers of an embedding.
+// decimal32 is written to JSON like a Decimal. It holds a number of an embedding.
 type decimal32 float32
 
 // MarshalJSON returns the shortest text that parses to the same number.
@@ -176,7 +178,8 @@ func (d decimal32) MarshalJSON() ([]byte, error) {
 	return textfmt.AppendDecimal(nil, float64(d), 32), nil
 }
 
-// Decimals converts an embedding for an answer; other outputs stay unchanged.
+// Decimals converts an embedding to a list of decimal32 for an answer. It returns any
+// other output unchanged.
 func Decimals(output any) any {
 	vector, isVector := output.([]float32)
 	if !isVector {

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// lingerTime is how long the server reads the rest of a refused body. It is enough
-	// for any round trip and for some megabytes on a slow line. It is short because
-	// anyone can hold a connection for this long.
+	// lingerTime is how long the server reads the rest of a refused body. This time is
+	// enough for any round trip and for some megabytes on a slow line. It is short, because
+	// any client can keep a connection open for this long.
 	lingerTime = 5 * time.Second
-	// lingerBytes is how many bytes of the rest the server reads: more than the buffers of
-	// a connection hold (about 10 MiB), and the whole body of most clients that send
-	// everything before they read the answer.
+	// lingerBytes is how many bytes of a refused body the server reads: more than the
+	// buffers of a connection hold (about 10 MiB), and the whole body of most clients that
+	// send everything before they read the answer.
 	lingerBytes = 64 << 20
 )
 
@@ -35,7 +35,8 @@ func (x *Exchange) Linger(c *gin.Context) {
 	control := http.NewResponseController(c.Writer)
 	_ = control.SetReadDeadline(time.Now().Add(x.StallTimeout))
 	c.Next()
-	// HTTP/2 ends one stream without closing the connection.
+	// HTTP/2 ends one stream without closing the connection, so the client does not lose
+	// the answer.
 	if c.Writer.Status() < http.StatusBadRequest || c.Request.ProtoMajor > 1 {
 		return
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// QueryInt reads a parameter that must be an integer from low to high. If the query does
-// not have the parameter, it returns absent.
+// QueryInt reads a query parameter that must be an integer from low to high. It returns
+// absent if the query does not have the parameter. It adds an invalid value to p.
 func QueryInt(c *gin.Context, p *request.Problems, name string, absent, low, high int64) int64 {
 	given, there := c.GetQuery(name)
 	if !there {
@@ -27,8 +27,8 @@ func QueryInt(c *gin.Context, p *request.Problems, name string, absent, low, hig
 	return n
 }
 
-// QueryOneOf reads a parameter that must be one of values. If the query does not have the
-// parameter, it returns "".
+// QueryOneOf reads a query parameter that must be one of values. It returns "" if the
+// query does not have the parameter. It adds an invalid value to p.
 func QueryOneOf(c *gin.Context, p *request.Problems, name string, values []string) string {
 	given, there := c.GetQuery(name)
 	if there && !slices.Contains(values, given) {
@@ -37,8 +37,8 @@ func QueryOneOf(c *gin.Context, p *request.Problems, name string, values []strin
 	return given
 }
 
-// QueryBool reads a boolean parameter. If the query does not have the parameter, it returns
-// false.
+// QueryBool reads a boolean query parameter. It returns false if the query does not
+// have the parameter. It adds an invalid value to p.
 func QueryBool(c *gin.Context, p *request.Problems, name string) bool {
 	given, there := c.GetQuery(name)
 	if !there {
@@ -59,7 +59,7 @@ func OrZero[T any](p *T) (v T) {
 	return v
 }
 
-// Int64 converts the number that n points to; nil stays nil.
+// Int64 converts an *int to an *int64. It returns nil for nil.
 func Int64(n *int) *int64 {
 	if n == nil {
 		return nil
@@ -76,30 +76,32 @@ func OrNull[T comparable](v T) *T {
 	return &v
 }
 
-// ListOf returns list, or an empty list if list is nil. JSON would show nil as null.
-func ListOf[T any](list []T) []T {
+// OrEmptyList returns list, or an empty list if list is nil. JSON would show nil as null.
+func OrEmptyList[T any](list []T) []T {
 	if list == nil {
 		return []T{}
 	}
 	return list
 }
 
-// entityTag returns the ETag of a version.
+// entityTag returns the ETag of a document with a version number.
 func entityTag(version int64) string { return fmt.Sprintf(`"%d"`, version) }
 
-// SetTag sets the ETag of the answer to the version of its document.
-func SetTag(c *gin.Context, version int64, err error) {
+// SetETag sets the header ETag of the answer to the version of the answered document. It
+// does nothing if err is not nil.
+func SetETag(c *gin.Context, version int64, err error) {
 	if err == nil {
 		c.Header("ETag", entityTag(version))
 	}
 }
 
-// CheckTag returns an error if the header If-Match names another version than version. of
-// names the document in the error.
-func CheckTag(c *gin.Context, version int64, of string) error {
+// CheckIfMatch returns an error if the header If-Match of the request has another version
+// than version, the current version of a document. of is the document's name for the
+// error.
+func CheckIfMatch(c *gin.Context, version int64, document string) error {
 	if want := c.GetHeader("If-Match"); want != "" && want != "*" && want != entityTag(version) {
 		return request.Errorf(http.StatusPreconditionFailed, "changed_meanwhile",
-			"the %s are no longer the version %s of If-Match; read them again and repeat the change", of, textfmt.Shorten(want, 64))
+			"the %s are no longer the version %s of If-Match; read them again and repeat the change", document, textfmt.Shorten(want, 64))
 	}
 	return nil
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 )
 
-// streamBuffer is how many bytes are buffered before an answer begins. If an error happens
-// before that, the answer can still have the status of the error.
+// streamBuffer is how many bytes are buffered before an answer begins. If an error
+// happens before the buffer is full, the answer can still have the status of the error.
 const streamBuffer = 64 << 10
 
-// Stream answers with the output of write, and does not hold all output in memory. If an
-// error happens before the answer begins, Stream returns it. A later error breaks the
-// connection, so that no client takes half an answer for a complete one. filename, if not
-// empty, is the name in the header Content-Disposition.
+// Stream answers with the output of write, and does not hold all output in memory. If
+// an error happens before the answer begins, Stream returns the error. A later error
+// breaks the connection, so that no client takes half an answer for a complete one.
+// filename, if not empty, is the file name in the header Content-Disposition.
 func (x *Exchange) Stream(c *gin.Context, contentType, filename string, write func(*bufio.Writer) error) error {
 	late := &lateWriter{c: c, out: x.Writer(c), contentType: contentType, filename: filename}
 	buffered := bufio.NewWriterSize(late, streamBuffer)
@@ -85,7 +85,8 @@ func (w *lateWriter) Write(p []byte) (int, error) {
 	return w.out.Write(p)
 }
 
-// Writer returns a writer that fails if the client accepts no byte for StallTimeout.
+// Writer returns a writer to the client. Write fails if the client accepts no byte for
+// StallTimeout.
 func (x *Exchange) Writer(c *gin.Context) http.ResponseWriter {
 	return &stallWriter{ResponseWriter: c.Writer, stallTimeout: x.StallTimeout}
 }
@@ -111,8 +112,8 @@ func (x *Exchange) Object(c *gin.Context, object blob.Object, contentType, filen
 	http.ServeContent(&jsonErrors{ResponseWriter: x.Writer(c), x: x, c: c}, c.Request, "", info.Modified, blob.NewReader(object))
 }
 
-// jsonErrors is a ResponseWriter that sends an error in JSON instead of the text that
-// net/http sends for an invalid Range.
+// jsonErrors is a ResponseWriter for http.ServeContent. For an invalid header Range it
+// sends an error in JSON in place of the text of net/http.
 type jsonErrors struct {
 	http.ResponseWriter
 	x        *Exchange

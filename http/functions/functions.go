@@ -30,7 +30,7 @@ type Functions struct {
 	Jobs     *jobs.Jobs
 	Archive  *archive.Archive
 	Audit    *audit.Auditor
-	Deadline time.Duration // longest time of a run
+	Deadline time.Duration // longest time of a run for one input
 }
 
 // Route adds the routes of Functions.
@@ -52,8 +52,8 @@ func noRevision(name string, revision int) *request.Error {
 	return request.Errorf(http.StatusNotFound, "unknown_revision", "there is no revision %d of a Function %q in the account", revision, textfmt.Shorten(name, 64))
 }
 
-// functionError turns an error of function.Library into an answer. It returns missing if
-// the Function or the revision does not exist.
+// functionError turns an error of function.Library into an error for the client. It
+// returns missing if the Function or the revision does not exist.
 func functionError(err error, missing *request.Error) error {
 	switch {
 	case errors.Is(err, rowmill.ErrNotFound):
@@ -64,12 +64,13 @@ func functionError(err error, missing *request.Error) error {
 	return err
 }
 
-// list answers GET /v1/functions.
+// list answers GET /v1/functions with the published Functions of an account.
 func (f *Functions) list(c *gin.Context) error {
 	return f.stream(c, `{"functions":`, f.Intake.Functions.Each)
 }
 
-// revisions answers GET /v1/functions/:function/revisions.
+// revisions answers GET /v1/functions/:function/revisions with all revisions of a
+// Function.
 func (f *Functions) revisions(c *gin.Context) error {
 	name := c.Param("function")
 	return f.stream(c, `{"revisions":`, func(ctx context.Context, account string, yield func(rowmill.Function) error) error {
@@ -78,7 +79,8 @@ func (f *Functions) revisions(c *gin.Context) error {
 	})
 }
 
-// stream answers with a list of definitions. One is in memory at a time.
+// stream answers with a list of the definitions of Functions. Only one definition is in
+// memory at a time. head is the JSON text before the list.
 func (f *Functions) stream(c *gin.Context, head string, each func(ctx context.Context, account string, yield func(rowmill.Function) error) error) error {
 	account, err := caller.ReadAccount(c)
 	if err != nil {
@@ -89,7 +91,7 @@ func (f *Functions) stream(c *gin.Context, head string, each func(ctx context.Co
 	})
 }
 
-// show answers GET /v1/functions/:function.
+// show answers GET /v1/functions/:function with the published revision of a Function.
 func (f *Functions) show(c *gin.Context) (any, error) {
 	name := c.Param("function")
 	account, err := caller.ReadAccount(c)
@@ -100,7 +102,8 @@ func (f *Functions) show(c *gin.Context) (any, error) {
 	return found, functionError(err, noFunction(name))
 }
 
-// publish answers POST /v1/functions.
+// publish answers POST /v1/functions: it stores a new revision of a Function, and
+// publishes the revision unless the field publish is false.
 func (f *Functions) publish(c *gin.Context) (any, error) {
 	var made rowmill.Function
 	publish := true
@@ -112,14 +115,15 @@ func (f *Functions) publish(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	details := gin.H{"model": made.Model, "publish": publish}
-	err = f.Audit.Record(c, audit.Act{Name: audit.FunctionPublish, Account: account, Target: made.Name, Details: details}, func(ctx context.Context) (err error) {
+	err = f.Audit.Record(c, audit.Action{Name: audit.FunctionPublish, Account: account, Target: made.Name, Details: details}, func(ctx context.Context) (err error) {
 		made, err = f.Intake.Functions.Publish(ctx, account, made, publish)
 		return functionError(err, noFunction(made.Name))
 	})
 	return made, err
 }
 
-// rollback answers POST /v1/functions/:function/rollback.
+// rollback answers POST /v1/functions/:function/rollback: it publishes an earlier
+// revision of a Function.
 func (f *Functions) rollback(c *gin.Context) (any, error) {
 	revision := 0
 	account, err := caller.Administer(f.Exchange, c, exchange.SmallObject, func(body *request.Object) {
@@ -127,7 +131,7 @@ func (f *Functions) rollback(c *gin.Context) (any, error) {
 		if body.Require("revision", "a whole number", &revision, must) && revision < 1 {
 			body.Add("revision", "is %d; %s", revision, must)
 		}
-		body.End("account and revision")
+		body.RejectUnknown("account and revision")
 	})
 	if err != nil {
 		return nil, err
@@ -135,14 +139,15 @@ func (f *Functions) rollback(c *gin.Context) (any, error) {
 	name := c.Param("function")
 	shown := textfmt.Shorten(name, 64)
 	var now rowmill.Function
-	err = f.Audit.Record(c, audit.Act{Name: audit.FunctionRollback, Account: account, Target: shown, Details: gin.H{"revision": revision}}, func(ctx context.Context) (err error) {
+	err = f.Audit.Record(c, audit.Action{Name: audit.FunctionRollback, Account: account, Target: shown, Details: gin.H{"revision": revision}}, func(ctx context.Context) (err error) {
 		now, err = f.Intake.Functions.Rollback(ctx, account, name, revision, f.checkModel)
 		return functionError(err, noRevision(name, revision))
 	})
 	return now, err
 }
 
-// checkModel returns an error if the model of a revision no longer exists.
+// checkModel returns an error for the client if this service no longer has the model of
+// a revision.
 func (f *Functions) checkModel(old rowmill.Function) error {
 	if f.Intake.Models.Known(old.Model) {
 		return nil
@@ -151,14 +156,14 @@ func (f *Functions) checkModel(old rowmill.Function) error {
 		"revision %d uses the model %q, which this service no longer has; publish a definition with another model", old.Revision, old.Model)}}}
 }
 
-// unpublish answers DELETE /v1/functions/:function.
+// unpublish answers DELETE /v1/functions/:function. The revisions of the Function stay.
 func (f *Functions) unpublish(c *gin.Context) (any, error) {
 	name := c.Param("function")
 	account, err := caller.Administered(c, c.Query("account"))
 	if err != nil {
 		return nil, err
 	}
-	err = f.Audit.Record(c, audit.Act{Name: audit.FunctionUnpublish, Account: account, Target: textfmt.Shorten(name, 64), Details: gin.H{}}, func(ctx context.Context) error {
+	err = f.Audit.Record(c, audit.Action{Name: audit.FunctionUnpublish, Account: account, Target: textfmt.Shorten(name, 64), Details: gin.H{}}, func(ctx context.Context) error {
 		return functionError(f.Intake.Functions.Unpublish(ctx, account, name), noFunction(name))
 	})
 	return gin.H{"message": "The Function is no longer published. Its revisions stay, and jobs that run it continue."}, err

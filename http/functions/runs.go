@@ -24,8 +24,8 @@ import (
 
 const (
 	// firstPoll and longestPoll are the shortest and the longest time between two reads of
-	// the job's record. The time grows by half after each read. The row of a simulated
-	// server ends within the first few reads.
+	// the job's record. The time grows by half after each read. A simulated server answers
+	// a row within the time of the first few reads.
 	firstPoll   = 10 * time.Millisecond
 	longestPoll = 250 * time.Millisecond
 )
@@ -55,7 +55,7 @@ func (f *Functions) run(c *gin.Context) (any, error) {
 		"usage":    gin.H{"input_tokens": row.InputTokens, "output_tokens": row.OutputTokens},
 		"cost_usd": (*exchange.Decimal)(record.Job.JobCost),
 	}
-	if sdk.Spoken(c) {
+	if sdk.UsesDialect(c) {
 		answer, reasoning := sdk.Answer(record, body["output"])
 		body["output"] = answer
 		if reasoning != nil {
@@ -68,12 +68,12 @@ func (f *Functions) run(c *gin.Context) (any, error) {
 	return body, nil
 }
 
-// start checks the request and creates its job.
+// start checks the request and creates a job with one row for it.
 func (f *Functions) start(c *gin.Context) (record store.Record, err error) {
 	ctx, who := c.Request.Context(), caller.Of(c)
 	intake := f.Intake
-	// The JSON text of a row may be longer than the row, because of escapes. Twice the
-	// row's limit is enough here. The size of the decoded row is checked later.
+	// The JSON text of a row may be longer than the decoded row, because of escapes. Twice
+	// the row's limit is enough here. The size of the decoded row is checked later.
 	body, err := f.ReadObject(c, 2*int64(intake.MaxRow)+submission.MaxDefinition+exchange.SmallObject)
 	if err != nil {
 		return record, err
@@ -96,9 +96,9 @@ func (f *Functions) start(c *gin.Context) (record store.Record, err error) {
 	return record, err
 }
 
-// readCall returns the call that the body asks for: of the revision or the definition in
-// the body, or else of the published revision. If it returns nil, the error or the body's
-// problems give the reason.
+// readCall returns the Function to run: the revision that the body names, the
+// definition in the body, or else the published revision. If it returns nil, the error
+// or the problems of body say why.
 func (f *Functions) readCall(ctx context.Context, account, name string, body *request.Object) (*submission.Call, error) {
 	intake := f.Intake
 	var definition json.RawMessage
@@ -149,17 +149,17 @@ func (f *Functions) await(ctx context.Context, jobID string) (store.Record, erro
 	}
 }
 
-// giveUp cancels a job and returns an error. If the job has ended meanwhile, giveUp returns
-// its record instead.
+// giveUp cancels a job and returns an error for the client. If the job has ended before
+// the cancellation, giveUp returns the job's record instead.
 func (f *Functions) giveUp(ctx context.Context, jobID string) (store.Record, error) {
 	last, done := context.WithTimeout(context.WithoutCancel(ctx), submit.CreateTimeout)
 	defer done()
-	record, doing, err := f.Jobs.End(last, jobID, "cancelled: the client no longer waits for it")
+	record, doing, err := f.Jobs.CancelJob(last, jobID, "cancelled: the client no longer waits for it")
 	switch {
 	case errors.Is(err, rowmill.ErrTerminal):
 		return record, nil
 	case err != nil:
-		return record, fmt.Errorf("cancel the job of a run that nobody waits for: %w", err)
+		return record, fmt.Errorf("cancel the job of a Function's run that no client waits for: %w", err)
 	}
 	if err := ctx.Err(); err != nil {
 		return record, err
@@ -171,7 +171,8 @@ func (f *Functions) giveUp(ctx context.Context, jobID string) (store.Record, err
 	return record, request.Errorf(http.StatusGatewayTimeout, "deadline_exceeded", "%s", message).With("job_id", jobID)
 }
 
-// outcome returns the row of an ended job, or an error that says why the job has no row.
+// outcome returns the result row of an ended job, or an error that says why the job has
+// no result.
 func (f *Functions) outcome(ctx context.Context, record store.Record) (row results.RowView, err error) {
 	if record.Job.Status == rowmill.StatusSucceeded {
 		row, err = f.Archive.Row(ctx, record, 0)
@@ -184,15 +185,15 @@ func (f *Functions) outcome(ctx context.Context, record store.Record) (row resul
 	return row, err
 }
 
-// noResultError returns the error for a job that failed or was cancelled.
+// noResultError returns the error for the client of a job that failed or was cancelled.
 func (f *Functions) noResultError(ctx context.Context, record store.Record) error {
 	id := record.Job.ID
 	if record.Job.Status == rowmill.StatusCancelled || record.Job.FailureReason == nil {
 		return request.Errorf(http.StatusConflict, "cancelled", "the run's job was cancelled").With("job_id", id)
 	}
 	code, message := record.Job.FailureReason.Code, record.Job.FailureReason.Message
-	if code == rowmill.CodeTooManyFailedRows { // the error of its only row says more
-		found, _, err := f.Archive.Failures(ctx, record, archive.Beginning(), 1)
+	if code == rowmill.CodeTooManyFailedRows { // the error of the job's only row explains the failure better
+		found, _, err := f.Archive.Failures(ctx, record, archive.StartOfRows(), 1)
 		if err != nil {
 			return err
 		}

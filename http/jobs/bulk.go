@@ -15,35 +15,37 @@ import (
 )
 
 const (
-	// maxBulk limits the jobs that one request cancels. All cancellations are durable
-	// before the answer, and clients wait only a minute or two for an answer.
+	// maxBulk limits the jobs that one request cancels. The answer is sent when all
+	// cancellations are durable, and clients wait only a minute or two for an answer.
 	maxBulk = 1000
-	// bulkAtOnce is how many cancellations run at once. The store groups their writes.
+	// bulkAtOnce is how many cancellations of one request run in parallel. The store groups
+	// their writes.
 	bulkAtOnce = 8
 	// maxBulkShown limits the job ids in the answer and in the audit record.
 	maxBulkShown = 100
-	// maxBulkBody limits the size of the body, in bytes: enough for maxBulk ids.
+	// maxBulkBody limits the size of the request body, in bytes: enough for maxBulk ids.
 	maxBulkBody = 128 << 10
 )
 
-// bulkRequest selects the jobs to cancel: by id, or by filter.
+// bulkRequest is a request to cancel many jobs. It selects the jobs by id or by filter.
 type bulkRequest struct {
 	ids    []string
 	filter *jobFilter
 	dry    bool
 }
 
-// bulkView is the answer to a bulk request or to its dry run.
+// bulkView is the answer to a request to cancel many jobs, or to its dry run.
 type bulkView struct {
 	Matched   int      `json:"matched"`
 	Cancelled int      `json:"cancelled"`
 	Over      int      `json:"already_over"`
 	Dry       bool     `json:"dry_run"`
-	All       bool     `json:"scanned_all"` // false if older jobs were not searched
-	JobIDs    []string `json:"job_ids"`     // the first cancelled jobs
+	All       bool     `json:"scanned_all"` // false if the filter did not search the oldest jobs
+	JobIDs    []string `json:"job_ids"`     // ids of the first cancelled jobs, at most maxBulkShown
 }
 
-// cancelAll answers POST /v1/jobs/cancel.
+// cancelAll answers POST /v1/jobs/cancel: it cancels all selected jobs that have not
+// ended.
 func (j *Jobs) cancelAll(c *gin.Context) (any, error) {
 	asked, err := j.readBulk(c)
 	if err != nil {
@@ -60,8 +62,8 @@ func (j *Jobs) cancelAll(c *gin.Context) (any, error) {
 		return view, nil
 	}
 	details := gin.H{"jobs": len(open), "job_ids": view.JobIDs}
-	err = j.Audit.Record(c, audit.Act{Name: audit.JobsCancel, Account: caller.Of(c).Account, Target: "", Details: details}, func(ctx context.Context) error {
-		cancelled, err := j.endAll(context.WithoutCancel(ctx), open) // cancels all jobs even if the client disconnects
+	err = j.Audit.Record(c, audit.Action{Name: audit.JobsCancel, Account: caller.Of(c).Account, Target: "", Details: details}, func(ctx context.Context) error {
+		cancelled, err := j.cancelJobs(context.WithoutCancel(ctx), open) // cancels all jobs even if the client disconnects
 		view.Over += len(open) - cancelled
 		view.Cancelled = cancelled
 		return err
@@ -69,7 +71,7 @@ func (j *Jobs) cancelAll(c *gin.Context) (any, error) {
 	return view, err
 }
 
-// readBulk reads and checks the body of a bulk request.
+// readBulk reads and checks the body of a request to cancel many jobs.
 func (j *Jobs) readBulk(c *gin.Context) (asked bulkRequest, err error) {
 	body, err := j.ReadObject(c, maxBulkBody)
 	if err != nil {
@@ -87,7 +89,7 @@ func (j *Jobs) readBulk(c *gin.Context) (asked bulkRequest, err error) {
 		body.Add("job_ids", "and filter: send one of the two")
 	}
 	body.Read("dry_run", "true or false", &asked.dry)
-	body.End("job_ids, filter and dry_run")
+	body.RejectUnknown("job_ids, filter and dry_run")
 	return asked, body.Err()
 }
 
@@ -124,15 +126,15 @@ func (j *Jobs) selectOpen(c *gin.Context, asked bulkRequest, view *bulkView) (op
 	return open, err
 }
 
-// endAll cancels jobs and returns how many it cancelled. Jobs that ended before do not
-// count.
-func (j *Jobs) endAll(ctx context.Context, ids []string) (int, error) {
+// cancelJobs cancels jobs and returns how many it cancelled. Jobs that had already ended do
+// not count.
+func (j *Jobs) cancelJobs(ctx context.Context, ids []string) (int, error) {
 	var cancelled atomic.Int64
 	var g errgroup.Group
 	g.SetLimit(bulkAtOnce)
 	for _, id := range ids {
 		g.Go(func() error {
-			_, _, err := j.End(ctx, id, "cancelled on request")
+			_, _, err := j.CancelJob(ctx, id, "cancelled on request")
 			switch {
 			case err == nil:
 				cancelled.Add(1)

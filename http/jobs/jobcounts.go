@@ -11,27 +11,29 @@ import (
 )
 
 const (
-	// countsFresh is how long counts are reused. Console pages ask every few seconds, and
-	// counting reads the records of all jobs.
+	// countsFresh is how long the job counts of an account are reused. Console pages request
+	// them every few seconds, and counting reads the records of all jobs.
 	countsFresh = 2 * time.Second
 	// maxCounts limits the accounts with cached counts.
 	maxCounts = 1000
 )
 
-// jobCounts has the numbers of an account's jobs by status.
+// jobCounts has the number of an account's jobs in each status.
 type jobCounts struct {
 	Counts  map[rowmill.Status]int `json:"counts"`
 	Counted int                    `json:"counted"`
-	OfAll   bool                   `json:"of_all"` // false if older jobs were not counted
+	OfAll   bool                   `json:"of_all"` // false if the oldest jobs were not counted
 }
 
-// showCounts answers GET /v1/jobs/counts.
+// showCounts answers GET /v1/jobs/counts with the number of the account's jobs by
+// status.
 func (j *Jobs) showCounts(c *gin.Context) (any, error) {
 	account := caller.Of(c).Account
 	return j.counts.Get(c.Request.Context(), account, func(ctx context.Context) (jobCounts, error) { return j.count(ctx, account) })
 }
 
-// count counts the jobs of an account, the newest ones up to maxScanned.
+// count counts the jobs of an account by status: all jobs, but not more than the newest
+// maxScanned.
 func (j *Jobs) count(ctx context.Context, account string) (counted jobCounts, err error) {
 	counted.Counts = map[rowmill.Status]int{}
 	for _, status := range rowmill.Statuses() {

@@ -24,7 +24,7 @@ const (
 	maxFilterText = 256
 )
 
-// A jobFilter selects jobs. An empty field selects all jobs.
+// A jobFilter selects jobs. A job must match all fields that are not empty.
 type jobFilter struct {
 	statuses []rowmill.Status
 	model    string // model or Function, exactly as in the job
@@ -32,15 +32,16 @@ type jobFilter struct {
 	since    time.Time
 }
 
-// filterText is a filter as the client sends it, before it is parsed.
+// filterText is a job filter as the client sends it, before it is parsed.
 type filterText struct{ status, model, q, since string }
 
-// filterOf returns the filter of a query.
+// filterOf returns the job filter in the query of a request.
 func filterOf(c *gin.Context) filterText {
 	return filterText{c.Query("status"), c.Query("model"), c.Query("q"), c.Query("since")}
 }
 
-// read parses a filter. prefix is put before field names in problems.
+// read parses a filter and adds its problems to p. prefix is put before field names in
+// problems.
 func (t filterText) read(prefix string, p *request.Problems) (f jobFilter) {
 	if t.status != "" {
 		for status := range strings.SplitSeq(t.status, ",") {
@@ -87,7 +88,7 @@ func (l *statusList) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*string)(l))
 }
 
-// bodyFilter reads the filter of a body.
+// bodyFilter reads a job filter from the object in a request body.
 func bodyFilter(fields request.Object) jobFilter {
 	var text filterText
 	var statuses statusList
@@ -96,7 +97,7 @@ func bodyFilter(fields request.Object) jobFilter {
 	fields.Read("model", "a string", &text.model)
 	fields.Read("q", "a string", &text.q)
 	fields.Read("since", "a time such as 2030-01-31T00:00:00Z", &text.since)
-	fields.End("status, model, q and since")
+	fields.RejectUnknown("status, model, q and since")
 	return text.read("filter.", fields.Problems)
 }
 
@@ -118,15 +119,15 @@ func (f *jobFilter) matches(job *rowmill.Job) bool {
 }
 
 // scan calls see for each job of an account, newest first, from a cursor on. It stops
-// when see returns true, or after maxScanned jobs. next is the cursor of the job after the
-// last one that see got, empty if there is none. all is false if maxScanned ended the
-// search. first is how many jobs the first read of the store asks for if there is no
-// cursor.
-func (j *Jobs) scan(ctx context.Context, account, cursor string, first int, see func(*rowmill.Job) (stop bool)) (next string, all bool, err error) {
+// when see returns true, or after maxScanned jobs. next is the cursor of the job after
+// the last one that see got, empty if there is none. all is false if scan stopped
+// because of maxScanned. first is how many jobs the first read of the store asks for if
+// there is no cursor.
+func (j *Jobs) scan(ctx context.Context, account, cursor string, firstPageSize int, see func(*rowmill.Job) (stop bool)) (next string, all bool, err error) {
 	for scanned := 0; ; {
 		size := listPage
 		if cursor == "" {
-			size = first
+			size = firstPageSize
 		}
 		page, after, err := j.Store.List(ctx, account, min(size, maxScanned-scanned), cursor)
 		if err != nil {
@@ -150,7 +151,8 @@ func (j *Jobs) scan(ctx context.Context, account, cursor string, first int, see 
 	}
 }
 
-// filteredPage returns one page of the jobs that a filter selects.
+// filteredPage returns one page of the jobs that a filter selects, and the cursor of
+// the next page. all is false if maxScanned ended the search.
 func (j *Jobs) filteredPage(ctx context.Context, account, cursor string, limit int, f jobFilter) (page []*rowmill.Job, next string, all bool, err error) {
 	older := false
 	page = make([]*rowmill.Job, 0, limit)

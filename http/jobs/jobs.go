@@ -29,15 +29,16 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// listPage is how many jobs are in memory at once when an answer lists or counts all jobs.
+// listPage is how many jobs are in memory at once while an answer lists or counts all
+// jobs.
 const listPage = 200
 
 // Jobs answers requests about jobs that exist.
 type Jobs struct {
 	Config
-	answers cache.TTL[sharedKey, any]       // see Shared
-	counts  cache.TTL[string, jobCounts]    // by account
-	encoded cache.LRU[*rowmill.Job, []byte] // JSON of ended jobs for lists
+	answers cache.TTL[sharedKey, any]       // answers that Shared caches
+	counts  cache.TTL[string, jobCounts]    // job counts by account
+	encoded cache.LRU[*rowmill.Job, []byte] // JSON texts of ended jobs, for lists
 	track   track
 }
 
@@ -53,12 +54,12 @@ type Config struct {
 
 // Service is the part of the pipeline that the package uses.
 type Service interface {
-	// Cancelled reports that a job was just cancelled in the store. It is only a hint,
-	// and must not block.
+	// Cancelled tells the pipeline that a job was just cancelled in the store. The call is
+	// only a hint, and must not block.
 	Cancelled(jobID string)
 	// Waiting returns the reason why a job of an account waits. It returns "" if the job
-	// does not wait or if its record contains the reason. Waiting uses only the job's id
-	// and status, and may be called each second.
+	// does not wait or if the job's record contains the reason. Waiting uses only the
+	// job's id and status, and may be called each second.
 	Waiting(job *rowmill.Job, account string) string
 	// RowDistribution returns the nodes and shards of a running job, or nil if they are
 	// unknown. It does not change the record.
@@ -132,8 +133,8 @@ func missing(id string) error {
 	return request.Errorf(http.StatusNotFound, "job_not_found", "no job was found with the ID %s", textfmt.Shorten(id, 64))
 }
 
-// Named returns the job whose id is in the path, as Find does.
-func (j *Jobs) Named(c *gin.Context) (store.Record, error) { return j.Find(c, c.Param("job_id")) }
+// FindInPath returns the job whose id is in the path, or the same errors as Find.
+func (j *Jobs) FindInPath(c *gin.Context) (store.Record, error) { return j.Find(c, c.Param("job_id")) }
 
 // isJobID reports whether id has the form of a job id.
 func isJobID(id string) bool {
@@ -141,7 +142,7 @@ func isJobID(id string) bool {
 	return found && len(rest) == 36 && strings.Trim(rest, "-0123456789abcdef") == ""
 }
 
-// show answers GET /v1/jobs/{job_id}.
+// show answers GET /v1/jobs/{job_id} with one job.
 func (j *Jobs) show(c *gin.Context) (any, error) {
 	head, err := j.Head(c, c.Param("job_id"))
 	if err != nil {
@@ -166,7 +167,7 @@ func (j *Jobs) Current(job *rowmill.Job, account string) *rowmill.Job {
 	return &now
 }
 
-// A statusView is the status of a job in an answer.
+// A statusView is the answer of GET /v1/job-status/{job_id}.
 type statusView struct {
 	Status   rowmill.Status `json:"job_status"`
 	Message  string         `json:"message"`
@@ -185,7 +186,7 @@ type statusMetadata struct {
 	RowsDone      int64   `json:"rows_done"`
 }
 
-// status answers GET /v1/job-status/{job_id}.
+// status answers GET /v1/job-status/{job_id} with the status of a job.
 func (j *Jobs) status(c *gin.Context) (any, error) {
 	head, err := j.Head(c, c.Param("job_id"))
 	if err != nil {
@@ -207,7 +208,7 @@ func (j *Jobs) status(c *gin.Context) (any, error) {
 // statusIn answers GET /v1/job-status/{job_id} in the dialect of the key.
 func (j *Jobs) statusIn(dialect *sdk.Dialect) func(*gin.Context) (any, error) {
 	return func(c *gin.Context) (any, error) {
-		if sdk.Spoken(c) {
+		if sdk.UsesDialect(c) {
 			return dialect.Status(c)
 		}
 		return j.status(c)
@@ -220,7 +221,7 @@ var statusMessages = map[rowmill.Status]string{
 	rowmill.StatusCancelled: "Job was cancelled", rowmill.StatusFailed: "Job failed",
 }
 
-// statusMessage describes the status for a person.
+// statusMessage returns a sentence for people about a job's status.
 func statusMessage(job *rowmill.Job) string {
 	switch {
 	case job.Message != "" && !job.Status.Terminal():
@@ -237,9 +238,9 @@ func statusMessage(job *rowmill.Job) string {
 // cancellation is durable before the answer; the pipeline stops the work afterwards.
 func (j *Jobs) cancel(c *gin.Context) (any, error) {
 	var record store.Record
-	head, err := j.Head(c, c.Param("job_id")) // Head works for a job with a damaged specification too
+	head, err := j.Head(c, c.Param("job_id")) // Head also reads a job whose specification is damaged
 	if err == nil {
-		record, _, err = j.End(c.Request.Context(), head.Job.ID, "cancelled on request")
+		record, _, err = j.CancelJob(c.Request.Context(), head.Job.ID, "cancelled on request")
 	}
 	switch {
 	case err == nil:
@@ -253,9 +254,9 @@ func (j *Jobs) cancel(c *gin.Context) (any, error) {
 	return nil, err
 }
 
-// End cancels a job and gives it a reason as its message. It returns the job's record and,
-// as doing, the message that the job had before.
-func (j *Jobs) End(ctx context.Context, id, reason string) (record store.Record, doing string, err error) {
+// CancelJob cancels a job and sets its message to reason. It returns the job's new record
+// and, as doing, the message that the job had before.
+func (j *Jobs) CancelJob(ctx context.Context, id, reason string) (record store.Record, doing string, err error) {
 	record, err = j.Store.Cancel(ctx, id, j.Now().UTC(), func(r *store.Record) {
 		doing, r.Job.Message = r.Job.Message, reason
 		r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
@@ -266,7 +267,8 @@ func (j *Jobs) End(ctx context.Context, id, reason string) (record store.Record,
 	return record, doing, err
 }
 
-// release answers POST /v1/jobs/{job_id}/release: a parked job runs again now.
+// release answers POST /v1/jobs/{job_id}/release: it ends the pause of a parked job, so
+// that the job runs again now.
 func (j *Jobs) release(c *gin.Context) (any, error) {
 	head, err := j.Head(c, c.Param("job_id"))
 	if err == nil {
@@ -292,7 +294,7 @@ func howEnded(status rowmill.Status) string {
 	return "it already failed."
 }
 
-// maxJobsPage limits the jobs of a page.
+// maxJobsPage limits the jobs on a page of GET /v1/list-jobs.
 const maxJobsPage = 100
 
 // list answers GET /v1/list-jobs: one page of jobs if the query has a limit or a filter,
@@ -306,7 +308,7 @@ func (j *Jobs) list(c *gin.Context) error {
 	return nil
 }
 
-// page answers with one page of jobs.
+// page answers with one page of the jobs that the query's filter selects.
 func (j *Jobs) page(c *gin.Context) (any, error) {
 	who := caller.Of(c)
 	var p request.Problems
@@ -334,7 +336,8 @@ func (j *Jobs) page(c *gin.Context) (any, error) {
 	return append(pieces, []byte("],"), bytes.TrimPrefix(rest, []byte("{"))), err
 }
 
-// stream answers with all jobs of an account. One page is in memory at a time.
+// stream answers with all jobs of an account. Only one page of jobs is in memory at a
+// time.
 func (j *Jobs) stream(c *gin.Context, who caller.Principal) error {
 	const head = `{"message":"All jobs of the account, newest first.","jobs":`
 	return j.List(c, head, func(yield func(any) error) error {
@@ -365,24 +368,25 @@ func (j *Jobs) stream(c *gin.Context, who caller.Principal) error {
 // deleteData answers DELETE /v1/jobs/{job_id}/data: it removes the input, parts and
 // results of an ended job before their retention ends.
 func (j *Jobs) deleteData(c *gin.Context) (any, error) {
-	record, err := j.Named(c)
+	record, err := j.FindInPath(c)
 	if err == nil {
-		// The removal finishes even if the client disconnects.
+		// The removal continues even if the client disconnects.
 		record, err = j.DropData(context.WithoutCancel(c.Request.Context()), record)
 	}
 	if err != nil {
 		return nil, err
 	}
-	j.Logger.Info("data removed on request", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyJob, record.Job.ID)
+	j.Logger.Info("the data of a job was removed on request", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyJob, record.Job.ID)
 	return gin.H{"job_id": record.Job.ID, "data_removed": record.DataRemoved}, nil
 }
 
-// DropData removes the data of an ended job. It first marks the data as removed, so that no
-// request starts to read data that is about to be deleted. The janitor removes the data
-// again later, because a worker may still write an object.
+// DropData removes the data of an ended job. It first marks the data as removed, so
+// that no request starts to read data that is about to be deleted. Retention removes
+// the data again later, because a worker may still write an object.
 func (j *Jobs) DropData(ctx context.Context, record store.Record) (store.Record, error) {
 	id := record.Job.ID
-	// After RemoveData the record counts as cleaned up, and Announce does nothing.
+	// Announce must run before RemoveData: after RemoveData the record counts as cleaned
+	// up, and Announce does nothing.
 	if _, err := webhook.Announce(ctx, j.Store, &record); err != nil {
 		return record, err
 	}

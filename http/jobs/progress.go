@@ -30,20 +30,20 @@ const (
 	// maxSampled limits the jobs with samples on a node. The samples of a job take 10 KB.
 	maxSampled = 1000
 	// etaMargin widens the estimated range of the remaining time by a tenth at both ends,
-	// because the last rows of a job run at another rate: fewer rows run beside them.
+	// because the last rows of a job run at another rate: fewer rows run at the same time.
 	etaMargin = 0.1
 )
 
-// A sample is the progress of a job at one time.
+// A sample is the progress of a job at one time: the committed rows and their tokens.
 type sample struct {
 	at           time.Time
 	rows, tokens int64
 }
 
-// track keeps samples of the jobs whose progress clients request.
+// track keeps samples of the jobs whose progress clients request on this node.
 type track struct {
 	mu      sync.Mutex
-	samples map[string][]sample // by job, oldest first
+	samples map[string][]sample // samples by job id, the oldest sample first
 }
 
 // add adds a sample of a job and returns the oldest sample of the job.
@@ -65,8 +65,8 @@ func (t *track) add(job string, now sample) sample {
 	return kept[0]
 }
 
-// forget drops jobs that have only old samples. If maxSampled jobs remain, it also drops
-// the job with the oldest latest sample.
+// forget drops the samples of jobs that have only old samples. If maxSampled jobs
+// remain, it also drops the job whose latest sample is the oldest.
 func (t *track) forget(now time.Time) {
 	var oldest string
 	var last time.Time
@@ -83,8 +83,8 @@ func (t *track) forget(now time.Time) {
 	}
 }
 
-// progressView is the progress of a job in an answer. Its CostSoFar, a Decimal as in all
-// answers, replaces the field of client.Progress.
+// progressView is the answer of GET /v1/jobs/{job_id}/progress. CostSoFar is a Decimal,
+// as in all answers, and replaces the field CostSoFar of client.Progress.
 type progressView struct {
 	client.Progress
 	CostSoFar *exchange.Decimal `json:"cost_so_far"`
@@ -93,12 +93,13 @@ type progressView struct {
 // RowDistribution has the shards and nodes of a job, as the job's owner reports them.
 type RowDistribution struct {
 	Shards client.ShardCounts
-	Nodes  []client.NodeRows // nodes that work for the job
+	Nodes  []client.NodeRows // nodes that run rows of the job
 }
 
-// progress answers GET /v1/jobs/{job_id}/progress.
+// progress answers GET /v1/jobs/{job_id}/progress with the done rows, the rate and the
+// remaining time of a job.
 func (j *Jobs) progress(c *gin.Context) (any, error) {
-	record, err := j.Named(c)
+	record, err := j.FindInPath(c)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +119,7 @@ func (j *Jobs) progress(c *gin.Context) (any, error) {
 	}
 	view.WaitsFor = exchange.OrNull(j.Service.Waiting(&job, record.Spec.Account))
 	if where := j.Service.RowDistribution(c.Request.Context(), &record); where != nil {
-		view.Shards, view.Nodes = &where.Shards, exchange.ListOf(where.Nodes)
+		view.Shards, view.Nodes = &where.Shards, exchange.OrEmptyList(where.Nodes)
 	}
 	if job.Status != rowmill.StatusRunning {
 		return view, nil
@@ -133,7 +134,7 @@ func (j *Jobs) progress(c *gin.Context) (any, error) {
 	return view, nil
 }
 
-// doneOf returns the progress of a job at a time.
+// doneOf returns a sample with the job's current progress and the time at.
 func doneOf(job *rowmill.Job, at time.Time) sample {
 	return sample{at, job.RowsDone, exchange.OrZero(job.InputTokens) + exchange.OrZero(job.OutputTokens)}
 }
@@ -144,8 +145,9 @@ type rate struct {
 	rows, tokens float64 // per second
 }
 
-// rateSince returns the rate from the sample from at start to the sample to at end. The
-// rate is unknown if the job has not started, or if no time has passed.
+// rateSince returns the average rate between two samples: from was taken at start, to
+// at end. The rate is unknown if start is nil (the job has not started), or if no time
+// has passed.
 func rateSince(start *time.Time, end time.Time, from, to sample) rate {
 	if start == nil || end.Sub(*start) <= 0 {
 		return rate{}
@@ -154,7 +156,7 @@ func rateSince(start *time.Time, end time.Time, from, to sample) rate {
 	return rate{true, max(0, float64(to.rows-from.rows)) / seconds, max(0, float64(to.tokens-from.tokens)) / seconds}
 }
 
-// view returns the rate for an answer: rounded, and nil if it is unknown.
+// view returns the rate for an answer: rounded, or nil if the rate is unknown.
 func (r rate) view() (rows, tokens *float64) {
 	if !r.known {
 		return nil, nil
@@ -189,7 +191,7 @@ type timelineEvent struct {
 
 // timeline answers GET /v1/jobs/{job_id}/timeline with the history in the job's record.
 func (j *Jobs) timeline(c *gin.Context) (any, error) {
-	record, err := j.Named(c)
+	record, err := j.FindInPath(c)
 	if err != nil {
 		return nil, err
 	}
@@ -219,13 +221,13 @@ func (j *Jobs) timeline(c *gin.Context) (any, error) {
 		}
 		add(at, "continued", *job.ContinuedBy)
 	}
-	ms := func(e timelineEvent) int64 { return e.At.UnixMilli() } // the record's events have times in milliseconds
+	ms := func(e timelineEvent) int64 { return e.At.UnixMilli() } // compare whole milliseconds, because the record's events have no finer times
 	slices.SortStableFunc(events, func(a, b timelineEvent) int { return cmp.Compare(ms(a), ms(b)) })
 	return gin.H{"events": events, "shortened": len(record.Events) >= store.MaxEvents}, nil
 }
 
-// recordedEvents returns the events of the record. A wait without an end in the record
-// ends with the job.
+// recordedEvents returns the events that the job's record contains. A wait without an
+// end in the record ends with the job.
 func recordedEvents(record *store.Record) (events []timelineEvent) {
 	owner := ""
 	for _, e := range record.Events {
@@ -240,13 +242,13 @@ func recordedEvents(record *store.Record) (events []timelineEvent) {
 		case store.EventReleased:
 			event.Detail = describeOwner(owner)
 		case store.EventWaits:
-			event.Detail = e.For
+			event.Detail = e.Reason
 			event.Until = record.Job.Completed
 			if e.Until != 0 {
 				until := time.UnixMilli(e.Until).UTC()
 				event.Until = &until
 			}
-		default: // an event of a newer version
+		default: // an event of a newer version, unknown here
 			continue
 		}
 		events = append(events, event)

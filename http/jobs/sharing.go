@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// sharedAge is the greatest age of a shared answer. Clients accept shared answers by
-	// the header Cache-Control: max-age=1, or a higher number.
+	// sharedAge is how long a cached answer may be reused. A client accepts cached answers
+	// by the header Cache-Control: max-age=1, or a higher number.
 	sharedAge = time.Second
 	// maxSharedAnswers limits the cached answers.
 	maxSharedAnswers = 256
 )
 
-// A sharedKey has everything that an answer depends on: the caller, the path and the
-// query.
+// A sharedKey is the cache key of a shared answer: everything on which the answer
+// depends, which is the caller, the path and the query.
 type sharedKey struct{ account, role, dialect, path, query string }
 
 // Shared returns a handler that calls handler and caches its answers for sharedAge, for
-// requests that accept a cached answer. So many open console pages cost the store as
-// little as one page. handler must change nothing, must not write the answer itself, and
-// may depend on caller, path and query only.
+// requests that accept a cached answer. With it, many open console pages cost the store
+// no more than one page. handler must change nothing, must not write the answer itself,
+// and may depend only on the caller, the path and the query.
 func (j *Jobs) Shared(handler func(*gin.Context) (any, error)) func(*gin.Context) (any, error) {
 	return func(c *gin.Context) (any, error) {
 		if !acceptsShared(c) {
@@ -41,7 +41,8 @@ func (j *Jobs) Shared(handler func(*gin.Context) (any, error)) func(*gin.Context
 	}
 }
 
-// acceptsShared reports whether a request accepts an answer of the age sharedAge.
+// acceptsShared reports whether a request accepts a cached answer that is up to
+// sharedAge old.
 func acceptsShared(c *gin.Context) bool {
 	takes := false
 	for directive := range strings.SplitSeq(strings.Join(c.Request.Header.Values("Cache-Control"), ","), ",") {

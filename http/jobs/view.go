@@ -9,8 +9,8 @@ import (
 	"github.com/rowmill/rowmill/http/sdk"
 )
 
-// View is a job in an answer. The fields below rowmill.Job replace the job's fields with
-// the same JSON names.
+// View is a job as the API shows it. The fields below rowmill.Job replace the job's
+// fields with the same JSON names.
 type View struct {
 	rowmill.Job
 	JobCost      *exchange.Decimal `json:"job_cost"`
@@ -30,7 +30,7 @@ func ViewOf(who caller.Principal, record *rowmill.Job) View {
 	if who.Dialect == sdk.Name {
 		job = sdk.Job(job)
 	}
-	job.Warnings = exchange.ListOf(job.Warnings)
+	job.Warnings = exchange.OrEmptyList(job.Warnings)
 	if job.Sampling == nil {
 		job.Sampling = map[string]any{}
 	}
@@ -53,17 +53,17 @@ func listItem(who caller.Principal, job *rowmill.Job) (any, error) {
 }
 
 const (
-	// minEncoded is how many texts the cache keeps at least: enough for a few pages that
+	// minEncoded is how many encoded jobs the cache keeps at least: enough for a few pages that
 	// clients list again and again.
 	minEncoded = 512
-	// maxEncodedBytes limits the size of a cached text. Most texts have 1 KB, so minEncoded
-	// of them take about 0.5 MB.
+	// maxEncodedBytes limits the size of one encoded job in the cache. Most encoded jobs
+	// have 1 KB, so minEncoded of them take about 0.5 MB.
 	maxEncodedBytes = 4 << 10
 )
 
-// encode returns the result of listItem as JSON. It caches the texts of ended jobs by the
-// pointer to the job: the store returns the same pointer until the job changes
-// (store.Jobs).
+// encode returns the result of listItem as JSON. It caches the texts of ended jobs. The
+// cache key is the pointer to the job, because the store returns the same pointer until
+// the job changes (see store.Jobs).
 func (j *Jobs) encode(who caller.Principal, job *rowmill.Job) ([]byte, error) {
 	cached := who.Dialect != sdk.Name && job.Status.Terminal()
 	if text, known := j.encoded.Get(job); cached && known {

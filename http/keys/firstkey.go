@@ -15,7 +15,8 @@ import (
 )
 
 // EnsureFirst creates an administrator key of the account "default" if the store has no
-// keys. It returns the key, which must be shown once, or "" if the store has keys.
+// keys. It returns the new key, which the caller must show once, or "" if the store has
+// keys.
 func EnsureFirst(ctx context.Context, s store.Store, now time.Time) (string, error) {
 	keys, err := s.ListKeys(ctx)
 	if err != nil {

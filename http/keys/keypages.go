@@ -11,14 +11,14 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// maxKeysPage limits the keys of an answer, because each key needs a read of the store for
+// maxKeysPage limits the keys on a page, because each key needs a read of the store for
 // the time of its last use.
 const maxKeysPage = 100
 
-// pageOf returns at most limit keys after a cursor. next is the cursor of the next page,
-// empty if there is none. An empty account means all accounts. all must have the order of
-// store.ListKeys. If keys are created or deleted between two pages, no other key is left
-// out or repeated.
+// pageOf returns a page of the keys of an account: at most limit keys after a cursor.
+// next is the cursor of the next page, empty if there is none. An empty account means
+// all accounts. all must have the order of store.ListKeys. If keys are created or
+// deleted between two pages, no other key is left out or repeated.
 func pageOf(all []store.Key, account string, limit int, cursor string) (page []store.Key, next string, err error) {
 	seen := func(store.Key) bool { return false }
 	if cursor != "" {

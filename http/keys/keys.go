@@ -39,8 +39,8 @@ func viewKey(k store.Key, lastUsed *time.Time) client.Key {
 	}
 }
 
-// authenticated answers GET /v1/auth/check and GET /v1/try-authentication. It needs no
-// check of its own, because access.Gate lets only requests with valid keys pass.
+// authenticated answers GET /v1/auth/check and GET /v1/try-authentication. It checks
+// nothing, because access.Gate lets only requests with valid keys pass.
 func authenticated(*gin.Context) (any, error) { return gin.H{"authenticated": true}, nil }
 
 // Keys answers requests about the API keys of accounts.
@@ -63,7 +63,7 @@ func (k *Keys) Route(v1 gin.IRoutes) {
 	v1.DELETE("/keys/:key_id", k.Handle(k.revoke))
 }
 
-// list answers GET /v1/keys, a page at a time.
+// list answers GET /v1/keys with one page of keys.
 func (k *Keys) list(c *gin.Context) (any, error) {
 	account, err := caller.AdministeredOrAll(c, c.Query("account"))
 	if err != nil {
@@ -93,8 +93,8 @@ func (k *Keys) list(c *gin.Context) (any, error) {
 	return gin.H{"keys": views, "next_cursor": exchange.OrNull(next)}, nil
 }
 
-// checkRoom returns an error if the account already has the greatest number of keys. Two
-// requests at the same moment can exceed this number.
+// checkRoom returns an error if the account already has the greatest number of keys.
+// Two requests at the same time can exceed this number.
 func (k *Keys) checkRoom(ctx context.Context, account string) error {
 	all, err := k.Store.ListKeys(ctx)
 	if err != nil {
@@ -124,7 +124,7 @@ func (k *Keys) create(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	key.Account = account
-	err = k.Audit.Record(c, audit.Act{Name: audit.KeyCreate, Account: account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
+	err = k.Audit.Record(c, audit.Action{Name: audit.KeyCreate, Account: account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
 		if err := k.Store.PutKey(ctx, key); err != nil {
 			return fmt.Errorf("store a key: %w", err)
 		}
@@ -139,7 +139,8 @@ func (k *Keys) create(c *gin.Context) (any, error) {
 	return view, nil
 }
 
-// read reads the fields of a new key.
+// read reads the fields of a new key from a body into key, and adds their problems to
+// the body.
 func (k *Keys) read(body *request.Object, key *store.Key) {
 	if body.Read("name", "a string", &key.Name) {
 		if n := utf8.RuneCountInString(key.Name); n > maxKeyName || strings.ContainsFunc(key.Name, unicode.IsControl) {
@@ -167,7 +168,7 @@ func (k *Keys) read(body *request.Object, key *store.Key) {
 		}
 		key.RequestsPerMinute = &perMinute
 	}
-	body.End("name, role, account, expires_at, dialect and requests_per_minute")
+	body.RejectUnknown("name, role, account, expires_at, dialect and requests_per_minute")
 }
 
 // find returns the key in the path, and all other keys. If the caller does not administer
@@ -204,7 +205,7 @@ func (k *Keys) rotate(c *gin.Context) (any, error) {
 	before, now := key.Hash, k.Now().UTC()
 	secret := access.NewSecret(&key)
 	key.Rotated = &now
-	err = k.Audit.Record(c, audit.Act{Name: audit.KeyRotate, Account: key.Account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
+	err = k.Audit.Record(c, audit.Action{Name: audit.KeyRotate, Account: key.Account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
 		return k.Store.ReplaceKey(ctx, key, before)
 	})
 	k.Ring.Forget()
@@ -228,7 +229,7 @@ func (k *Keys) revoke(c *gin.Context) (any, error) {
 		return nil, request.Errorf(http.StatusConflict, "last_administrator",
 			"this is the last administrator's key of the account %s: without it nobody could create keys; rotate it, or create another administrator's key first", caller.DefaultAccount)
 	}
-	err = k.Audit.Record(c, audit.Act{Name: audit.KeyRevoke, Account: key.Account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
+	err = k.Audit.Record(c, audit.Action{Name: audit.KeyRevoke, Account: key.Account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
 		return k.Store.DeleteKey(ctx, key.ID)
 	})
 	k.Ring.Forget()

@@ -18,7 +18,7 @@ import (
 type Actor struct {
 	NodeID   string    `json:"node_id"`
 	Node     string    `json:"node"` // name of the node
-	ID       string    `json:"id"`   // on its node
+	ID       string    `json:"id"`   // id of the actor, unique on its node
 	Kind     string    `json:"kind"`
 	Job      *string   `json:"job_id"`
 	Engine   *string   `json:"engine"`
@@ -26,10 +26,11 @@ type Actor struct {
 	Since    time.Time `json:"since"`
 	Restarts int       `json:"restarts"`
 	Depth    int64     `json:"mailbox_depth"`
-	// Oldest is how long the oldest message in the mailbox has waited at least, in seconds.
+	// Oldest is the least time that the oldest message in the mailbox has waited, in
+	// seconds.
 	Oldest      float64    `json:"oldest_message_seconds"`
 	Tasks       int        `json:"tasks"` // slow tasks that run outside the actor, such as a merge of parts
-	Task        *string    `json:"task"`  // the task that has run longest
+	Task        *string    `json:"task"`  // name of the task that has run longest
 	TaskSeconds float64    `json:"task_seconds"`
 	LastError   *LastError `json:"last_error"`
 }
@@ -37,16 +38,17 @@ type Actor struct {
 // LastError is the last error of an actor.
 type LastError struct {
 	Message string    `json:"message"`
-	At      time.Time `json:"at"` // by the clock of its node
+	At      time.Time `json:"at"` // time of the error, by the clock of the actor's node
 }
 
-// ActorFilter selects actors. An empty field selects all actors.
+// ActorFilter selects actors. An actor must match all fields that are not empty. MinAge
+// selects actors whose oldest message or longest task is older.
 type ActorFilter struct {
 	Kind, Job, Node string
 	MinAge          time.Duration
 }
 
-// Answered says whether a node answered a request for its actors.
+// Answered is the outcome of asking one node for its actors.
 type Answered struct {
 	ID      string  `json:"id"`
 	Name    string  `json:"name"`
@@ -60,7 +62,7 @@ var actorKinds = []string{"node", "engine", "job", "worker", "results"}
 // maxAge is the largest value of the parameter min_age, in seconds.
 const maxAge = 1_000_000_000
 
-// actors answers GET /v1/actors.
+// actors answers GET /v1/actors with the actors that a filter selects.
 func (n *Nodes) actors(c *gin.Context) (any, error) {
 	var problems request.Problems
 	filter := ActorFilter{
@@ -74,10 +76,11 @@ func (n *Nodes) actors(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, nodeError(err, filter.Node)
 	}
-	return gin.H{"actors": exchange.ListOf(actors), "nodes": nodes}, nil
+	return gin.H{"actors": exchange.OrEmptyList(actors), "nodes": nodes}, nil
 }
 
-// nodeError turns an error about the node with an id or name into the answer.
+// nodeError turns an error about a node into an error for the client. id is the id or
+// the name of the node.
 func nodeError(err error, id string) error {
 	shown := textfmt.Shorten(id, 128)
 	switch {

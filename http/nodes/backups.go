@@ -21,21 +21,21 @@ import (
 // stored outside its data directory.
 var ErrNoBackup = errors.New("records or objects are not in the data directory of this node")
 
-// A Backup is a fixed state of all data. It exists until Close.
+// A Backup is a consistent snapshot of all data. It exists until Close.
 type Backup interface {
-	At() time.Time // time of the state
-	// Write writes the archive, see package backup.
+	At() time.Time // time of the snapshot
+	// Write writes the snapshot as an archive, in the format of package backup.
 	Write(ctx context.Context, w io.Writer) error
 	Close() error
 }
 
-// mediaTar is the media type of an archive.
+// mediaTar is the media type of a backup, which is a tar archive.
 const mediaTar = "application/x-tar"
 
-// backup answers POST /v1/backup.
+// backup answers POST /v1/backup with a new backup of all data.
 func (n *Nodes) backup(c *gin.Context) error {
 	var held Backup
-	err := n.Audit.Record(c, audit.Act{Name: audit.Backup, Account: caller.DefaultAccount, Target: "", Details: nil}, func(ctx context.Context) (err error) {
+	err := n.Audit.Record(c, audit.Action{Name: audit.Backup, Account: caller.DefaultAccount, Target: "", Details: nil}, func(ctx context.Context) (err error) {
 		held, err = n.Service.Backup(ctx)
 		return backupError(err)
 	})

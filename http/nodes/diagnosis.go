@@ -8,7 +8,7 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 )
 
-// Diagnosis is the report of a node.
+// Diagnosis is the result of the self-test of one node.
 type Diagnosis struct {
 	ID    string        `json:"id"`
 	Name  string        `json:"name"`
@@ -16,7 +16,7 @@ type Diagnosis struct {
 	Facts *client.Facts `json:"facts"`
 }
 
-// diagnose answers GET /v1/diagnosis.
+// diagnose answers GET /v1/diagnosis with the self-tests of all nodes.
 func (n *Nodes) diagnose(c *gin.Context) (any, error) {
 	found, err := n.Service.Diagnose(c.Request.Context())
 	if err != nil {
@@ -25,7 +25,7 @@ func (n *Nodes) diagnose(c *gin.Context) (any, error) {
 	return gin.H{"nodes": found}, nil
 }
 
-// storage answers GET /v1/storage.
+// storage answers GET /v1/storage with a comparison of records and stored objects.
 func (n *Nodes) storage(c *gin.Context) (any, error) {
 	var p request.Problems
 	read := exchange.QueryBool(c, &p, "read")

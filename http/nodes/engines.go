@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// StatsStep is the time that one Point covers.
+	// StatsStep is the length of the time step that one Point covers.
 	StatsStep = 5 * time.Second
-	// StatsKept is how long Points are kept: enough for a chart. For a longer history
-	// collect the metrics.
+	// StatsKept is how long a node keeps Points: enough for a chart. For a longer history
+	// collect the metrics of the nodes.
 	StatsKept = time.Hour
 )
 
@@ -28,35 +28,35 @@ const (
 	EngineDown = "down"
 )
 
-// Point has the work of a node in one StatsStep.
+// Point has the work of a node in one time step of length StatsStep.
 type Point struct {
 	At           time.Time `json:"at"`          // end of the step
 	Rows         int64     `json:"rows"`        // committed rows of jobs that the node owns, failed rows included
-	Failed       int64     `json:"failed_rows"` // part of Rows
+	Failed       int64     `json:"failed_rows"` // failed rows, which Rows counts too
 	InputTokens  int64     `json:"input_tokens"`
 	OutputTokens int64     `json:"output_tokens"`
 	InFlight     int       `json:"in_flight"` // rows at the node's inference servers, at the end of the step
-	Window       int       `json:"window"`    // sum of the windows of these servers
+	Window       int       `json:"window"`    // how many rows these servers may have in flight: the sum of their windows
 }
 
 // NodePoints has the Points of a node, oldest first.
 type NodePoints struct {
 	Node    string // name of the node
 	Points  []Point
-	Problem *string // why the node did not answer
+	Problem *string // why the node did not answer; nil if it answered
 }
 
 // NodeGPUs has the NVIDIA GPUs of a node.
 type NodeGPUs struct {
 	Node    string  `json:"node"` // name of the node
 	GPUs    []GPU   `json:"gpus"`
-	Problem *string `json:"problem"` // why the GPUs are unknown
+	Problem *string `json:"problem"` // why the GPUs are unknown; null if they are known
 }
 
-// GPU describes a device as its driver reports it. Fields that the driver does not report
+// GPU describes a GPU as its driver reports it. Fields that the driver does not report
 // are null.
 type GPU struct {
-	Index       int      `json:"index"` // on its node
+	Index       int      `json:"index"` // number of the GPU on its node
 	Name        string   `json:"name"`
 	UUID        string   `json:"uuid"`
 	MemoryTotal *int64   `json:"memory_total_bytes"`
@@ -66,7 +66,7 @@ type GPU struct {
 	Temperature *float64 `json:"temperature_celsius"`
 }
 
-// engines answers GET /v1/engines.
+// engines answers GET /v1/engines with the inference servers of all nodes.
 func (n *Nodes) engines(c *gin.Context) (any, error) {
 	all, missing, err := n.Service.EngineList(c.Request.Context())
 	if err != nil {
@@ -74,12 +74,12 @@ func (n *Nodes) engines(c *gin.Context) (any, error) {
 	}
 	slices.SortStableFunc(all, func(a, b client.Engine) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name)) })
 	for i := range all {
-		all[i].Models = exchange.ListOf(all[i].Models)
+		all[i].Models = exchange.OrEmptyList(all[i].Models)
 	}
-	return gin.H{"engines": exchange.ListOf(all), "missing_nodes": exchange.ListOf(missing)}, nil
+	return gin.H{"engines": exchange.OrEmptyList(all), "missing_nodes": exchange.OrEmptyList(missing)}, nil
 }
 
-// gpus answers GET /v1/gpus.
+// gpus answers GET /v1/gpus with the GPUs of all nodes.
 func (n *Nodes) gpus(c *gin.Context) (any, error) {
 	all, err := n.Service.GPUs(c.Request.Context())
 	if err != nil {
@@ -87,12 +87,12 @@ func (n *Nodes) gpus(c *gin.Context) (any, error) {
 	}
 	slices.SortStableFunc(all, func(a, b NodeGPUs) int { return cmp.Compare(a.Node, b.Node) })
 	for i := range all {
-		all[i].GPUs = exchange.ListOf(all[i].GPUs)
+		all[i].GPUs = exchange.OrEmptyList(all[i].GPUs)
 	}
-	return gin.H{"nodes": exchange.ListOf(all)}, nil
+	return gin.H{"nodes": exchange.OrEmptyList(all)}, nil
 }
 
-// stats answers GET /v1/stats.
+// stats answers GET /v1/stats with the recent work of all nodes, or of one node.
 func (n *Nodes) stats(c *gin.Context) (any, error) {
 	var p request.Problems
 	most := int64(StatsKept / time.Second)
@@ -122,12 +122,12 @@ func (n *Nodes) stats(c *gin.Context) (any, error) {
 	}
 	since := n.Now().Add(-time.Duration(seconds) * time.Second)
 	points := slices.DeleteFunc(sumOfPoints(all), func(p Point) bool { return !p.At.After(since) })
-	return gin.H{"nodes": asked, "missing_nodes": missing, "step_seconds": int(StatsStep / time.Second), "points": exchange.ListOf(points)}, nil
+	return gin.H{"nodes": asked, "missing_nodes": missing, "step_seconds": int(StatsStep / time.Second), "points": exchange.OrEmptyList(points)}, nil
 }
 
-// sumOfPoints adds up the points of all nodes that end in the same step. It leaves out the
-// newest steps if some nodes have no point there yet; otherwise the sum would drop at the
-// end.
+// sumOfPoints adds up the points of all nodes for each step. It leaves out the newest
+// steps if some nodes have no point for them yet; otherwise the sum would drop at the
+// end of a chart.
 func sumOfPoints(all []NodePoints) []Point {
 	sums := make(map[time.Time]Point)
 	var until time.Time
@@ -138,7 +138,7 @@ func sumOfPoints(all []NodePoints) []Point {
 		if last := n.Points[len(n.Points)-1].At.Truncate(StatsStep); until.IsZero() || last.Before(until) {
 			until = last
 		}
-		gauges := make(map[time.Time]Point) // two points of a node may end in one step
+		gauges := make(map[time.Time]Point) // latest point of the node by step: two points may end in one step, and InFlight and Window must count once
 		for _, p := range n.Points {
 			at := p.At.Truncate(StatsStep)
 			sum, before := sums[at], gauges[at]

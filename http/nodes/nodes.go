@@ -23,14 +23,14 @@ import (
 	"github.com/rowmill/rowmill/store/deployment"
 )
 
-// ErrAway means that another node did not answer a request of this node.
+// ErrAway means that another node did not answer a request that this node sent.
 var ErrAway = errors.New("the node does not answer")
 
 // Values of the fields Role and State of client.Node.
 const (
 	NodeBoth     = "both"    // owns jobs and runs rows
-	NodeAPI      = "api"     // runs no rows
-	NodeEngines  = "engines" // owns no jobs and accepts none
+	NodeAPI      = "api"     // owns jobs, but runs no rows
+	NodeEngines  = "engines" // runs rows, but owns and accepts no jobs
 	NodeRunning  = "running"
 	NodeDraining = "draining"
 )
@@ -44,13 +44,13 @@ func OthersCanOwn(all []client.Node) bool {
 
 // Service is the part of the pipeline that the package uses.
 type Service interface {
-	// Nodes returns the live nodes of the cluster by id, including this node. Without a
-	// cluster this node is the only one.
+	// Nodes returns the live nodes of the cluster, sorted by id, including this node.
+	// Without a cluster this node is the only one.
 	Nodes(ctx context.Context) []client.Node
 	// DrainNode asks a node, by id or name, to finish its rows or hand them back, and to
-	// exit. It returns when the node has accepted. The error is rowmill.ErrNotFound if
-	// there is no such node, rowmill.ErrConflict if several nodes have the name, and
-	// ErrAway if the node does not answer.
+	// exit. It returns when the node has accepted the request. The error is
+	// rowmill.ErrNotFound if there is no such node, rowmill.ErrConflict if several nodes
+	// have the name, and ErrAway if the node does not answer.
 	DrainNode(ctx context.Context, id string) error
 	// Servers returns the inference servers that are up, on all nodes that run rows. It
 	// uses the latest reports of these nodes.
@@ -60,23 +60,24 @@ type Service interface {
 	// rowmill.ErrNotFound (no such node) or rowmill.ErrConflict (several nodes have the
 	// name).
 	Actors(ctx context.Context, f ActorFilter) ([]Actor, []Answered, error)
-	// Diagnose lets every node test its own setup. It takes seconds.
+	// Diagnose makes every node test its own setup, and returns the results. It takes
+	// seconds.
 	Diagnose(ctx context.Context) ([]Diagnosis, error)
 	// EngineList returns the inference servers of all nodes. missing lists the nodes that
-	// did not answer. Of these nodes all has the last known servers, with null for values
+	// did not answer. For these nodes all has the last known servers, with null for values
 	// that only the node knows.
 	EngineList(ctx context.Context) (all []client.Engine, missing []string, err error)
 	// Points returns the recent work of each node.
 	Points(ctx context.Context) ([]NodePoints, error)
 	// GPUs returns the GPUs of each node.
 	GPUs(ctx context.Context) ([]NodeGPUs, error)
-	// Backup fixes a state of all records and objects. For this it copies the records, and
-	// gives each object a second name. The error is rowmill.ErrConflict while another
+	// Backup makes a snapshot of all records and objects. For this it copies the records,
+	// and gives each object a second name. The error is rowmill.ErrConflict while another
 	// backup is open, and ErrNoBackup if records or objects are stored outside this node.
 	Backup(ctx context.Context) (Backup, error)
 	// CheckStorage compares the records with the objects in the bucket. If read is true, it
 	// also reads all results and parts of ended jobs.
-	CheckStorage(ctx context.Context, read bool) (deployment.Checked, error)
+	CheckStorage(ctx context.Context, read bool) (deployment.NodeReport, error)
 }
 
 // Nodes answers requests about the nodes of the service.
@@ -110,25 +111,26 @@ func (n *Nodes) operators(c *gin.Context) {
 	}
 }
 
-// list answers GET /v1/nodes.
+// list answers GET /v1/nodes with the live nodes.
 func (n *Nodes) list(c *gin.Context) (any, error) {
 	return gin.H{"nodes": n.all(c.Request.Context())}, nil
 }
 
-// all returns the live nodes in the form of answers: without null in place of a list.
+// all returns the live nodes for an answer. A node without models has an empty list of
+// models, because JSON would show nil as null.
 func (n *Nodes) all(ctx context.Context) []client.Node {
 	all := n.Service.Nodes(ctx)
 	for i := range all {
-		all[i].Models = exchange.ListOf(all[i].Models)
+		all[i].Models = exchange.OrEmptyList(all[i].Models)
 	}
 	return all
 }
 
-// drain answers POST /v1/nodes/:node/drain.
+// drain answers POST /v1/nodes/:node/drain: it asks a node to finish its work and exit.
 func (n *Nodes) drain(c *gin.Context) (any, error) {
 	id := c.Param("node")
 	shown := textfmt.Shorten(id, 128)
-	err := n.Audit.Record(c, audit.Act{Name: audit.NodeDrain, Account: caller.DefaultAccount, Target: shown}, func(ctx context.Context) error {
+	err := n.Audit.Record(c, audit.Action{Name: audit.NodeDrain, Account: caller.DefaultAccount, Target: shown}, func(ctx context.Context) error {
 		return n.Service.DrainNode(ctx, id)
 	})
 	if err = nodeError(err, id); errors.Is(err, ErrAway) {
@@ -151,8 +153,8 @@ func (n *Nodes) RefuseJobs(c *gin.Context) {
 	n.Fail(c, request.Errorf(http.StatusServiceUnavailable, "engines_only", "this node runs rows and takes no requests about jobs (its cluster.role is engines); nodes of another role do: %s", remedy))
 }
 
-// Text returns the list of nodes as JSON, for events.
-func (n *Nodes) Text(ctx context.Context) string {
+// ListJSON returns the list of live nodes as JSON, for events.
+func (n *Nodes) ListJSON(ctx context.Context) string {
 	list, err := exchange.Encode(n.all(ctx))
 	if err != nil {
 		panic(fmt.Sprintf("encode the nodes: %v", err)) // all types of answers can be encoded

@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 )
 
-// selfView describes the caller and the node that answers.
+// selfView is the answer of GET /v1/me: the caller and the node that answers.
 type selfView struct {
 	Account   string  `json:"account"`
 	Role      string  `json:"role"`
@@ -20,7 +20,7 @@ type selfView struct {
 	KeyName   *string `json:"key_name"` // null if the key has no name
 	Version   string  `json:"version"`
 	Node      string  `json:"node"`      // empty if the node does not know its name yet
-	Simulated bool    `json:"simulated"` // at least one live server is simulated
+	Simulated bool    `json:"simulated"` // at least one inference server that is up is simulated
 }
 
 // me answers GET /v1/me.
@@ -35,7 +35,8 @@ func (n *Nodes) me(c *gin.Context) (any, error) {
 	return view, nil
 }
 
-// ownName returns the name of the node that answers, or "" if it is not in the list.
+// ownName returns the name of the node that answers, or "" if the node is not in the
+// list.
 func ownName(nodes []client.Node) string {
 	for _, n := range nodes {
 		if n.Self {

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// fetchTimeout limits one read of the issuer's keys. API requests wait for the read.
+	// fetchTimeout is the timeout of one read of the issuer's keys. API requests wait for
+	// the read.
 	fetchTimeout = 5 * time.Second
 	// fetchEvery is the shortest time between two reads, successful or not. It limits how
 	// often tokens with invented key ids can cause a read.
@@ -29,30 +30,30 @@ const (
 type keys struct {
 	cfg Config
 
-	fetching sync.Mutex // held during a read from the issuer
+	fetching sync.Mutex // locked during a read from the issuer
 
 	mu      sync.Mutex
 	set     jose.JSONWebKeySet
 	fetched time.Time // time of the last successful read
-	asked   time.Time // time of the last read, successful or not
+	asked   time.Time // start of the last read, successful or not
 	failed  error     // error of the last read; nil if it succeeded
 }
 
-// find returns the key with an id. If id is empty, it returns the issuer's only key. It
-// reads the keys again if the key is unknown or was read longer ago than KeysInterval. If
-// the read fails, an old key stays valid.
+// find returns the issuer's key with an id. If id is empty, it returns the issuer's
+// only key. It reads the keys from the issuer again if the key is unknown or was read
+// longer ago than KeysInterval. If the read fails, an old key stays valid.
 func (k *keys) find(ctx context.Context, id string) (any, error) {
 	key, fresh := k.known(id)
 	if key != nil && fresh {
 		return key, nil
 	}
 	if key != nil && !k.fetching.TryLock() {
-		return key, nil // another request reads the keys
+		return key, nil // another request reads new keys now; use the old key
 	} else if key == nil {
 		k.fetching.Lock()
 	}
 	defer k.fetching.Unlock()
-	if key, fresh = k.known(id); key != nil && fresh { // another request has read them meanwhile
+	if key, fresh = k.known(id); key != nil && fresh { // another request has read the keys meanwhile
 		return key, nil
 	}
 	err := k.fetch(ctx)
@@ -65,8 +66,8 @@ func (k *keys) find(ctx context.Context, id string) (any, error) {
 	return nil, &Refusal{Reason: fmt.Sprintf("the token is signed by a key that %s does not publish", k.cfg.Issuer)}
 }
 
-// known returns the cached key with an id, nil if there is none. fresh is false if the
-// cache is older than KeysInterval.
+// known returns the cached key with an id, or nil if the cache has no such key. fresh
+// is false if the cache is older than KeysInterval.
 func (k *keys) known(id string) (key any, fresh bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -89,7 +90,8 @@ func (k *keys) known(id string) (key any, fresh bool) {
 }
 
 // fetch reads the keys from the issuer. If the last read was less than fetchEvery ago,
-// fetch only returns the error of that read. The caller holds the lock k.fetching.
+// fetch reads nothing and returns the error of that read. The caller must hold the lock
+// k.fetching.
 func (k *keys) fetch(ctx context.Context) error {
 	k.mu.Lock()
 	now := k.cfg.Now()
@@ -100,7 +102,8 @@ func (k *keys) fetch(ctx context.Context) error {
 	k.asked = now
 	k.mu.Unlock()
 
-	// Do not use the client's cancellation: other requests wait for the same keys.
+	// Ignore the cancellation of the client's request: other requests wait for the same
+	// keys.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
 	defer cancel()
 	set, err := k.read(ctx)

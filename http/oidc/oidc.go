@@ -28,17 +28,18 @@ type Config struct {
 	// other service of the issuer would be accepted.
 	Audience string
 
-	// AccountClaim names the claim that holds the account: a string or a list of strings.
-	// Dots in the name lead into objects. Accounts maps the claim's values to accounts; if
-	// Accounts is empty, the values are the names of accounts. Account is used if
-	// AccountClaim is empty or no value is mapped; if Account is empty too, the token is
-	// refused.
+	// AccountClaim names the claim with the account: a string or a list of strings. A dot
+	// in the name leads into an object: "a.b" is the member b of the claim a. Accounts
+	// maps the claim's values to accounts; if Accounts is empty, the values are the names
+	// of accounts. Account is used if AccountClaim is empty or no value is mapped; if
+	// Account is empty too, the token is refused.
 	Account      string
 	AccountClaim string
 	Accounts     map[string]string
 
-	// Role, RoleClaim and Roles map a claim to the role in the same way. If several values
-	// are mapped, the highest role wins. If Roles is empty, no value is mapped.
+	// Role, RoleClaim and Roles select the role in the same way as the fields above select
+	// the account. If several values are mapped, the highest role wins. If Roles is empty,
+	// no value is mapped.
 	Role      string
 	RoleClaim string
 	Roles     map[string]string
@@ -60,7 +61,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// A Refusal is the error for a refused token. Its reason is written for the client.
+// A Refusal is the error for a refused token. Reason is written for the client.
 type Refusal struct {
 	Reason string
 	// ValidToken means that the token is valid, but that its claims do not select one
@@ -79,13 +80,14 @@ type Bearer struct {
 	Expires time.Time // when the token expires
 }
 
-// An Issuer verifies tokens. It sends its first request when it verifies the first token.
+// An Issuer verifies the tokens of an OpenID Connect issuer. It sends its first request
+// when it verifies the first token.
 type Issuer struct {
 	cfg  Config
 	keys *keys
 }
 
-// New returns an Issuer. It makes no request.
+// New returns an Issuer. New sends no request.
 func New(cfg Config) *Issuer {
 	if cfg.KeysInterval <= 0 {
 		cfg.KeysInterval = time.Hour
@@ -105,14 +107,15 @@ func New(cfg Config) *Issuer {
 // Name returns the issuer's URL.
 func (i *Issuer) Name() string { return i.cfg.Issuer }
 
-// LooksLikeToken reports whether a text looks like a token: three parts with dots between,
-// and the beginning of a JSON object in base64. It checks no more than that.
+// LooksLikeToken reports whether a text looks like a token: three parts with dots
+// between, and the beginning of a JSON object in base64. It checks neither the rest of
+// the text nor the signature.
 func LooksLikeToken(text string) bool {
 	return strings.Count(text, ".") == 2 && strings.HasPrefix(text, "ey")
 }
 
-// algorithms lists the accepted signature algorithms. All are asymmetric, so that only the
-// issuer has the signing key.
+// algorithms lists the accepted signature algorithms. All are asymmetric, so only the
+// issuer has the key that can sign.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
@@ -202,8 +205,9 @@ func (i *Issuer) bearer(claims jwt.Claims, rest map[string]any) (Bearer, error) 
 	return b, nil
 }
 
-// mappedNames returns the distinct names to which the map names maps the values of a
-// claim. If asIs is true, the values themselves are the names.
+// mappedNames returns the account or role names for the values of a claim, without
+// duplicates. The map names has the name for each value. If asIs is true, the values
+// themselves are the names.
 func mappedNames(claims map[string]any, claim string, names map[string]string, asIs bool) (out []string) {
 	if claim == "" {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// The statuses of a batch.
+// Statuses of a batch in OpenAI's API.
 const (
 	statusValidating = "validating"
 	statusInProgress = "in_progress"
@@ -23,8 +23,8 @@ const (
 	statusCancelled  = "cancelled"
 )
 
-// batchView is a batch in an answer. In OpenAI's OpenAPI document only the metadata may
-// be null, so members without a value are left out.
+// batchView is a batch as OpenAI's API shows it. In OpenAI's OpenAPI document only the
+// metadata may be null, so other members without a value are left out.
 type batchView struct {
 	ID               string            `json:"id"`
 	Object           string            `json:"object"`
@@ -50,7 +50,7 @@ type batchView struct {
 	Metadata         map[string]string `json:"metadata"`
 }
 
-// requestCounts has the numbers of a batch's requests. When the batch has ended, every
+// requestCounts counts a batch's requests by result. When the batch has ended, every
 // request without an answer counts as failed, even if it did not run. So Completed and
 // Failed then add up to Total.
 type requestCounts struct {
@@ -75,7 +75,7 @@ type outputDetails struct {
 	Reasoning int64 `json:"reasoning_tokens"`
 }
 
-// errorList is a list of errors as OpenAI's API has it.
+// errorList is a list of errors in the form of OpenAI's API.
 type errorList struct {
 	Object string       `json:"object"`
 	Data   []batchError `json:"data"`
@@ -85,12 +85,12 @@ type batchError struct {
 	Code    string  `json:"code"`
 	Message string  `json:"message"`
 	Param   *string `json:"param"`
-	Line    *int64  `json:"line"` // line of the input, from 1
+	Line    *int64  `json:"line"` // number of the line in the input file, from 1
 }
 
-// view returns a batch in the form of an answer. If the batch has ended and its files can
-// be made now, view makes them first.
-func (d *Dialect) view(ctx context.Context, record store.Record) (batchView, error) {
+// finalizeAndView returns a batch as OpenAI's API shows it. If the batch has ended and its files
+// can be made now, view makes the files first.
+func (d *Dialect) finalizeAndView(ctx context.Context, record store.Record) (batchView, error) {
 	record, err := d.batches.Finalize(ctx, record)
 	if err != nil {
 		return batchView{}, err
@@ -98,7 +98,7 @@ func (d *Dialect) view(ctx context.Context, record store.Record) (batchView, err
 	return d.viewOf(record), nil
 }
 
-// viewOf returns a batch in the form of an answer. It makes no files.
+// viewOf returns a batch as OpenAI's API shows it. It makes no files.
 func (d *Dialect) viewOf(record store.Record) batchView {
 	job, raw := record.Job, record.Spec.Raw
 	v := batchView{
@@ -125,7 +125,8 @@ func (d *Dialect) viewOf(record store.Record) batchView {
 	return v
 }
 
-// countsOf returns the counts of a batch in a status.
+// countsOf returns the request counts of a batch. status is the batch's status in
+// OpenAI's API.
 func countsOf(job rowmill.Job, status string) requestCounts {
 	counts := requestCounts{Total: exchange.OrZero(job.NumRows), Completed: job.RowsDone - job.FailedRows, Failed: job.FailedRows}
 	switch status {
@@ -135,7 +136,8 @@ func countsOf(job rowmill.Job, status string) requestCounts {
 	return counts
 }
 
-// setEndTimes sets the times of the view that depend on the end of the job.
+// setEndTimes sets the times in the view that depend on the end of the job: ended, or
+// nil.
 func (v *batchView) setEndTimes(ended *time.Time) {
 	at := unixTime(ended)
 	switch v.Status {
@@ -154,7 +156,7 @@ func (v *batchView) setEndTimes(ended *time.Time) {
 	}
 }
 
-// statusOf returns the status of a batch.
+// statusOf returns the status of a batch in OpenAI's API.
 func statusOf(record store.Record) string {
 	finalized := batch.Finalized(record)
 	switch job := record.Job; job.Status {
@@ -183,8 +185,8 @@ func statusOf(record store.Record) string {
 	}
 }
 
-// errorsOf returns the reasons why a batch failed: the errors in lines of its input, or one
-// reason for the whole batch.
+// errorsOf returns the errors of a failed batch: one error per invalid line of its
+// input, or one error for the whole batch.
 func errorsOf(reason *rowmill.Failure) []batchError {
 	if reason == nil {
 		return []batchError{}

@@ -27,23 +27,23 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// paths lists the accepted paths of requests in a batch.
+// paths lists the API paths that the requests of a batch may have.
 var paths = []string{"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"}
 
-// Limits of the metadata of a batch.
+// Limits of the metadata that a client gives to a batch.
 const (
-	maxPairs = 16
+	maxPairs = 16  // pairs of key and value
 	maxKey   = 64  // characters
 	maxValue = 512 // characters
 )
 
-// Sizes of pages of batches.
+// The default and the largest number of batches on a page of GET /v1/batches.
 const (
 	defaultBatches = 20
 	maxBatches     = 100
 )
 
-// windowForm matches a completion_window.
+// windowForm matches a completion_window, such as 24h or 7d.
 var windowForm = regexp.MustCompile(`^([1-9][0-9]{0,2})([hd])$`)
 
 // batchRequest is the body of a request that creates a batch.
@@ -51,9 +51,9 @@ type batchRequest struct {
 	file          string
 	endpoint      string
 	window        string        // completion_window as the client sent it
-	duration      time.Duration // the same, parsed
+	duration      time.Duration // the parsed window
 	metadata      map[string]string
-	outputSeconds int64 // how long the files of the batch are kept; 0: by the account's retention
+	outputSeconds int64 // how long the files of the batch are kept, in seconds; 0: as long as the account's retention
 }
 
 // readBatch reads and checks the body of a request that creates a batch.
@@ -80,8 +80,8 @@ func (d *Dialect) readBatch(c *gin.Context) (a batchRequest, err error) {
 	return a, body.Err()
 }
 
-// readExpiry reads a field that says after how many seconds a file expires. It returns true
-// if the field is present and valid.
+// readExpiry reads a field that says after how many seconds a file expires, and stores
+// this number in seconds. It returns true if the field is present and valid.
 func readExpiry(body *request.Object, field string, seconds *int64) bool {
 	var after map[string]any
 	if !body.Read(field, "an object with anchor and seconds", &after) {
@@ -111,7 +111,7 @@ func checkMetadata(p *request.Problems, metadata map[string]string) {
 	}
 }
 
-// parseWindow parses a completion_window. It returns 0 if the text is invalid.
+// parseWindow returns the duration of a completion_window, or 0 if the text is invalid.
 func parseWindow(text string) time.Duration {
 	found := windowForm.FindStringSubmatch(text)
 	if found == nil {
@@ -125,7 +125,8 @@ func parseWindow(text string) time.Duration {
 	return duration
 }
 
-// create answers POST /v1/batches.
+// create answers POST /v1/batches: it stores a batch of the requests in an uploaded
+// file.
 func (d *Dialect) create(c *gin.Context) (any, error) {
 	want, err := d.readBatch(c)
 	if err != nil {
@@ -145,19 +146,19 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 	record, err = d.batches.Submit(c, record, want.sum(), func(ctx context.Context) error {
 		err := d.Bucket.Copy(ctx, f.Key, record.Spec.Spooled)
 		if errors.Is(err, rowmill.ErrNotFound) { // the file was deleted after d.file read its record
-			return batch.NotFoundField(batch.Missing("file", f.ID), "input_file_id")
+			return batch.NotFoundField(batch.NotFound("file", f.ID), "input_file_id")
 		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return d.view(c.Request.Context(), record)
+	return d.finalizeAndView(c.Request.Context(), record)
 }
 
-// job returns the record of a batch. It reads only the first line of the file, which
-// names the model for all lines. A file without a valid first line gets a job too; the
-// job fails with a list of all errors in the file.
+// job returns the record of a new batch. It reads only the first line of the file,
+// which names the model for all lines. A file without a valid first line gets a job
+// too; that job fails with a list of all errors in the file.
 func (d *Dialect) job(c *gin.Context, f store.File, want batchRequest) (store.Record, error) {
 	model, err := d.modelOf(c, f, want.endpoint)
 	if err != nil {
@@ -173,7 +174,7 @@ func (d *Dialect) job(c *gin.Context, f store.File, want batchRequest) (store.Re
 func (d *Dialect) modelOf(c *gin.Context, f store.File, path string) (rowmill.Model, error) {
 	object, err := d.Bucket.Open(c.Request.Context(), f.Key)
 	if errors.Is(err, rowmill.ErrNotFound) {
-		return rowmill.Model{}, batch.NotFoundField(batch.Missing("file", f.ID), "input_file_id")
+		return rowmill.Model{}, batch.NotFoundField(batch.NotFound("file", f.ID), "input_file_id")
 	}
 	if err != nil {
 		return rowmill.Model{}, fmt.Errorf("open the input of a batch: %w", err)
@@ -189,7 +190,7 @@ func (d *Dialect) modelOf(c *gin.Context, f store.File, path string) (rowmill.Mo
 	return d.batches.ModelNamed(name)
 }
 
-// sum returns a hash that is equal for equal requests.
+// sum returns a hash of the request, which is equal for equal requests.
 func (a batchRequest) sum() string {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "%q %q %q %d", a.file, a.endpoint, a.window, a.outputSeconds)
@@ -200,16 +201,16 @@ func (a batchRequest) sum() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// show answers GET /v1/batches/{batch_id}.
+// show answers GET /v1/batches/{batch_id} with the state of a batch.
 func (d *Dialect) show(c *gin.Context) (any, error) {
 	record, err := d.batches.Find(c, c.Param("batch_id"))
 	if err != nil {
 		return nil, err
 	}
-	return d.view(c.Request.Context(), record)
+	return d.finalizeAndView(c.Request.Context(), record)
 }
 
-// list answers GET /v1/batches.
+// list answers GET /v1/batches with a page of the account's batches.
 func (d *Dialect) list(c *gin.Context) (any, error) {
 	var p request.Problems
 	asked := queryPage(c, &p, defaultBatches, maxBatches)

@@ -23,10 +23,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Purposes of files.
+// Values of the field purpose of a file.
 const (
 	purposeBatch  = "batch"
-	purposeData   = "user_data" // any input of a job
+	purposeData   = "user_data" // a file of rows for any job
 	purposeOutput = "batch_output"
 )
 
@@ -39,13 +39,13 @@ func checkPurpose(p *request.Problems, purpose string) {
 	}
 }
 
-// Sizes of pages of files.
+// The default and the largest number of files on a page of GET /v1/files.
 const (
 	defaultFiles = 10_000
 	maxFiles     = 10_000
 )
 
-// viewFile returns a file in the form of an answer. The field status is deprecated at
+// viewFile returns a file as OpenAI's API shows it. The field status is deprecated at
 // OpenAI, but wait_for_processing of the Python client polls it.
 func viewFile(f store.File) client.File {
 	return client.File{
@@ -60,13 +60,13 @@ func (d *Dialect) expired(f store.File) bool { return f.Expires != nil && !d.Now
 // isFileID reports whether id has the form of a file id.
 func isFileID(id string) bool {
 	hex, found := strings.CutPrefix(id, prefixFile)
-	return found && batch.IsHex(hex)
+	return found && batch.IsUUIDHex(hex)
 }
 
-// findFile returns the record of a file of the account, or a 404. The file may have
-// expired.
+// findFile returns the record of a file of the caller's account, or a 404. It also
+// returns a file that has expired.
 func (d *Dialect) findFile(c *gin.Context, id string) (store.File, error) {
-	none := batch.Missing("file", textfmt.Shorten(id, 64))
+	none := batch.NotFound("file", textfmt.Shorten(id, 64))
 	if !isFileID(id) {
 		return store.File{}, none
 	}
@@ -84,18 +84,18 @@ func (d *Dialect) findFile(c *gin.Context, id string) (store.File, error) {
 func (d *Dialect) file(c *gin.Context, id string) (store.File, error) {
 	f, err := d.findFile(c, id)
 	if err == nil && d.expired(f) {
-		err = batch.Missing("file", f.ID)
+		err = batch.NotFound("file", f.ID)
 	}
 	return f, err
 }
 
-// showFile answers GET /v1/files/{file_id}.
+// showFile answers GET /v1/files/{file_id} with the description of a file.
 func (d *Dialect) showFile(c *gin.Context) (any, error) {
 	f, err := d.file(c, c.Param("file_id"))
 	return viewFile(f), err
 }
 
-// content answers GET /v1/files/{file_id}/content.
+// content answers GET /v1/files/{file_id}/content with the bytes of a file.
 func (d *Dialect) content(c *gin.Context) error {
 	f, err := d.file(c, c.Param("file_id"))
 	if err != nil {
@@ -103,7 +103,7 @@ func (d *Dialect) content(c *gin.Context) error {
 	}
 	object, err := d.Bucket.Open(c.Request.Context(), f.Key)
 	if errors.Is(err, rowmill.ErrNotFound) { // retention removed the data of the batch that made the file
-		return batch.Missing("file", f.ID)
+		return batch.NotFound("file", f.ID)
 	}
 	if err != nil {
 		return fmt.Errorf("open a file: %w", err)
@@ -133,8 +133,8 @@ func (d *Dialect) deleteFile(c *gin.Context) (any, error) {
 	return gin.H{"id": f.ID, "object": "file", "deleted": true}, nil
 }
 
-// queryPage reads the parameters of the query that select a page of a list, except the
-// cursor. byDefault and most are the default and the largest number of elements.
+// queryPage reads the query parameters that select a page of a list, except the cursor.
+// byDefault and most are the default and the largest number of elements on a page.
 func queryPage(c *gin.Context, p *request.Problems, byDefault, most int64) store.Page {
 	asked := store.Page{Limit: int(exchange.QueryInt(c, p, "limit", byDefault, 1, most))}
 	switch order := c.DefaultQuery("order", "desc"); order {
@@ -150,7 +150,7 @@ func queryPage(c *gin.Context, p *request.Problems, byDefault, most int64) store
 	return asked
 }
 
-// listFiles answers GET /v1/files.
+// listFiles answers GET /v1/files with a page of the account's files.
 func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 	var p request.Problems
 	asked := queryPage(c, &p, defaultFiles, maxFiles)
@@ -165,7 +165,7 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 			return nil, batch.NotFoundField(err, "after")
 		}
 	}
-	files, more, err := batch.Fill(asked, d.expired, func(f store.File) string { return f.ID }, func(page store.Page) ([]store.File, bool, error) {
+	files, more, err := batch.ReadVisiblePage(asked, d.expired, func(f store.File) string { return f.ID }, func(page store.Page) ([]store.File, bool, error) {
 		return d.Store.ListFiles(c.Request.Context(), caller.Of(c).Account, c.Query("purpose"), page)
 	})
 	if err != nil {
@@ -178,9 +178,9 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 	return listPage(views, more, func(v client.File) string { return v.ID }), nil
 }
 
-// checkCursor returns an error if a cursor is not the id of a file of the account. It also
-// accepts the id of a deleted file, because clients that list files and delete each one
-// send such ids.
+// checkCursor returns an error if a cursor is not the id of a file of the account. It
+// also accepts the id of a deleted file: a client that lists files and deletes each of
+// them sends such an id as the cursor of the next page.
 func (d *Dialect) checkCursor(c *gin.Context, id string) error {
 	_, err := d.Store.GetFile(c.Request.Context(), id)
 	if errors.Is(err, rowmill.ErrNotFound) {
@@ -192,8 +192,9 @@ func (d *Dialect) checkCursor(c *gin.Context, id string) error {
 	return err
 }
 
-// listPage returns a page of a list. If the page is empty, first_id and last_id are empty
-// texts: clients do not accept null and, in a list of files, need both fields.
+// listPage returns a page of a list as OpenAI's API shows it. If the page is empty,
+// first_id and last_id are empty texts: clients do not accept null and, in a list of
+// files, need both fields.
 func listPage[T any](data []T, more bool, id func(T) string) gin.H {
 	body := gin.H{"object": "list", "data": data, "has_more": more, "first_id": "", "last_id": ""}
 	if len(data) > 0 {
@@ -202,7 +203,7 @@ func listPage[T any](data []T, more bool, id func(T) string) gin.H {
 	return body
 }
 
-// createRecord stores the record of a file.
+// createRecord stores the record of a new file.
 func (d *Dialect) createRecord(ctx context.Context, f store.File) error {
 	f.Created = f.Created.UTC().Truncate(time.Second)
 	if err := d.Store.CreateFile(ctx, f); err != nil {

@@ -1,6 +1,6 @@
-// Package openai answers in the dialect of OpenAI's clients: files, and batches of the
-// requests in these files. It defines the form of files and batches, of their errors, and
-// of the files that a batch produces. The work of a batch is a normal job; each row of the
+// Package openai answers requests of OpenAI's clients for files, and for batches of the
+// requests in these files. It defines the JSON form of files and batches, of errors, and
+// of the files that a batch produces. Each batch runs as a normal job; each row of the
 // job is a request body.
 //
 //	POST /v1/files ──► object and record of the file
@@ -8,8 +8,8 @@
 //	GET /v1/batches/{id} ◄── the job's record; when it has ended, its files are made
 //	GET /v1/files/{id}/content ◄── an artifact of the job
 //
-// The requests and expectations of clients come from the sources of openai 3.54.0 for
-// Python and 6.49.0 for Node.
+// What clients send and expect was taken from their source code: openai 3.54.0 for Python
+// and 6.49.0 for Node.
 package openai
 
 import (
@@ -29,7 +29,7 @@ type Dialect struct {
 	batches *batch.Batches
 }
 
-// Route adds the routes of files and batches.
+// Route adds the routes of files, uploads and batches.
 func (d *Dialect) Route(v1 gin.IRoutes) {
 	d.batches = &batch.Batches{Config: d.Config, Dialect: rowmill.DialectOpenAI, Prefix: prefixBatch, Outcomes: d.outcomes}
 	handle, do := d.Exchange.Handle, d.Exchange.Do
@@ -52,11 +52,12 @@ func (d *Dialect) Route(v1 gin.IRoutes) {
 // typeServer is the type of errors that the service caused.
 const typeServer = "server_error"
 
-// Error returns the body of an error.
+// Error returns the body of the answer to a failed request, as OpenAI's clients expect
+// it.
 func Error(_ *gin.Context, e *request.Error) any { return gin.H{"error": ErrorObject(e)} }
 
-// ErrorObject returns the error object of a body. It always has all four members; unset
-// members are null.
+// ErrorObject returns the error object in the body of an error, as OpenAI's clients
+// expect it. It always has all four members; unset members are null.
 func ErrorObject(e *request.Error) gin.H {
 	var param *string
 	if len(e.Fields) > 0 {
@@ -68,7 +69,7 @@ func ErrorObject(e *request.Error) gin.H {
 // Scheme is the word before a key in the header Authorization.
 const Scheme = "Bearer"
 
-// unixTime returns a time in whole seconds since 1970; nil stays nil.
+// unixTime returns a time as whole seconds since 1970, or nil if t is nil.
 func unixTime(t *time.Time) *int64 {
 	if t == nil {
 		return nil
@@ -78,9 +79,9 @@ func unixTime(t *time.Time) *int64 {
 }
 
 // newFileID returns a new file id.
-func newFileID() string { return prefixFile + batch.Hex(rowmill.NewJobID()) }
+func newFileID() string { return prefixFile + batch.JobIDDigits(rowmill.NewJobID()) }
 
-// Beginnings of ids.
+// Beginnings of the ids of files and batches.
 const (
 	prefixFile  = "file-"
 	prefixBatch = "batch_"

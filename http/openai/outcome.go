@@ -24,10 +24,10 @@ const (
 	outcomeErrors = "errors.jsonl"
 )
 
-// outcomeID returns the id of a file that a batch produces. All nodes compute the same id.
-// The order of ids is the order of the batches' times.
+// outcomeID returns the id of a file that a batch produces. All nodes compute the same
+// id. File ids have the same order as the times at which their batches were created.
 func outcomeID(jobID, name string) string {
-	digits := batch.Hex(jobID)
+	digits := batch.JobIDDigits(jobID)
 	sum := sha256.Sum256([]byte(jobID + "/" + name))
 	return prefixFile + digits[:12] + hex.EncodeToString(sum[:])[:len(digits)-12]
 }
@@ -37,13 +37,13 @@ type batchFiles struct{ output, errors bool }
 
 func filesOfBatch(record store.Record) batchFiles {
 	job := record.Job
-	if record.DataRemoved != nil || job.NumRows == nil || !record.Counted() {
+	if record.DataRemoved != nil || job.NumRows == nil || !record.IsCutIntoShards() {
 		return batchFiles{}
 	}
 	return batchFiles{output: job.RowsDone > job.FailedRows, errors: job.FailedRows > 0 || *job.NumRows > job.RowsDone}
 }
 
-// outcomes returns the files that an ended batch produces.
+// outcomes describes the files to make for an ended batch.
 func (d *Dialect) outcomes(ctx context.Context, record store.Record) (made []batch.Outcome, err error) {
 	files := filesOfBatch(record)
 	until, err := d.expiry(ctx, record)
@@ -52,7 +52,7 @@ func (d *Dialect) outcomes(ctx context.Context, record store.Record) (made []bat
 	}
 	l := newLineWriter(record)
 	add := func(name string, line func([]byte, *rowmill.Row, *rowmill.Output) ([]byte, error)) {
-		made = append(made, batch.Outcome{Name: name, Line: line, Made: func(ctx context.Context, a store.Artifact) error {
+		made = append(made, batch.Outcome{Name: name, Line: line, OnComplete: func(ctx context.Context, a store.Artifact) error {
 			err := d.createRecord(ctx, store.File{
 				ID: outcomeID(record.Job.ID, name), Account: record.Spec.Account, Purpose: purposeOutput,
 				Name: d.batches.ID(record.Job.ID) + "_" + name, Size: a.Size, Created: *record.Job.Completed, Expires: until, Key: a.Key, Job: record.Job.ID,
@@ -73,7 +73,7 @@ func (d *Dialect) outcomes(ctx context.Context, record store.Record) (made []bat
 }
 
 // expiry returns when the files of a batch expire: after the time that the client asked
-// for, or else at the end of the retention under the account's current settings. nil means
+// for, or else at the end of the account's retention by its current settings. nil means
 // never.
 func (d *Dialect) expiry(ctx context.Context, record store.Record) (*time.Time, error) {
 	ended := record.Job.Completed.UTC().Truncate(time.Second)
@@ -95,11 +95,11 @@ type lineWriter struct {
 	notRun lineError // error of the requests that did not run
 }
 
-// lineError is the error of a request in a file.
+// lineError is the error of a request in a line of the error file.
 type lineError struct{ code, message string }
 
 func newLineWriter(record store.Record) lineWriter {
-	l := lineWriter{batch: batch.Hex(record.Job.ID)}
+	l := lineWriter{batch: batch.JobIDDigits(record.Job.ID)}
 	switch reason := record.Job.FailureReason; batch.CauseOf(record.Job) {
 	case batch.Cancelled:
 		l.notRun = lineError{"batch_cancelled", "The batch was cancelled before this request was run."}
@@ -119,7 +119,7 @@ func (l lineWriter) appendAnswer(b []byte, row *rowmill.Row, out *rowmill.Output
 	if out.Failed() {
 		return b, nil
 	}
-	b = l.response(l.begin(b, row), row, 200, out.Text)
+	b = l.appendResponse(l.appendIDs(b, row), row, 200, out.Text)
 	return append(b, `,"error":null}`...), nil
 }
 
@@ -129,7 +129,7 @@ func (l lineWriter) appendError(b []byte, row *rowmill.Row, out *rowmill.Output)
 	if !out.Failed() {
 		return b, nil
 	}
-	b = l.begin(b, row)
+	b = l.appendIDs(b, row)
 	if status, refused := results.Status(out); refused {
 		body := out.Err.Raw
 		if !json.Valid([]byte(body)) { // not JSON, or cut because it was too long
@@ -139,7 +139,7 @@ func (l lineWriter) appendError(b []byte, row *rowmill.Row, out *rowmill.Output)
 			}
 			body = string(made)
 		}
-		return append(l.response(b, row, status, body), `,"error":null}`...), nil
+		return append(l.appendResponse(b, row, status, body), `,"error":null}`...), nil
 	}
 	why := lineError{out.Err.Code, out.Err.Message}
 	if out.Err.Code == rowmill.RowNotRun {
@@ -150,24 +150,26 @@ func (l lineWriter) appendError(b []byte, row *rowmill.Row, out *rowmill.Output)
 	return append(textfmt.AppendString(b, []byte(why.message)), `}}`...), nil
 }
 
-// begin appends the beginning of a line, with the ids of the request.
-func (l lineWriter) begin(b []byte, row *rowmill.Row) []byte {
+// appendIDs appends the beginning of a line to b, with the ids of the request.
+func (l lineWriter) appendIDs(b []byte, row *rowmill.Row) []byte {
 	b = append(b, `{"id":"batch_req_`...)
-	b = l.number(b, row)
+	b = l.appendRequestNumber(b, row)
 	b = append(b, `","custom_id":`...)
 	return batch.AppendID(b, row.ID)
 }
 
-// number appends the number of a request: the batch's digits and the row.
-func (l lineWriter) number(b []byte, row *rowmill.Row) []byte {
+// appendRequestNumber appends a number that identifies a request: the digits of the batch's id, and
+// the row.
+func (l lineWriter) appendRequestNumber(b []byte, row *rowmill.Row) []byte {
 	b = append(append(b, l.batch...), '_')
 	return strconv.AppendInt(b, row.Index, 10)
 }
 
-// response appends a response. body must be JSON.
-func (l lineWriter) response(b []byte, row *rowmill.Row, status int, body string) []byte {
+// appendResponse appends the member response of a line. body is the body of the response and
+// must be JSON.
+func (l lineWriter) appendResponse(b []byte, row *rowmill.Row, status int, body string) []byte {
 	b = append(b, `,"response":{"status_code":`...)
 	b = append(strconv.AppendInt(b, int64(status), 10), `,"request_id":"req_`...)
-	b = append(l.number(b, row), `","body":`...)
+	b = append(l.appendRequestNumber(b, row), `","body":`...)
 	return append(append(b, body...), '}')
 }

@@ -28,23 +28,24 @@ const (
 	// maxField limits a field of a form, and maxFilename the name of a file, in bytes.
 	maxField    = 1 << 10
 	maxFilename = 1 << 10
-	// maxFields limits the fields of a form. No client sends as many.
+	// maxFields limits the fields of a form besides the file. No client sends that many.
 	maxFields = 20
 
-	// unnamed is the name of a file without a name. OpenAI's clients send this name for
-	// data that does not come from a file.
+	// unnamed is the name for an uploaded file that has no name. OpenAI's clients send this
+	// name for data that does not come from a file.
 	unnamed = "upload"
 )
 
-// Limits of how long a file is kept, in seconds. The default is 30 days, as at OpenAI.
+// Limits and default of the time that an uploaded file is kept. minExpiry and maxExpiry
+// are in seconds. The default is 30 days, as at OpenAI.
 const (
 	minExpiry     = 3_600
 	maxExpiry     = 2_592_000
 	defaultExpiry = 30 * 24 * time.Hour
 )
 
-// A form is the content of an upload request. The parts of a form arrive in any order, so
-// the file may be stored before its purpose is known.
+// A form is the content of a multipart/form-data request. The parts of a form arrive in
+// any order, so the file may be stored before its purpose is known.
 type form struct {
 	fields  map[string]string
 	name    string // name of the file
@@ -52,7 +53,7 @@ type form struct {
 	hasFile bool
 }
 
-// upload answers POST /v1/files.
+// upload answers POST /v1/files: it stores an uploaded file.
 func (d *Dialect) upload(c *gin.Context) (any, error) {
 	parts, err := d.parts(c, "the fields purpose and file")
 	if err != nil {
@@ -74,7 +75,7 @@ func (d *Dialect) upload(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// From here on continue if the client disconnects, so that the record and the object
+	// From here on, continue if the client disconnects, so that the record and the object
 	// are both stored.
 	ctx = context.WithoutCancel(ctx)
 	now := d.Now().UTC()
@@ -96,8 +97,8 @@ func (d *Dialect) upload(c *gin.Context) (any, error) {
 	return viewFile(f), nil
 }
 
-// parts returns a reader for the parts of a form. fields names the fields of the form, for
-// the error.
+// parts returns a reader for the parts of a multipart form. fields names the expected
+// fields for the error.
 func (d *Dialect) parts(c *gin.Context, fields string) (*multipart.Reader, error) {
 	kind, params, err := mime.ParseMediaType(c.GetHeader("Content-Type"))
 	if err != nil || kind != "multipart/form-data" || params["boundary"] == "" {
@@ -111,12 +112,13 @@ func (d *Dialect) parts(c *gin.Context, fields string) (*multipart.Reader, error
 	return multipart.NewReader(d.Exchange.Body(c, most), params["boundary"]), nil
 }
 
-// read reads a form, and writes the file in the given field to w.
+// read reads a multipart form. It writes the file in the given field to w, and returns
+// the other fields and the file's name and size.
 func (d *Dialect) read(parts *multipart.Reader, field string, w io.Writer) (form, error) {
 	sent := form{fields: map[string]string{}}
 	for {
 		part, err := parts.NextPart()
-		if errors.Is(err, io.EOF) { // a form that ends early lacks fields, which check reports
+		if errors.Is(err, io.EOF) { // the end of the form; if it came too early, fields are missing and check reports them
 			return sent, nil
 		}
 		if err != nil {
@@ -148,7 +150,7 @@ func (d *Dialect) read(parts *multipart.Reader, field string, w io.Writer) (form
 	}
 }
 
-// formError turns an error of reading a form into an answer.
+// formError turns an error from reading a form into an error for the client.
 func (d *Dialect) formError(err error) error {
 	var (
 		stalled  *request.Error
@@ -163,8 +165,8 @@ func (d *Dialect) formError(err error) error {
 	return request.Errorf(http.StatusBadRequest, "invalid_multipart", "the form ends in the middle, or is not multipart/form-data; send it again")
 }
 
-// filename returns the name that the client gave a file. The name may be UTF-8, which some
-// clients send without declaring it.
+// filename returns the name that the client gave to a file. The name may be UTF-8,
+// which some clients send without declaring the encoding.
 func filename(part *multipart.Part) string {
 	_, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
 	name := params["filename"]

@@ -29,20 +29,22 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// An upload is a file that arrives in parts, one request per part. It consists of objects
-// in the bucket and has no record, so any node can continue it. The file's id has the
-// same digits as the upload's id, so a repeated last step returns the same file.
+// An upload is a file that arrives in parts, one request per part. It consists of
+// objects in the bucket and has no record, so any node can continue it. The file's id
+// has the same digits as the upload's id, so a repeated request to complete the upload
+// returns the same file.
 
 const (
 	// maxParts limits the parts of an upload, as S3 does for a multipart upload.
 	maxParts = 10_000
 	// maxUploadName limits the name of the file, in characters, as file systems do.
 	maxUploadName = 255
-	// maxUploadBody limits the list of a file's parts, in bytes.
+	// maxUploadBody limits the body of a request to complete an upload, which lists the
+	// file's parts, in bytes.
 	maxUploadBody = 1 << 20
 )
 
-// Statuses of an upload.
+// Values of the field status of an upload.
 const (
 	uploadPending   = "pending"
 	uploadCompleted = "completed"
@@ -55,13 +57,14 @@ const (
 	prefixPart   = "part_"
 )
 
-// uploadHeader describes the future file. It is stored as an object when an upload begins.
+// uploadHeader describes the file that an upload becomes. It is stored as an object
+// when the upload begins.
 type uploadHeader struct {
 	Account  string        `json:"account"`
 	Bytes    int64         `json:"bytes"`
 	Filename string        `json:"filename"`
 	Purpose  string        `json:"purpose"`
-	Keep     time.Duration `json:"keep"` // how long the file is kept after Created, in ns
+	Keep     time.Duration `json:"keep"` // how long the file is kept after Created, in nanoseconds
 	Created  time.Time     `json:"created"`
 }
 
@@ -76,7 +79,7 @@ type upload struct {
 
 func (u *upload) expires() time.Time { return u.Created.Add(layout.UploadLife) }
 
-// view returns the upload in the form of an answer. The field parts does not exist in
+// view returns the upload as OpenAI's API shows it. The field parts does not exist in
 // OpenAI's API.
 func (u *upload) view() client.UploadState {
 	v := client.UploadState{
@@ -94,20 +97,20 @@ func (u *upload) view() client.UploadState {
 }
 
 func viewPart(upload, id string, size int64) client.UploadPart {
-	at, _ := layout.UploadBegan(id) // part ids have the same form as upload ids
+	at, _ := layout.UploadBegan(id) // UploadBegan also reads part ids, which have the same form as upload ids
 	return client.UploadPart{ID: id, Object: "upload.part", Bytes: size, CreatedAt: at.Unix(), UploadID: upload}
 }
 
 // fileIDOf returns the id of the file that an upload becomes.
 func fileIDOf(uploadID string) string { return prefixFile + strings.TrimPrefix(uploadID, prefixUpload) }
 
-// beginUpload answers POST /v1/uploads.
+// beginUpload answers POST /v1/uploads: it begins the upload of a file in parts.
 func (d *Dialect) beginUpload(c *gin.Context) (any, error) {
 	body, err := d.Exchange.ReadObject(c, exchange.SmallObject)
 	if err != nil {
 		return nil, err
 	}
-	u := upload{id: prefixUpload + batch.Hex(rowmill.NewJobID()), status: uploadPending}
+	u := upload{id: prefixUpload + batch.JobIDDigits(rowmill.NewJobID()), status: uploadPending}
 	u.Account, u.Created, u.Keep = caller.Of(c).Account, d.Now().UTC().Truncate(time.Second), defaultExpiry
 	if body.Require("bytes", "a whole number", &u.Bytes, "say how many bytes the file has") && (u.Bytes < 1 || u.Bytes > d.Limits.UploadBytes) {
 		body.Add("bytes", "is %d; it must be from 1 to %d", u.Bytes, d.Limits.UploadBytes)
@@ -127,16 +130,16 @@ func (d *Dialect) beginUpload(c *gin.Context) (any, error) {
 	if err := body.Err(); err != nil {
 		return nil, err
 	}
-	err = d.write(c.Request.Context(), layout.Uploading(u.id), layout.JSON, func(w io.Writer) error { return json.NewEncoder(w).Encode(u.uploadHeader) })
+	err = d.writeObject(c.Request.Context(), layout.UploadRecord(u.id), layout.JSON, func(w io.Writer) error { return json.NewEncoder(w).Encode(u.uploadHeader) })
 	if err != nil {
 		return nil, fmt.Errorf("begin an upload: %w", err)
 	}
 	return u.view(), nil
 }
 
-// write stores an object with the content that fill writes. If fill or the commit fails, it
+// writeObject stores an object with the content that fill writes. If fill or the commit fails, it
 // stores nothing.
-func (d *Dialect) write(ctx context.Context, key, kind string, fill func(io.Writer) error) error {
+func (d *Dialect) writeObject(ctx context.Context, key, kind string, fill func(io.Writer) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	w, err := d.Bucket.Create(ctx, key, kind)
@@ -151,15 +154,15 @@ func (d *Dialect) write(ctx context.Context, key, kind string, fill func(io.Writ
 	return err
 }
 
-// uploadOf returns the upload in the path if it belongs to the caller's account, or a
-// 404.
+// uploadOf returns the upload whose id is in the path if it belongs to the caller's
+// account, or a 404.
 func (d *Dialect) uploadOf(c *gin.Context) (*upload, error) {
 	ctx, u := c.Request.Context(), &upload{id: c.Param("upload_id"), status: uploadPending}
-	none := batch.Missing("upload", textfmt.Shorten(u.id, 64))
-	if digits, found := strings.CutPrefix(u.id, prefixUpload); !found || !batch.IsHex(digits) {
+	none := batch.NotFound("upload", textfmt.Shorten(u.id, 64))
+	if digits, found := strings.CutPrefix(u.id, prefixUpload); !found || !batch.IsUUIDHex(digits) {
 		return nil, none
 	}
-	object, err := d.Bucket.Open(ctx, layout.Uploading(u.id))
+	object, err := d.Bucket.Open(ctx, layout.UploadRecord(u.id))
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return nil, none
 	}
@@ -179,8 +182,8 @@ func (d *Dialect) uploadOf(c *gin.Context) (*upload, error) {
 	return u, d.findStatus(ctx, u)
 }
 
-// findStatus sets the status of an upload if the upload has ended, and its file if it was
-// completed.
+// findStatus sets the status of an upload that has ended. If the upload was completed,
+// it also sets the upload's file.
 func (d *Dialect) findStatus(ctx context.Context, u *upload) error {
 	f, err := d.Store.GetFile(ctx, fileIDOf(u.id))
 	if err == nil {
@@ -197,7 +200,7 @@ func (d *Dialect) findStatus(ctx context.Context, u *upload) error {
 	case err == nil:
 		u.status = uploadCancelled
 	case !errors.Is(err, rowmill.ErrNotFound):
-		return fmt.Errorf("look up an upload: %w", err)
+		return fmt.Errorf("find out whether an upload was cancelled: %w", err)
 	case !d.Now().Before(u.expires()):
 		u.status = uploadExpired
 	}
@@ -212,7 +215,7 @@ func (u *upload) checkPending() error {
 	return request.Errorf(http.StatusBadRequest, "upload_"+u.status, "the upload is %s; begin another upload", u.status)
 }
 
-// showUpload answers GET /v1/uploads/{upload_id}.
+// showUpload answers GET /v1/uploads/{upload_id} with the state of an upload.
 func (d *Dialect) showUpload(c *gin.Context) (any, error) {
 	u, err := d.uploadOf(c)
 	if err != nil {
@@ -221,7 +224,7 @@ func (d *Dialect) showUpload(c *gin.Context) (any, error) {
 	return u.view(), nil
 }
 
-// addPart answers POST /v1/uploads/{upload_id}/parts.
+// addPart answers POST /v1/uploads/{upload_id}/parts: it stores one part of the file.
 func (d *Dialect) addPart(c *gin.Context) (any, error) {
 	u, err := d.uploadOf(c)
 	if err == nil {
@@ -243,21 +246,22 @@ func (d *Dialect) addPart(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := prefixPart + batch.Hex(rowmill.NewJobID())
+	id := prefixPart + batch.JobIDDigits(rowmill.NewJobID())
 	var sent form
-	err = d.write(c.Request.Context(), layout.UploadParts(u.id)+id, layout.Bytes, func(w io.Writer) (err error) {
+	err = d.writeObject(c.Request.Context(), layout.UploadParts(u.id)+id, layout.Bytes, func(w io.Writer) (err error) {
 		if sent, err = d.read(parts, "data", w); err == nil && !sent.hasFile {
 			err = rowmill.Invalid("data", "is missing; send the part as the field data of the form")
 		}
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("store a part: %w", err)
+		return nil, fmt.Errorf("store a part of an upload: %w", err)
 	}
 	return viewPart(u.id, id, sent.size), nil
 }
 
-// cancelUpload answers POST /v1/uploads/{upload_id}/cancel.
+// cancelUpload answers POST /v1/uploads/{upload_id}/cancel: it cancels an upload and
+// removes its parts.
 func (d *Dialect) cancelUpload(c *gin.Context) (any, error) {
 	u, err := d.uploadOf(c)
 	if err != nil {
@@ -270,7 +274,7 @@ func (d *Dialect) cancelUpload(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	ctx := context.WithoutCancel(c.Request.Context())
-	if err = d.write(ctx, layout.UploadCancelled(u.id), layout.Bytes, func(io.Writer) error { return nil }); err == nil {
+	if err = d.writeObject(ctx, layout.UploadCancelled(u.id), layout.Bytes, func(io.Writer) error { return nil }); err == nil {
 		err = d.Bucket.DeletePrefix(ctx, layout.UploadParts(u.id))
 	}
 	if err != nil {
@@ -308,8 +312,8 @@ func (d *Dialect) completeUpload(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// From here on the file is made even if the client disconnects. A repeated request then
-	// finds the file.
+	// From here on, the file is made even if the client disconnects. A repeated request
+	// then finds the file.
 	ctx := context.WithoutCancel(c.Request.Context())
 	err = d.join(ctx, u, keys, sum)
 	if errors.Is(err, rowmill.ErrNotFound) { // another request has ended the upload meanwhile and removed its parts
@@ -327,8 +331,8 @@ func (d *Dialect) completeUpload(c *gin.Context) (any, error) {
 	return u.view(), nil
 }
 
-// partKeys returns the keys of the named parts, and checks that the parts have the size of
-// the whole file.
+// partKeys returns the object keys of the named parts. It returns an error if the parts
+// together do not have the size of the whole file.
 func (u *upload) partKeys(ids []string) (keys []string, err error) {
 	var total int64
 	for i, id := range ids {
@@ -349,15 +353,15 @@ func (u *upload) partKeys(ids []string) (keys []string, err error) {
 	return keys, nil
 }
 
-// join joins parts into the file of an upload. sum is the MD5 sum that the client expects,
-// or empty.
+// join joins parts of an upload into one file. keys are the object keys of the parts.
+// sum is the MD5 sum that the client expects, or empty.
 func (d *Dialect) join(ctx context.Context, u *upload, keys []string, sum string) error {
 	until := u.Created.Add(u.Keep)
 	f := store.File{
 		ID: fileIDOf(u.id), Account: u.Account, Purpose: u.Purpose, Name: u.Filename, Size: u.Bytes,
 		Created: u.Created, Expires: &until, Key: layout.File(fileIDOf(u.id)),
 	}
-	err := d.write(ctx, f.Key, layout.Bytes, func(w io.Writer) error {
+	err := d.writeObject(ctx, f.Key, layout.Bytes, func(w io.Writer) error {
 		digest := md5.New()
 		for _, key := range keys {
 			if err := d.copyPart(ctx, io.MultiWriter(w, digest), key); err != nil {

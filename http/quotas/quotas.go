@@ -1,5 +1,6 @@
-// Package quotas manages the limits of accounts. The configured quotas are for all
-// accounts; an account's own quotas replace them. A new job gets the quotas of its account.
+// Package quotas manages the quotas of accounts: limits on rows, tokens and cost. The
+// configured quotas apply to all accounts; an account's own quotas replace them. A new
+// job gets the quotas of its account.
 package quotas
 
 import (
@@ -23,18 +24,19 @@ import (
 )
 
 // Value returns the name of the stored value with an account's own quotas: a document
-// {"quotas": [{"priority", "row_quota", "token_quota"}], "cost_quota_usd"}. For an absent
-// row_quota or token_quota the configured one applies.
+// {"quotas": [{"priority", "row_quota", "token_quota"}], "cost_quota_usd"}. An absent
+// row_quota or token_quota means that the configured quota applies.
 func Value(account string) string { return "quotas/" + account }
 
-// ownQuotas has an account's own quotas. For a nil row or token quota the configured one
-// applies; a nil cost quota means no limit.
+// ownQuotas has the quotas that were set for one account. A nil row quota or token
+// quota means that the configured quota applies; a nil cost quota means no limit.
 type ownQuotas struct {
 	Quotas    []client.OwnQuota `json:"quotas"`
 	CostQuota *exchange.Decimal `json:"cost_quota_usd"` // USD in a calendar month, UTC
 }
 
-// accountQuotas has the quotas in force for an account, and its own quotas.
+// accountQuotas has the quotas that apply to an account (Quotas, CostQuota), and the
+// quotas that were set for this account (Own).
 type accountQuotas struct {
 	Account   string            `json:"account"`
 	Quotas    []client.Quota    `json:"quotas"` // sorted by priority
@@ -44,7 +46,8 @@ type accountQuotas struct {
 	version int64 // version of the stored value; 0: nothing is stored
 }
 
-// Quotas answers requests about quotas.
+// Quotas answers requests about the quotas of accounts, and applies the quotas to new
+// jobs.
 type Quotas struct {
 	*exchange.Exchange
 	Store      store.Values
@@ -59,8 +62,9 @@ func (q *Quotas) Route(v1 gin.IRoutes) {
 	v1.PUT("/quotas", q.Handle(q.put))
 }
 
-// of returns the quotas of an account, with the configured quotas where it has no own.
-func (q *Quotas) of(ctx context.Context, account string) (accountQuotas, error) {
+// load returns the quotas that apply to an account: its own quotas, and the configured
+// quotas where the account has no own.
+func (q *Quotas) load(ctx context.Context, account string) (accountQuotas, error) {
 	doc, version, err := q.Store.GetValue(ctx, Value(account))
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return q.inForce(account, ownQuotas{}, 0), nil
@@ -75,10 +79,10 @@ func (q *Quotas) of(ctx context.Context, account string) (accountQuotas, error) 
 	return q.inForce(account, own, version), nil
 }
 
-// SetQuotas sets the account of a job and the quotas of this account in the job's
-// specification.
+// SetQuotas sets the account in the specification of a job, and copies the quotas of
+// this account to the specification.
 func (q *Quotas) SetQuotas(ctx context.Context, account string, spec *rowmill.Spec) error {
-	bounds, err := q.of(ctx, account)
+	bounds, err := q.load(ctx, account)
 	if err != nil {
 		return err
 	}
@@ -88,8 +92,8 @@ func (q *Quotas) SetQuotas(ctx context.Context, account string, spec *rowmill.Sp
 	return nil
 }
 
-// inForce returns the quotas that apply to an account: its own quotas where they are set,
-// else the configured ones.
+// inForce returns the quotas that apply to an account: its own quotas where they are
+// set, else the configured quotas. version is the version of the stored value with own.
 func (q *Quotas) inForce(account string, own ownQuotas, version int64) accountQuotas {
 	bounds := slices.Clone(q.Configured)
 	slices.SortFunc(bounds, func(a, b client.Quota) int { return cmp.Compare(a.Priority, b.Priority) })
@@ -106,24 +110,26 @@ func (q *Quotas) inForce(account string, own ownQuotas, version int64) accountQu
 			}
 		}
 	}
-	own.Quotas = exchange.ListOf(own.Quotas)
+	own.Quotas = exchange.OrEmptyList(own.Quotas)
 	return accountQuotas{Account: account, Quotas: bounds, CostQuota: own.CostQuota, Own: own, version: version}
 }
 
-// get answers GET /v1/get-quotas, for every key of the account.
+// get answers GET /v1/get-quotas with the quotas of the caller's account. Every key may
+// request them.
 func (q *Quotas) get(c *gin.Context) (any, error) {
-	bounds, err := q.of(c.Request.Context(), caller.Of(c).Account)
+	bounds, err := q.load(c.Request.Context(), caller.Of(c).Account)
 	return gin.H{"quotas": bounds.Quotas}, err
 }
 
-// show answers GET /v1/quotas, for administrators.
+// show answers GET /v1/quotas with the quotas of an account. It is only for
+// administrators.
 func (q *Quotas) show(c *gin.Context) (any, error) {
 	account, err := caller.Administered(c, c.Query("account"))
 	if err != nil {
 		return nil, err
 	}
-	bounds, err := q.of(c.Request.Context(), account)
-	exchange.SetTag(c, bounds.version, err)
+	bounds, err := q.load(c.Request.Context(), account)
+	exchange.SetETag(c, bounds.version, err)
 	return bounds, err
 }
 
@@ -132,19 +138,19 @@ func (q *Quotas) put(c *gin.Context) (any, error) {
 	var own ownQuotas
 	account, err := caller.Administer(q.Exchange, c, exchange.SmallObject, func(body *request.Object) {
 		own = readQuotas(body)
-		body.End("account, quotas and cost_quota_usd")
+		body.RejectUnknown("account, quotas and cost_quota_usd")
 	})
 	if err != nil {
 		return nil, err
 	}
-	bounds, err := q.of(c.Request.Context(), account)
+	bounds, err := q.load(c.Request.Context(), account)
 	if err == nil {
-		err = exchange.CheckTag(c, bounds.version, "quotas")
+		err = exchange.CheckIfMatch(c, bounds.version, "quotas")
 	}
 	if err != nil {
 		return nil, err
 	}
-	err = q.Audit.Record(c, audit.Act{Name: audit.QuotasSet, Account: account, Target: "", Details: own}, func(ctx context.Context) error {
+	err = q.Audit.Record(c, audit.Action{Name: audit.QuotasSet, Account: account, Target: "", Details: own}, func(ctx context.Context) error {
 		version, err := store.RewriteValue(ctx, q.Store, Value(account), own, bounds.version)
 		if err != nil {
 			return fmt.Errorf("store the quotas of an account: %w", err)
@@ -152,7 +158,7 @@ func (q *Quotas) put(c *gin.Context) (any, error) {
 		bounds = q.inForce(account, own, version)
 		return nil
 	})
-	exchange.SetTag(c, bounds.version, err)
+	exchange.SetETag(c, bounds.version, err)
 	return bounds, err
 }
 
@@ -174,7 +180,7 @@ func readQuotas(body *request.Object) ownQuotas {
 		}
 		q.RowQuota = readQuota(&entry, "row_quota", "rows")
 		q.TokenQuota = readQuota(&entry, "token_quota", "tokens")
-		entry.End("priority, row_quota and token_quota")
+		entry.RejectUnknown("priority, row_quota and token_quota")
 		own.Quotas = append(own.Quotas, q)
 	}
 	var usd float64
@@ -187,8 +193,8 @@ func readQuotas(body *request.Object) ownQuotas {
 	return own
 }
 
-// readQuota reads a row or token quota; nil means that the configured one applies. of names
-// the unit.
+// readQuota reads a row quota or a token quota. It returns nil if the field is absent,
+// which means that the configured quota applies. of is the unit, for errors.
 func readQuota(entry *request.Object, field, of string) *int64 {
 	var n int64
 	if !entry.Read(field, "a whole number of "+of+", or null for the configured one", &n) {

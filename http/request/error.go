@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// CodeInvalid is the code for a broken rule that has no code of its own.
+	// CodeInvalid is the error code for a broken rule that has no code of its own.
 	CodeInvalid = "invalid_request"
 	// CodeUnknownModel is the code for a model that is neither in the catalog nor a
 	// published Function of the account.
 	CodeUnknownModel = "unknown_model"
-	// CodeOutcomeUnknown is the code of a write that was sent to the storage but not
-	// confirmed.
+	// CodeOutcomeUnknown is the error code for a write that was sent to the storage but
+	// not confirmed.
 	CodeOutcomeUnknown = "outcome_unknown"
 )
 
@@ -32,17 +32,17 @@ const (
 // seconds: about the time of a restart or a failover.
 const RetryAfter = "5"
 
-// statusClientGone is the status that logs and metrics show if the client disconnected
-// before the answer.
+// statusClientGone is the status in logs and metrics of a request whose client
+// disconnected before the answer.
 const statusClientGone = 499
 
-// Error is an error and the answer that the client gets for it.
+// Error is an error together with the HTTP answer that the client gets for it.
 type Error struct {
 	Status  int
-	Code    string // for programs
+	Code    string // name of the error, for programs
 	Message string // for people: the problem and the remedy
 	Fields  []rowmill.FieldError
-	Extra   map[string]any // additional fields of the body
+	Extra   map[string]any // additional fields of the answer's body
 	Header  map[string]string
 }
 
@@ -63,23 +63,23 @@ func (e *Error) With(name string, value any) *Error {
 	return e
 }
 
-// Closing makes the server close the connection after the answer, so that it does not read
-// the rest of the request's body. Closing returns e.
+// Closing makes the server close the connection after the answer, so that the server
+// does not read the rest of the request's body. Closing returns e.
 func (e *Error) Closing() *Error {
 	e.Header = map[string]string{"Connection": "close"}
 	return e
 }
 
-// NotNow returns an error with status 503 that tells the client to try again after
-// RetryAfter.
+// NotNow returns an error with status 503 and a header Retry-After, which tells the
+// client to try again after RetryAfter.
 func NotNow(code, format string, args ...any) *Error {
 	e := Errorf(http.StatusServiceUnavailable, code, format, args...)
 	e.Header = map[string]string{"Retry-After": RetryAfter}
 	return e
 }
 
-// Describe returns the answer for any error. Only this function decides it, so the same
-// error has the same answer on all routes.
+// Describe returns the HTTP answer for any error. No other function decides this, so
+// the same error has the same answer on all routes.
 func Describe(err error) *Error {
 	var (
 		ready    *Error

@@ -11,7 +11,7 @@ import (
 )
 
 // NoResults returns an error that says why a job has no results of a variant, or nil if
-// the job has them.
+// the job has such results.
 func NoResults(record store.Record, v results.Variant) error {
 	status := record.Job.Status
 	switch {
@@ -25,28 +25,28 @@ func NoResults(record store.Record, v results.Variant) error {
 		return Errorf(http.StatusConflict, "job_not_succeeded",
 			"the job is %s; its results are ready once it has succeeded", status).With("status", status)
 	}
-	return neverKept(record, v)
+	return checkAvailable(record, v)
 }
 
 // NoRows returns an error that says why a job that has not succeeded has no partial
-// results, or nil if the job has them.
+// results, or nil if the job has partial results.
 func NoRows(record store.Record, v results.Variant) error {
 	status := record.Job.Status
 	switch {
 	case record.Job.RunType == rowmill.RunEstimate:
 		return Errorf(http.StatusConflict, "no_results", "an estimate job has no results, and no partial ones").With("status", status)
-	case record.DataRemoved == nil && !record.Counted() && status.Terminal():
+	case record.DataRemoved == nil && !record.IsCutIntoShards() && status.Terminal():
 		return Errorf(http.StatusConflict, "no_rows",
 			"the job is %s and ended before its rows were counted, so it has no rows", status).With("status", status)
-	case record.DataRemoved == nil && !record.Counted():
+	case record.DataRemoved == nil && !record.IsCutIntoShards():
 		return Errorf(http.StatusConflict, "no_rows", "the rows of the job are not counted yet; try again later").With("status", status)
 	}
-	return neverKept(record, v)
+	return checkAvailable(record, v)
 }
 
-// neverKept returns an error that says why a job will never have a variant of its results,
-// or nil.
-func neverKept(record store.Record, v results.Variant) error {
+// checkAvailable returns an error if a job will never have a variant of its results: the
+// data was removed, or log probabilities were not recorded.
+func checkAvailable(record store.Record, v results.Variant) error {
 	switch {
 	case record.DataRemoved != nil:
 		return archive.ErrRemoved

@@ -12,27 +12,27 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// An Object is a small JSON object in a request. A handler reads its fields one by one. A
-// field with null counts as absent.
+// An Object is a small JSON object in a request. A handler reads the fields one by one,
+// and each read removes the field from the object. A field with null counts as absent.
 type Object struct {
 	Problems *Problems
 	fields   map[string]json.RawMessage
 	nulls    map[string]bool // names of the fields with null
-	prefix   string          // put before field names in problems, such as "quotas[1]."
+	prefix   string          // text before field names in problems, such as "quotas[1]."
 }
 
-// ReadObject decodes a body into its fields. The methods that read a field add its problem
-// to Problems.
+// ReadObject decodes a body into an Object with all fields unread. The methods that
+// read a field add its problems to Problems.
 func ReadObject(body []byte) (Object, error) {
 	o := Object{Problems: &Problems{}}
 	return o, o.decode(body)
 }
 
-// Err returns the problems of the object as an error, nil if there are none.
+// Err returns the problems of the object as an error, or nil if there are none.
 func (o *Object) Err() error { return o.Problems.Err() }
 
-// maxFields limits the fields of an object, so that a body with millions of fields takes
-// little memory. No object of the API has as many.
+// maxFields limits the fields of an object, so that a body with millions of fields
+// takes little memory. No object of the API has that many fields.
 const maxFields = 100
 
 func (o *Object) decode(body []byte) error {
@@ -55,7 +55,7 @@ func (o *Object) decode(body []byte) error {
 		if err != nil || !isText {
 			return malformed
 		}
-		delete(o.fields, field) // for duplicate names the last value wins
+		delete(o.fields, field) // if a name occurs twice, the last value counts
 		delete(o.nulls, field)
 		if bytes.Equal(value, []byte("null")) {
 			o.nulls[field] = true
@@ -69,8 +69,9 @@ func (o *Object) decode(body []byte) error {
 	return nil
 }
 
-// Read decodes a field into into and removes the field from the object. It returns true if
-// the field is present and has the right type. must names the right type for the problem.
+// Read decodes a field into the variable that into points to, and removes the field
+// from the object. It returns true if the field is present and has the right type. must
+// names the right type for the error message.
 func (o *Object) Read(field, must string, into any) bool {
 	raw, given := o.fields[field]
 	if !given {
@@ -84,8 +85,8 @@ func (o *Object) Read(field, must string, into any) bool {
 	return true
 }
 
-// Require is Read for a field that must be present. missing is the message for an absent
-// field.
+// Require is like Read for a field that must be present. missing is the message for an
+// absent field.
 func (o *Object) Require(field, must string, into any, missing string) bool {
 	if _, given := o.fields[field]; !given {
 		o.Add(field, "is missing; %s", missing)
@@ -94,18 +95,19 @@ func (o *Object) Require(field, must string, into any, missing string) bool {
 	return o.Read(field, must, into)
 }
 
-// Null reports whether a field was given as null.
+// Null reports whether the request has the field with the value null.
 func (o *Object) Null(field string) bool { return o.nulls[field] }
 
 // Drop removes a field without reading it.
 func (o *Object) Drop(field string) { delete(o.fields, field) }
 
-// Add adds a problem of a field.
+// Add adds a problem of a field to Problems.
 func (o *Object) Add(field, format string, args ...any) {
 	o.Problems.Add(o.prefix+field, format, args...)
 }
 
-// Objects reads a field that is an array of objects, removes it and returns the elements.
+// Objects reads a field that is an array of objects, removes the field from the object,
+// and returns the elements.
 func (o *Object) Objects(field string) []Object {
 	var raws []json.RawMessage
 	if !o.Read(field, "an array of objects", &raws) {
@@ -124,8 +126,8 @@ func (o *Object) Objects(field string) []Object {
 	return found
 }
 
-// Object reads a field that is an object, removes it and returns it. given is false if the
-// field is absent or not an object.
+// Object reads a field that is itself an object, removes the field, and returns the
+// inner object. given is false if the field is absent or not an object.
 func (o *Object) Object(field string) (inner Object, given bool) {
 	raw, given := o.fields[field]
 	if !given {
@@ -140,16 +142,16 @@ func (o *Object) Object(field string) (inner Object, given bool) {
 	return inner, true
 }
 
-// maxUnknown limits the unknown fields that an answer names.
+// maxUnknown limits how many unknown fields an error message names.
 const maxUnknown = 20
 
 // Unread returns the sorted names of the fields that were not read.
 func (o *Object) Unread() []string { return slices.Sorted(maps.Keys(o.fields)) }
 
-// End adds a problem for each field that was not read; known lists the known fields in
-// the message. Without this check, a misspelt field in a document that replaces a stored
-// one would silently delete the value that the client wanted to set.
-func (o *Object) End(known string) {
+// RejectUnknown adds a problem for each field that was not read; known lists the known fields for
+// the message. Without this check, a misspelt field in a document that replaces a
+// stored document would silently delete the value that the client wanted to set.
+func (o *Object) RejectUnknown(known string) {
 	for i, name := range o.Unread() {
 		name = cmp.Or(textfmt.Shorten(name, 64), `""`)
 		if i == maxUnknown {

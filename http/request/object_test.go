@@ -51,11 +51,11 @@ func TestObject_CollectsAllProblems(t *testing.T) {
 	var n int
 	for _, inner := range o.Objects("list") {
 		inner.Require("n", "a number", &n, "it must be a number")
-		inner.End("n")
+		inner.RejectUnknown("n")
 	}
 	o.Require("gone", "a string", &name, "it must be there")
 	o.Read("null", "a string", &name)
-	o.End("name and list")
+	o.RejectUnknown("name and list")
 	if n != 2 || !o.Null("null") || !o.Problems.Has("list") || o.Problems.Has("z[0]") {
 		t.Errorf("n %d, problems %v", n, o.Problems.Err())
 	}
@@ -89,7 +89,7 @@ func TestObject_OfManyFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.End("none"); o.Problems.Len() != maxUnknown+1 || !strings.Contains(Describe(o.Problems.Err()).Fields[maxUnknown].Message, "79 further") {
+	if o.RejectUnknown("none"); o.Problems.Len() != maxUnknown+1 || !strings.Contains(Describe(o.Problems.Err()).Fields[maxUnknown].Message, "79 further") {
 		t.Errorf("%d problems: %v", o.Problems.Len(), o.Problems.Err())
 	}
 	if _, err := ReadObject(object(maxFields + 1)); err == nil || Describe(err).Status != 400 {

@@ -14,12 +14,12 @@ type Problems struct {
 	fields []rowmill.FieldError
 }
 
-// Add adds a broken rule.
+// Add adds a broken rule of a field with the code CodeInvalid.
 func (p *Problems) Add(field, format string, args ...any) {
 	p.AddCode(CodeInvalid, rowmill.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-// AddCode adds broken rules that have their own code.
+// AddCode adds broken rules that have their own error code.
 func (p *Problems) AddCode(code string, fields ...rowmill.FieldError) {
 	if len(fields) == 0 {
 		return
@@ -32,8 +32,8 @@ func (p *Problems) AddCode(code string, fields ...rowmill.FieldError) {
 	p.fields = append(p.fields, fields...)
 }
 
-// AddPart adds the problems of a document inside the request. field is the name of the
-// field that holds the document.
+// AddPart adds the problems of a document that is inside the request. field is the name
+// of the field that contains the document.
 func (p *Problems) AddPart(field string, part *Problems) {
 	for _, f := range part.fields {
 		p.AddCode(part.code, rowmill.FieldError{Field: field + "." + f.Field, Message: f.Message})
@@ -53,7 +53,7 @@ func (p *Problems) Has(field string) bool {
 	return false
 }
 
-// Err returns the problems as an error, nil if there are none.
+// Err returns the problems as an error, or nil if there are none.
 func (p *Problems) Err() error {
 	if len(p.fields) == 0 {
 		return nil
@@ -61,7 +61,8 @@ func (p *Problems) Err() error {
 	return &rowmill.InvalidError{Code: p.code, Fields: p.fields}
 }
 
-// ErrAs returns the problems as Err does, but with a given status and code.
+// ErrAs returns the problems as one error, like Err, but with the given status and
+// code.
 func (p *Problems) ErrAs(status int, code string) error {
 	if err := p.Err(); err != nil {
 		e := Errorf(status, code, "%s", err.Error())
@@ -71,8 +72,9 @@ func (p *Problems) ErrAs(status int, code string) error {
 	return nil
 }
 
-// BodyInterrupted returns the error for a body that ended too early. where is "" or a text about
-// the place, which follows the message.
+// BodyInterrupted returns the error for a body that ended too early. where is a text
+// about the position, such as " at byte 7", which is added to the message; it may be
+// "".
 func BodyInterrupted(where string) *Error {
 	return Errorf(http.StatusBadRequest, "body_unreadable", "the body could not be read to its end: the connection broke%s", where)
 }

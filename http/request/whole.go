@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// Decode decodes a value of a body. As in JSON Schema, a number without a fraction is an
-// integer in every notation, such as 1.0 and 1e3.
+// Decode decodes a JSON value of a request body. As in JSON Schema, a number without a
+// fraction is an integer in every notation, such as 1.0 and 1e3.
 func Decode(raw json.RawMessage, into any) error {
 	err := json.Unmarshal(raw, into)
 	if err == nil {

@@ -26,7 +26,7 @@ import (
 
 const (
 	// maxErrorsPage limits the failed rows of a page, because each may contain 64 KiB of
-	// the engine's answer.
+	// the inference server's answer.
 	maxErrorsPage = 100
 	// defaultPreview and maxPreview are the default and the largest number of rows in a
 	// preview.
@@ -34,15 +34,15 @@ const (
 	maxPreview     = 1000
 )
 
-// Statuses of a row in a preview.
+// Values of the field status of a row in a preview.
 const (
 	rowDone    = "done"
 	rowFailed  = "failed"
 	rowPending = "pending"
 )
 
-// Rows shows single rows of a job: from the results if the job succeeded, else from its
-// parts.
+// Rows answers requests for single rows of a job. It reads the rows from the results if
+// the job succeeded, else from the job's committed parts.
 type Rows struct {
 	Jobs    *jobs.Jobs
 	Archive *archive.Archive
@@ -56,7 +56,7 @@ func (r *Rows) Route(v1 gin.IRoutes) {
 	v1.GET("/jobs/:job_id/preview", r.Jobs.Handle(r.preview))
 }
 
-// show answers GET /v1/jobs/{job_id}/rows/{row}.
+// show answers GET /v1/jobs/{job_id}/rows/{row} with one row.
 func (r *Rows) show(c *gin.Context) (any, error) {
 	n, err := strconv.ParseInt(c.Param("row"), 10, 64)
 	if err != nil || n < 0 || n > store.MaxRows {
@@ -79,17 +79,18 @@ func (r *Rows) show(c *gin.Context) (any, error) {
 	return view, err
 }
 
-// jobWithRows returns the job in the path. It refuses an estimate job, because the rows of
-// an estimate job are not stored.
+// jobWithRows returns the job whose id is in the path. It refuses an estimate job,
+// because the rows of an estimate job are not stored.
 func (r *Rows) jobWithRows(c *gin.Context) (store.Record, error) {
-	record, err := r.Jobs.Named(c)
+	record, err := r.Jobs.FindInPath(c)
 	if err == nil && record.Job.RunType == rowmill.RunEstimate {
 		err = request.NoRows(record, results.Variant{})
 	}
 	return record, err
 }
 
-// failures answers GET /v1/jobs/{job_id}/errors.
+// failures answers GET /v1/jobs/{job_id}/errors with a page of failed rows and, unless
+// not_run is false, the rows that an ended job did not run.
 func (r *Rows) failures(c *gin.Context) (any, error) {
 	var p request.Problems
 	limit := int(exchange.QueryInt(c, &p, "limit", maxErrorsPage, 1, maxErrorsPage))
@@ -109,11 +110,11 @@ func (r *Rows) failures(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	list, job := r.Archive.Failures, record.Job
-	if notRun && job.Status.Terminal() && job.Status != rowmill.StatusSucceeded && record.Counted() {
-		list = r.Archive.Missing
+	if notRun && job.Status.Terminal() && job.Status != rowmill.StatusSucceeded && record.IsCutIntoShards() {
+		list = r.Archive.FailedAndMissing
 	}
 	found, more, err := list(c.Request.Context(), record, from, limit)
-	body := gin.H{"errors": exchange.ListOf(found), "next_cursor": nil}
+	body := gin.H{"errors": exchange.OrEmptyList(found), "next_cursor": nil}
 	if more != nil {
 		body["next_cursor"] = fmt.Sprintf("%d.%d", more.Shard, more.After)
 	}
@@ -125,11 +126,11 @@ const (
 	// Fewer rows already show the main reason.
 	maxFailuresRead = 100_000
 	// failuresAtOnce limits how many failed rows are in memory at once. Each may contain
-	// 64 KiB of the engine's answer.
+	// 64 KiB of the inference server's answer.
 	failuresAtOnce = 500
 )
 
-// failureCount counts the rows that failed with a code.
+// failureCount is the number of rows that failed with one error code.
 type failureCount struct {
 	Code    string `json:"code"`
 	Rows    int64  `json:"rows"`
@@ -145,7 +146,7 @@ func (r *Rows) countFailures(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	counts, at, counted := []failureCount{}, map[string]int{}, 0
-	for place := archive.Beginning(); counted < maxFailuresRead; {
+	for place := archive.StartOfRows(); counted < maxFailuresRead; {
 		found, more, err := r.Archive.Failures(c.Request.Context(), record, place, min(failuresAtOnce, maxFailuresRead-counted))
 		if err != nil {
 			return nil, err
@@ -168,10 +169,10 @@ func (r *Rows) countFailures(c *gin.Context) (any, error) {
 	return gin.H{"counts": counts, "counted": counted, "failed_rows": record.Job.FailedRows}, nil
 }
 
-// parsePlace parses a cursor of failures: <shard>.<row>.
+// parsePlace parses a cursor in the list of failed rows: <shard>.<row>.
 func parsePlace(cursor string) (place archive.Place, ok bool) {
 	if cursor == "" {
-		return archive.Beginning(), true
+		return archive.StartOfRows(), true
 	}
 	first, second, _ := strings.Cut(cursor, ".")
 	shard, err := strconv.Atoi(first)
@@ -188,7 +189,7 @@ type previewRow struct {
 	Status string  `json:"status"`
 	Input  *string `json:"input"`  // null while the row is pending
 	Output any     `json:"output"` // null unless the status is done
-	Cut    bool    `json:"cut"`    // input or output is shortened
+	Cut    bool    `json:"cut"`    // true if input or output is shortened
 	Code   *string `json:"code"`   // error code of a failed row
 }
 
@@ -203,7 +204,8 @@ func viewPreview(n int64, row *results.PreviewRow) previewRow {
 	return view
 }
 
-// preview answers GET /v1/jobs/{job_id}/preview with committed rows of a range.
+// preview answers GET /v1/jobs/{job_id}/preview with a range of rows. Rows that are not
+// committed have the status pending.
 func (r *Rows) preview(c *gin.Context) (any, error) {
 	var p request.Problems
 	offset := exchange.QueryInt(c, &p, "offset", 0, 0, store.MaxRows)
@@ -211,12 +213,12 @@ func (r *Rows) preview(c *gin.Context) (any, error) {
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	record, err := r.Jobs.Named(c)
+	record, err := r.Jobs.FindInPath(c)
 	if err != nil {
 		return nil, err
 	}
 	found := archive.Preview{Record: record, End: offset}
-	if record.Counted() || record.DataRemoved != nil {
+	if record.IsCutIntoShards() || record.DataRemoved != nil {
 		if found, err = r.Archive.Preview(c.Request.Context(), record, offset, limit); err != nil {
 			return nil, err
 		}
@@ -230,7 +232,7 @@ func (r *Rows) preview(c *gin.Context) (any, error) {
 		"rows": views, "next_offset": nil, "status": jobs.ViewOf(caller.Of(c), &job).Status,
 		"num_rows": job.NumRows, "rows_done": job.RowsDone,
 	}
-	if total := job.NumRows; total != nil && found.Record.Counted() && found.End < *total {
+	if total := job.NumRows; total != nil && found.Record.IsCutIntoShards() && found.End < *total {
 		body["next_offset"] = found.End
 	}
 	return body, nil

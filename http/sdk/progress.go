@@ -22,10 +22,11 @@ const (
 	progressAlive = 15 * time.Second
 )
 
-// progress answers GET /v1/stream-job-progress/{job_id}: one JSON object per line, until
-// the job has ended. When a line says that all rows are done, the client assumes success
-// and requests the results at once. So the service sends such a line only when the results
-// can be read. For a failed or cancelled job the stream ends without it.
+// progress answers GET /v1/stream-job-progress/{job_id}: one JSON object per line,
+// until the job has ended. When a line says that all rows are done, the client assumes
+// success and requests the results at once. So the service sends such a line only when
+// the results can be read. The stream of a failed or cancelled job ends without such a
+// line.
 func (d *Dialect) progress(c *gin.Context) error {
 	record, err := d.Jobs.Find(c, c.Param("job_id"))
 	if err != nil {
@@ -56,14 +57,14 @@ func (d *Dialect) progress(c *gin.Context) error {
 			record = now
 		case ctx.Err() != nil:
 			return nil
-		default: // the next read may succeed, and earlier lines stay true
+		default: // continue: the next read may succeed, and the lines already sent stay true
 			d.Exchange.Logger.Warn("reading the progress of a job failed, retrying",
 				exchange.KeyRequest, exchange.RequestID(c), exchange.KeyJob, id, exchange.KeyErr, err)
 		}
 	}
 }
 
-// progressWriter writes a line for each change of a job's progress.
+// progressWriter writes a line for each change of a job's rows or tokens.
 type progressWriter struct {
 	out       io.Writer
 	flush     func() error
@@ -84,8 +85,8 @@ type tokensLine struct {
 	PerSecond exchange.Decimal `json:"total_tokens_processed_per_second"`
 }
 
-// write writes lines for changed values, or an empty line after a long silence. readable
-// says whether the results can be read.
+// write writes lines for the values that changed since the last call, or an empty line
+// after a long silence. readable says whether the job's results can be read.
 func (l *progressWriter) write(job rowmill.Job, readable bool, now time.Time) error {
 	tokens := tokensOf(job, now)
 	rows := rowsToShow(job, readable)
@@ -118,8 +119,8 @@ func (l *progressWriter) write(job rowmill.Job, readable bool, now time.Time) er
 	return l.flush()
 }
 
-// rowsToShow returns the number of done rows for a line. While the results cannot be read,
-// it returns less than the number of all rows.
+// rowsToShow returns the number of done rows for a line. While the results cannot be
+// read, this number is less than the number of all rows.
 func rowsToShow(job rowmill.Job, readable bool) int64 {
 	if job.NumRows != nil && !readable {
 		return max(0, min(job.RowsDone, *job.NumRows-1))

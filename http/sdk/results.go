@@ -13,8 +13,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// results answers POST /v1/job-results, which existing clients use to fetch results: the
-// JSON of /results, under the key results.
+// results answers POST /v1/job-results, with which existing clients fetch results. The
+// answer has the JSON of GET /v1/jobs/{job_id}/results under the key results.
 func (d *Dialect) results(c *gin.Context) error {
 	record, v, err := d.readRequest(c)
 	if err != nil {
@@ -26,21 +26,21 @@ func (d *Dialect) results(c *gin.Context) error {
 		return err
 	}
 	defer source.Close()
-	if Spoken(c) {
+	if UsesDialect(c) {
 		schema = Schema(record, schema)
 	}
 	return d.Exchange.Stream(c, exchange.JSON, "", func(w *bufio.Writer) error {
 		_, _ = w.WriteString(`{"results":`)
 		if err := results.WriteJSON(ctx, w, source, schema, v); err != nil {
-			return archive.Removed(fmt.Errorf("write results: %w", err))
+			return archive.AsRemoved(fmt.Errorf("write results: %w", err))
 		}
 		_, err := w.WriteString("}\n")
 		return err
 	})
 }
 
-// readRequest reads the body and returns the job and the variant of its results. It ignores
-// unknown fields, which newer clients may send.
+// readRequest reads the body of POST /v1/job-results. It returns the named job and the
+// variant of its results. It ignores unknown fields, which newer clients may send.
 func (d *Dialect) readRequest(c *gin.Context) (record store.Record, v results.Variant, err error) {
 	body, err := d.Exchange.ReadObject(c, exchange.SmallObject)
 	if err != nil {

@@ -25,28 +25,29 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Name is the value of a key's field dialect.
+// Name is the name of the dialect: the field dialect of an API key has this value if
+// the key's clients use the dialect.
 const Name = "sdk"
 
-// Spoken reports whether the key of a request has this dialect.
-func Spoken(c *gin.Context) bool { return caller.Of(c).Dialect == Name }
+// UsesDialect reports whether the API key of a request is for clients of this dialect.
+func UsesDialect(c *gin.Context) bool { return caller.Of(c).Dialect == Name }
 
 // Jobs finds jobs of the caller's account.
 type Jobs interface {
 	// Find returns a job, or a 404 if it does not exist or belongs to another account.
 	Find(c *gin.Context, id string) (store.Record, error)
-	// Head is like Find, for the part of a job that clients see. Callers must not modify
-	// the result.
+	// Head is like Find, but returns only the part of a job that clients see. Callers must
+	// not modify the result.
 	Head(c *gin.Context, id string) (*store.Head, error)
 }
 
-// Dialect answers the requests that have another form in this dialect.
+// Dialect answers the requests whose answers have another form in this dialect.
 type Dialect struct {
 	Exchange *exchange.Exchange
 	Jobs     Jobs
 	Store    store.Jobs
 	Archive  *archive.Archive
-	Draining func() bool // the node is about to stop
+	Draining func() bool // reports whether the node is about to stop
 	Now      func() time.Time
 }
 
@@ -59,8 +60,9 @@ func (d *Dialect) Route(v1 gin.IRoutes) {
 // codeCancelled is the code of the failure_reason of a cancelled job.
 const codeCancelled = "cancelled"
 
-// statusOf returns a status in the form of the dialect. All statuses before running become
-// STARTING, because clients that wait for a job to start know no other status.
+// statusOf returns a job status in the form of the dialect. All statuses before running
+// become STARTING, because clients that wait for a job to start know no other such
+// status.
 func statusOf(status rowmill.Status) string {
 	switch status {
 	case rowmill.StatusPending, rowmill.StatusSubmitted:
@@ -69,7 +71,8 @@ func statusOf(status rowmill.Status) string {
 	return strings.ToUpper(string(status))
 }
 
-// Job returns a job in the form of the dialect.
+// Job returns a copy of a job with the status and the failure reason in the form of the
+// dialect.
 func Job(job rowmill.Job) rowmill.Job {
 	if job.Status == rowmill.StatusCancelled && job.FailureReason == nil {
 		job.FailureReason = rowmill.Failf(codeCancelled, "The job was cancelled on request.")
@@ -78,21 +81,22 @@ func Job(job rowmill.Job) rowmill.Job {
 	return job
 }
 
-// optional lists the fields that a job in a list may lack.
-var optional = []string{
+// removedIfNull lists the fields of a job that ListItem removes if they are null.
+var removedIfNull = []string{
 	"name", "description", "system_prompt", "json_schema", "datetime_started", "num_rows", "cost_estimate",
 	"failure_reason", "continues", "continued_by", "key_id", "estimate", "function",
 }
 
-// zeroValues maps the fields that clients calculate with to the values that replace null.
+// zeroValues has the number fields that clients calculate with, and the JSON value that
+// replaces null in each.
 var zeroValues = map[string]json.RawMessage{
 	"input_tokens": json.RawMessage("0"), "output_tokens": json.RawMessage("0"), "job_cost": json.RawMessage("0.0"),
 }
 
-// ListItem returns the fields of a record for a list, with as few nulls as possible.
-// Clients make a table of the list and take the type of each column from the first hundred
-// records. If a column is null in all of these records and has a value in a later one, the
-// client fails.
+// ListItem returns the fields of a job for a list, with as few nulls as possible.
+// record is the job in the form of the dialect. Clients make a table of the list and
+// take the type of each column from the first hundred jobs. If a column is null in all
+// of these jobs and has a value in a later job, the client fails.
 func ListItem(record any) (map[string]json.RawMessage, error) {
 	text, err := exchange.Encode(record)
 	if err != nil {
@@ -103,7 +107,7 @@ func ListItem(record any) (map[string]json.RawMessage, error) {
 		return nil, err
 	}
 	isNull := func(name string) bool { return string(fields[name]) == "null" }
-	for _, name := range optional {
+	for _, name := range removedIfNull {
 		if isNull(name) {
 			delete(fields, name)
 		}
@@ -116,11 +120,11 @@ func ListItem(record any) (map[string]json.RawMessage, error) {
 	return fields, nil
 }
 
-// tableRows is how many records of a list clients use to find the types of the columns.
+// tableRows is how many jobs of a list clients read to find the types of the columns.
 const tableRows = 100
 
-// WithCompletionTime returns newest, the first jobs of a list. If none of the first
-// tableRows jobs has a completion time, the copy of one job gets the Unix epoch as its
+// WithCompletionTime returns a copy of newest, the first jobs of a list. If none of the
+// first tableRows jobs has a completion time, one of them gets the Unix epoch as its
 // completion time. Clients always parse this column as dates, and fail if it has only
 // nulls.
 func WithCompletionTime(newest []*rowmill.Job) []*rowmill.Job {
@@ -135,8 +139,8 @@ func WithCompletionTime(newest []*rowmill.Job) []*rowmill.Job {
 	return newest
 }
 
-// showRunningFor is how long after a job's end the job may still be shown as running, once,
-// if no client has seen the job before.
+// showRunningFor is how long after its end a succeeded job may still be shown as
+// running, once, if no client has asked for the job's status before.
 const showRunningFor = 10 * time.Second
 
 // packsJSON reports whether the outputs of a job contain JSON inside JSON: the output of a
@@ -145,8 +149,8 @@ func packsJSON(record store.Record) bool {
 	return record.Spec.Model.Kind == rowmill.KindReasoning && len(record.Spec.Schema) > 0
 }
 
-// Schema returns the schema of a job's results as clients of the dialect expect it: answers
-// that are JSON objects are columns and not text.
+// Schema returns the schema of a job's results as clients of the dialect expect it: an
+// answer that is a JSON object becomes columns and not a text.
 func Schema(record store.Record, s results.Schema) results.Schema {
 	s.ContentAsJSON = packsJSON(record)
 	return s
@@ -169,7 +173,7 @@ func Answer(record store.Record, output any) (answer any, reasoning *string) {
 	return output, nil
 }
 
-// Status answers GET /v1/job-status/{job_id} in the dialect.
+// Status answers GET /v1/job-status/{job_id} in the form of the dialect.
 func (d *Dialect) Status(c *gin.Context) (any, error) {
 	id := c.Param("job_id")
 	head, err := d.Jobs.Head(c, id)
@@ -186,10 +190,10 @@ func (d *Dialect) Status(c *gin.Context) (any, error) {
 	return gin.H{"job_status": gin.H{head.Job.ID: status}}, nil
 }
 
-// shownStatus returns the status to show to a client. Some clients that wait for a job to
-// start do not accept SUCCEEDED. So a job that succeeded before any client asked is shown
-// as RUNNING once. The record says for all nodes that a client has asked. If the write of
-// this fails, the client gets the real status.
+// shownStatus returns the status to show to a client. Some clients that wait for a job
+// to start do not accept SUCCEEDED. So a job that succeeded before any client asked is
+// shown as RUNNING once. The job's record stores that a client has asked, so that all
+// nodes know. If this write fails, the client gets the real status.
 func (d *Dialect) shownStatus(c *gin.Context, head *store.Head) string {
 	job := &head.Job
 	status := statusOf(job.Status)
@@ -198,7 +202,7 @@ func (d *Dialect) shownStatus(c *gin.Context, head *store.Head) string {
 		return status
 	}
 	if err := d.Store.ShowRunning(c.Request.Context(), job.ID); err != nil {
-		d.Exchange.Logger.Warn("recording that a client has asked for a job failed, the client gets the real status",
+		d.Exchange.Logger.Warn("storing that a client has asked for a job's status failed, the client gets the real status",
 			exchange.KeyRequest, exchange.RequestID(c), exchange.KeyJob, job.ID, exchange.KeyErr, err)
 		return status
 	}

@@ -15,21 +15,24 @@ import (
 )
 
 const (
-	// maxPreviewed limits the jobs that a preview reads. It reads the jobs that ended first.
+	// maxPreviewed limits the jobs that a preview of a new retention reads. A preview reads
+	// the jobs that ended first.
 	maxPreviewed = 1000
-	// previewAtOnce is how many jobs are read in parallel, because the store may be slow.
+	// previewAtOnce is how many jobs a preview reads in parallel, because the store may be
+	// slow.
 	previewAtOnce = 8
 )
 
-// heldJob is an ended job that retention has not finished: it may still have data or
+// heldJob is an ended job that retention has not finished: it may still have results or
 // objects to remove.
 type heldJob struct {
 	ended   time.Time
-	removed bool  // the data was removed on request
+	removed bool  // true if a client had the data removed
 	bytes   int64 // size of the results
 }
 
-// preview answers GET /v1/settings/preview.
+// preview answers GET /v1/settings/preview: for each possible retention, how many jobs
+// would lose their data now.
 func (s *Settings) preview(c *gin.Context) (any, error) {
 	account, err := caller.ReadAccount(c)
 	if err != nil {
@@ -84,8 +87,9 @@ func (s *Settings) heldJobs(ctx context.Context, account string, now time.Time) 
 	return jobs, all, g.Wait()
 }
 
-// effectOf returns which of the jobs held would lose their data now if results were kept
-// for a number of days.
+// effectOf returns the effect of a retention of days: how many of the jobs in held
+// would lose their data now. held must be in the order of the jobs' ends. all is false
+// if held does not have all ended jobs.
 func effectOf(days int, held []heldJob, all bool, now time.Time) client.RetentionEffect {
 	effect := client.RetentionEffect{RetentionDays: exchange.Int64(&days)}
 	before := now.AddDate(0, 0, -days)

@@ -16,7 +16,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// settingsView has the settings of an account, or the defaults.
+// settingsView has the settings of an account, or the default settings if none are
+// stored.
 type settingsView struct {
 	Account string `json:"account"`
 	store.Settings
@@ -24,7 +25,7 @@ type settingsView struct {
 	version int64 // version of the stored value; 0: nothing is stored
 }
 
-// Settings answers requests about settings.
+// Settings answers requests about the settings of accounts.
 type Settings struct {
 	*exchange.Exchange
 	Store store.Store
@@ -38,25 +39,25 @@ func (s *Settings) Route(v1 gin.IRoutes) {
 	v1.GET("/settings/preview", s.Handle(s.preview))
 }
 
-// of returns the settings of an account.
-func (s *Settings) of(c *gin.Context, account string) (view settingsView, err error) {
+// load returns the settings of an account and their version.
+func (s *Settings) load(c *gin.Context, account string) (view settingsView, err error) {
 	view.Account = account
 	view.Settings, view.version, err = store.LoadSettings(c.Request.Context(), s.Store, account)
 	return view, err
 }
 
-// show answers GET /v1/settings.
+// show answers GET /v1/settings with the settings of an account.
 func (s *Settings) show(c *gin.Context) (any, error) {
 	account, err := caller.ReadAccount(c)
 	if err != nil {
 		return nil, err
 	}
-	view, err := s.of(c, account)
-	exchange.SetTag(c, view.version, err)
+	view, err := s.load(c, account)
+	exchange.SetETag(c, view.version, err)
 	return view, err
 }
 
-// patch answers PATCH /v1/settings. Absent fields keep their values.
+// patch answers PATCH /v1/settings. A field that is absent in the body keeps its value.
 func (s *Settings) patch(c *gin.Context) (any, error) {
 	var days *int
 	change := false
@@ -68,21 +69,21 @@ func (s *Settings) patch(c *gin.Context) (any, error) {
 				body.Add("retention_days", "is %d; it must be one of 1, 7, 30 and 90, or null for never", *days)
 			}
 		}
-		body.End("account and retention_days")
+		body.RejectUnknown("account and retention_days")
 	})
 	if err != nil {
 		return nil, err
 	}
-	view, err := s.of(c, account)
+	view, err := s.load(c, account)
 	if err == nil {
-		err = exchange.CheckTag(c, view.version, "settings")
+		err = exchange.CheckIfMatch(c, view.version, "settings")
 	}
 	if err != nil {
 		return nil, err
 	}
 	if change {
 		view.RetentionDays = days
-		err = s.Audit.Record(c, audit.Act{Name: audit.SettingsSet, Account: account, Target: "", Details: view.Settings}, func(ctx context.Context) error {
+		err = s.Audit.Record(c, audit.Action{Name: audit.SettingsSet, Account: account, Target: "", Details: view.Settings}, func(ctx context.Context) error {
 			version, err := store.RewriteValue(ctx, s.Store, store.SettingsValue(account), view.Settings, view.version)
 			if err != nil {
 				return fmt.Errorf("store the settings of an account: %w", err)
@@ -91,6 +92,6 @@ func (s *Settings) patch(c *gin.Context) (any, error) {
 			return nil
 		})
 	}
-	exchange.SetTag(c, view.version, err)
+	exchange.SetETag(c, view.version, err)
 	return view, err
 }

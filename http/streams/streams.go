@@ -25,14 +25,14 @@ import (
 )
 
 const (
-	// maxTopics limits the topics of a stream. A console page needs a list and a few
-	// jobs; a client that needs more can follow all jobs.
+	// maxTopics limits the topics of a stream. A console page needs the topics of a list and
+	// a few jobs; a client that needs more topics can use the topic of all jobs.
 	maxTopics = 32
 	// firstPage is how many of an account's newest jobs a stream sends first: one page of
-	// the list. It also sends all jobs that have not ended.
+	// the job list. The stream also sends all jobs that have not ended.
 	firstPage = 100
-	// eventsRetry is how long a client waits before it reconnects, in ms. When a node
-	// stops, all its clients reconnect at about the same time.
+	// eventsRetry is how long a client waits before it reconnects, in milliseconds. When a
+	// node stops, all its clients reconnect at about the same time.
 	eventsRetry = 3000
 	// eventsAlive is how long a stream is silent before it sends a comment. Proxies
 	// usually close silent connections after a minute.
@@ -40,15 +40,15 @@ const (
 	// checkEvery is how often a stream checks whether the node drains, and whether the
 	// stream has been silent for eventsAlive.
 	checkEvery = time.Second
-	// keyCheckEvery is how often a stream checks its key. The keyring's list may be 2 s
-	// old; the documents promise that a revoked key stops working within 5 s.
+	// keyCheckEvery is how often a stream checks its API key. The keyring's list may be 2 s
+	// old; the documentation promises that a revoked key stops working within 5 s.
 	keyCheckEvery = 2 * time.Second
 	// streamsFullRetry is the value of the header Retry-After when the node has too many
 	// streams, in seconds.
 	streamsFullRetry = "5"
 )
 
-// Names of topics in a request.
+// Names of topics in the query of GET /v1/events. A job id follows topicJob.
 const (
 	topicJobs  = "jobs"
 	topicJob   = "job:"
@@ -64,10 +64,10 @@ type Streams struct {
 	Draining func() bool
 }
 
-// Route adds the route of events.
+// Route adds the route of event streams.
 func (s *Streams) Route(v1 gin.IRoutes) { v1.GET("/events", s.Do(s.listen)) }
 
-// listen answers GET /v1/events.
+// listen answers GET /v1/events with an event stream.
 func (s *Streams) listen(c *gin.Context) error {
 	topics, err := s.topics(c)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Streams) listen(c *gin.Context) error {
 		return full
 	}
 	if err != nil {
-		return fmt.Errorf("find changes of jobs: %w", err)
+		return fmt.Errorf("begin an event stream: %w", err)
 	}
 	defer l.Leave()
 	page, err := s.newestJobs(c, topics, l)
@@ -101,12 +101,12 @@ func (s *Streams) listen(c *gin.Context) error {
 	if stream.begin(page) == nil {
 		stream.follow(func() bool { return s.Gate.StillValid(c) })
 	}
-	return nil // the client disconnected, its key is no longer valid, or the node drains
+	return nil // the stream ended: the client disconnected, its key is no longer valid, or the node drains
 }
 
-// streamContext returns the context of a stream. If the request has a session, the stream
-// ends when the session's cookie expires, without a message: the browser then reconnects
-// with a newer cookie.
+// streamContext returns the context of a stream. If the request has a browser session,
+// the context ends when the session's cookie expires. The stream then ends without a
+// message, and the browser reconnects with a newer cookie.
 func (s *Streams) streamContext(c *gin.Context) (context.Context, context.CancelFunc) {
 	ends, is := access.SessionEnd(c)
 	if !is {
@@ -115,7 +115,7 @@ func (s *Streams) streamContext(c *gin.Context) (context.Context, context.Cancel
 	return context.WithTimeout(c.Request.Context(), ends.Sub(s.Jobs.Now()))
 }
 
-// topics parses the requested topics.
+// topics parses the topics in the query, and checks that the caller may see them.
 func (s *Streams) topics(c *gin.Context) ([]events.Topic, error) {
 	given, there := c.GetQuery("topics")
 	if !there {
@@ -153,8 +153,8 @@ func (s *Streams) topics(c *gin.Context) ([]events.Topic, error) {
 	return topics, p.Err()
 }
 
-// newestJobs returns the newest jobs of the account if the stream begins with all current
-// states of the account's jobs, else nil.
+// newestJobs returns the newest jobs of the account if the stream begins with the
+// current states of all jobs; otherwise it returns nil.
 func (s *Streams) newestJobs(c *gin.Context, topics []events.Topic, l *events.Listener) ([]*rowmill.Job, error) {
 	all := events.Topic{Account: caller.Of(c).Account}
 	if !l.Whole || !slices.Contains(topics, all) {
@@ -167,7 +167,7 @@ func (s *Streams) newestJobs(c *gin.Context, topics []events.Topic, l *events.Li
 	return page, nil
 }
 
-// A stream is the connection to a client.
+// A stream is one client's connection to which events are written.
 type stream struct {
 	*Streams
 	*events.Listener
@@ -178,8 +178,8 @@ type stream struct {
 	lastWrite time.Time // time of the last write
 }
 
-// begin sends the current states, or the changes since the client's last event. page has
-// the newest jobs, which begin sends first.
+// begin sends the current states, or the changes since the client's last event. page
+// has the account's newest jobs, which begin sends first.
 func (s *stream) begin(page []*rowmill.Job) error {
 	text := fmt.Appendf(nil, "retry: %d\n\n", eventsRetry)
 	if s.Lost {
@@ -207,8 +207,8 @@ func (s *stream) begin(page []*rowmill.Job) error {
 	return s.write(events.AppendFrame(nil, events.EventReady, s.Position, []byte("{}")))
 }
 
-// follow sends changes until the client disconnects, its key is no longer valid, or the
-// node drains.
+// follow sends changes until the client disconnects, its API key is no longer valid, or
+// the node drains. valid reports whether the key is still valid.
 func (s *stream) follow(valid func() bool) {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
@@ -240,8 +240,8 @@ func (s *stream) follow(valid func() bool) {
 // errUnreadable means that a job cannot be read from the store now.
 var errUnreadable = errors.New("a job cannot be read now")
 
-// sendAll sends changes. If a job cannot be read now, sendAll puts its change and all later
-// ones back, so that a later call sends them.
+// sendAll sends changes. If a job cannot be read now, sendAll puts the job's change and
+// all later changes back, so that a later call sends them.
 func (s *stream) sendAll(changes []events.Change) error {
 	for i, change := range changes {
 		err := s.send(change)
@@ -256,8 +256,8 @@ func (s *stream) sendAll(changes []events.Change) error {
 	return nil
 }
 
-// send sends the current state for a change. It sends nothing if the job does not exist or
-// belongs to another account.
+// send sends the current state of the job or the list of nodes that changed. It sends
+// nothing if the job does not exist or belongs to another account.
 func (s *stream) send(change events.Change) error {
 	if change.Job == "" {
 		return s.write(events.AppendFrame(nil, events.EventNodes, s.Hub.ID(change.Seq), []byte(change.Nodes)))
@@ -272,7 +272,8 @@ func (s *stream) send(change events.Change) error {
 	return s.sendJob(&job, change.Seq)
 }
 
-// sendJob sends a job in the form of GET /v1/jobs/{job_id}.
+// sendJob sends a job in the form of GET /v1/jobs/{job_id}. seq is the sequence number
+// of the change, for the event's id.
 func (s *stream) sendJob(job *rowmill.Job, seq int64) error {
 	view, err := exchange.Encode(jobs.ViewOf(s.who, s.Jobs.Current(job, s.who.Account)))
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxFieldBytes limits the JSON of any field except inputs. The largest field has 1
-	// MiB of text, and each byte of the text may be written as an escape of 6 bytes.
+	// maxFieldBytes limits the JSON text of any field except inputs. The largest field has
+	// 1 MiB of text, and a client may write each byte of the text as an escape of 6 bytes.
 	maxFieldBytes = 6<<20 + 2
 	// maxNameBytes limits the name of a field. All known names are shorter.
 	maxNameBytes = 256
@@ -24,7 +24,7 @@ const (
 	maxReported = 20
 )
 
-// filePrefix is the beginning of inputs if inputs names an uploaded file.
+// filePrefix is the beginning of the field inputs if inputs names an uploaded file.
 const filePrefix = "file:"
 
 // Names of the fields of a submission.
@@ -47,14 +47,15 @@ const (
 	fieldText     = "description"
 )
 
-// knownFields lists the fields of a submission. Other fields are ignored.
+// knownFields lists the known fields of a submission. Unknown fields are ignored.
 var knownFields = map[string]bool{
 	fieldInputs: true, fieldModel: true, fieldColumn: true, fieldIDColumn: true, fieldFormat: true, fieldSystem: true,
 	fieldSchema: true, fieldSampling: true, fieldPriority: true, fieldEstimate: true, fieldSeeds: true,
 	fieldTruncate: true, fieldDedup: true, fieldRepair: true, fieldName: true, fieldText: true,
 }
 
-// decode reads the whole body.
+// decode reads the whole body of a submission: the rows, and the other fields as JSON
+// texts.
 func (sub *Submission) decode(s *scanner) error {
 	seen := map[string]bool{}
 	err := s.fields(func(name string) error {
@@ -64,7 +65,7 @@ func (sub *Submission) decode(s *scanner) error {
 			e.Fields = []rowmill.FieldError{{Field: name, Message: "occurs twice in the body; send it once"}}
 			return e
 		}
-		if known { // there may be millions of unknown names
+		if known { // do not remember unknown names: there may be millions
 			seen[name] = true
 		}
 		first, err := s.valueStart()
@@ -82,8 +83,8 @@ func (sub *Submission) decode(s *scanner) error {
 	return s.end()
 }
 
-// fields reads an object and calls field with the name of each field. field must read the
-// colon and the value that follow the name.
+// fields reads a JSON object and calls field with the name of each member. field must
+// read the colon and the value that follow the name.
 func (s *scanner) fields(field func(name string) error) error {
 	first, err := s.token()
 	if err != nil {
@@ -124,7 +125,8 @@ func (s *scanner) fields(field func(name string) error) error {
 	}
 }
 
-// valueStart reads the colon after a field's name and returns the first byte of the value.
+// valueStart reads the colon after a field's name, and returns the first byte of the
+// value.
 func (s *scanner) valueStart() (first byte, err error) {
 	b, err := s.token()
 	if err != nil {
@@ -136,8 +138,8 @@ func (s *scanner) valueStart() (first byte, err error) {
 	return s.token()
 }
 
-// readFieldName reads the name of a field after the opening quote. For a name that is too
-// long to be known, it returns a placeholder.
+// readFieldName reads the name of a field after the opening quote. If the name is too
+// long to be a known name, it returns a placeholder.
 func readFieldName(s *scanner) (string, error) {
 	raw, err := s.text(maxNameBytes)
 	if errors.Is(err, errTooLong) {
@@ -149,17 +151,19 @@ func readFieldName(s *scanner) (string, error) {
 	return unquote(raw)
 }
 
-// unquote decodes the text between the quotes of a string that the scanner has checked.
+// unquote decodes raw, the text between the quotes of a JSON string. The scanner must
+// have checked the text.
 func unquote(raw []byte) (text string, err error) {
 	quoted := make([]byte, 0, len(raw)+2)
 	quoted = append(append(append(quoted, '"'), raw...), '"')
 	if err := json.Unmarshal(quoted, &text); err != nil {
-		return "", fmt.Errorf("decode a checked string: %w", err)
+		return "", fmt.Errorf("decode a string that the scanner has checked: %w", err)
 	}
 	return text, nil
 }
 
-// readField reads the value of a field other than inputs, after the value's first byte.
+// readField reads the value of a field other than inputs. first is the first byte of
+// the value, which was already read.
 func (sub *Submission) readField(s *scanner, name string, first byte) error {
 	raw, err := s.value(first, maxFieldBytes)
 	known := knownFields[name]
@@ -178,7 +182,7 @@ func (sub *Submission) readField(s *scanner, name string, first byte) error {
 	return nil
 }
 
-// addUnknown stores the name of an unknown field for a warning.
+// addUnknown stores the name of an unknown field for the warning about unknown fields.
 func (sub *Submission) addUnknown(name string) {
 	if len(sub.unknown) < maxReported {
 		sub.unknown = append(sub.unknown, textfmt.Shorten(name, 64))
@@ -187,7 +191,8 @@ func (sub *Submission) addUnknown(name string) {
 	}
 }
 
-// readInputs reads the value of the field inputs, after the value's first byte.
+// readInputs reads the value of the field inputs. first is the first byte of the value,
+// which was already read.
 func (sub *Submission) readInputs(s *scanner, first byte) error {
 	switch first {
 	case '[':

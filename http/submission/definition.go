@@ -15,9 +15,9 @@ import (
 // prompt, system prompt and schema, with every byte of the texts written as \u00XX.
 const MaxDefinition = 16 << 20
 
-// Definition reads the definition of a Function from a body and adds the problems of the
-// definition to the body's problems. The caller must read its own fields first. others
-// names these fields in the error about unknown fields.
+// Definition reads the definition of a Function from a body and adds the problems of
+// the definition to the body's problems. If the body has further fields, the caller
+// must read them first; others names them for the error about unknown fields.
 func Definition(body *request.Object, models *served.Models, others string) rowmill.Function {
 	var f rowmill.Function
 	before := body.Problems.Len()
@@ -34,7 +34,7 @@ func Definition(body *request.Object, models *served.Models, others string) rowm
 		entry.Read("name", "a string", &in.Name)
 		entry.Read("description", "a string", &in.Description)
 		entry.Read("required", "a boolean", &in.Required)
-		entry.End("name, required and description")
+		entry.RejectUnknown("name, required and description")
 		f.Inputs = append(f.Inputs, in)
 	}
 	readable := body.Problems.Len() == before
@@ -79,13 +79,13 @@ func Definition(body *request.Object, models *served.Models, others string) rowm
 	for _, field := range []string{"revision", "created_at", "published_at"} {
 		body.Drop(field)
 	}
-	body.End("name, description, inputs, prompt, system_prompt, model, json_schema and sampling_params" + others)
+	body.RejectUnknown("name, description, inputs, prompt, system_prompt, model, json_schema and sampling_params" + others)
 	compileLast(body.Problems, schemaField, f.Schema)
 	return f
 }
 
-// definedSampling reads the sampling_params of a definition. It keeps the notation of
-// numbers.
+// definedSampling reads the sampling_params of a definition. It returns numbers as the
+// client wrote them, and the output constraint apart from the other parameters.
 func definedSampling(body *request.Object, model rowmill.Model) (map[string]any, outputConstraint) {
 	var raw json.RawMessage
 	if !body.Read(fieldSampling, "an object", &raw) {

@@ -17,18 +17,19 @@ import (
 )
 
 // paramConstraint is the sampling parameter that constrains the form of the output: an
-// object with one rule, such as {"regex": "…"}. The field json_schema is another way for a
-// JSON Schema.
+// object with one rule, such as {"regex": "…"}. A client can also send a JSON Schema in
+// the field json_schema.
 const paramConstraint = "structured_outputs"
 
-// constraintNames maps the names of this parameter, also those of vLLM before 0.12, to the
-// rule that the value is; "" means that the value is an object with a rule.
+// constraintNames lists all names of the parameter paramConstraint, including the names
+// in vLLM before 0.12. For a name whose value is a rule itself, the map has the rule's
+// name. "" means that the value is an object with a rule.
 var constraintNames = map[string]string{
 	paramConstraint: "", "guided_decoding": "", "guided_json": "json", "guided_regex": "regex", "guided_choice": "choice", "guided_grammar": "grammar",
 }
 
-// refusedMembers maps other members of this object to the reason why the service refuses
-// them.
+// refusedMembers maps each refused member of a structured_outputs object to the reason
+// for the refusal.
 var refusedMembers = map[string]string{
 	"structural_tag":                "it is for calls of tools, which rows cannot have; use grammar",
 	"whitespace_pattern":            "it is a setting of the server; leave it out",
@@ -38,13 +39,14 @@ var refusedMembers = map[string]string{
 	"backend":                       "the server chooses the backend; leave it out",
 }
 
-// anyObject is the JSON Schema that the rule json_object stands for.
+// anyObject is the JSON Schema of the rule json_object: any JSON object.
 var anyObject = json.RawMessage(`{"type":"object"}`)
 
-// outputConstraint is the output constraint in sampling_params.
+// outputConstraint is a constraint on the form of the output that sampling_params
+// contains.
 type outputConstraint struct {
-	field  string          // name of the field in errors; empty: no constraint
-	schema json.RawMessage // nil if the constraint is not a JSON Schema; keeps the order of members
+	field  string          // name of the constraint's field for errors; empty: no constraint
+	schema json.RawMessage // the JSON Schema as the client wrote it; nil if the constraint is of another kind
 }
 
 // takeConstraint removes the output constraint from given, the decoded sampling_params, and
@@ -124,7 +126,8 @@ func onlyRule(rules map[string]json.RawMessage) (kind string, err error) {
 	return kind, nil
 }
 
-// unquoted returns the JSON inside a string, or value itself if it is not a string.
+// unquoted returns the JSON text in a JSON string, or value itself if value is not a
+// string.
 func unquoted(value json.RawMessage) json.RawMessage {
 	var text string
 	if json.Unmarshal(value, &text) != nil {
@@ -133,8 +136,8 @@ func unquoted(value json.RawMessage) json.RawMessage {
 	return bytes.TrimSpace([]byte(text))
 }
 
-// checkConstraint adds the problems of the output constraint in params, the parameters of
-// the client, the Function and the model together.
+// checkConstraint adds the problems of the output constraint in params to problems.
+// params has the parameters of the client, the Function and the model together.
 func checkConstraint(problems *request.Problems, params map[string]any) {
 	rule, _ := params[paramConstraint].(map[string]any)
 	if rule == nil {

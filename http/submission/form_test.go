@@ -95,7 +95,7 @@ func TestConstraints_OfFunctions(t *testing.T) {
 		t.Errorf("schema %s, parameters %v", spec.Schema, spec.Sampling)
 	}
 	spec := w.submitted(`{"model":"decide","inputs":["a"],"sampling_params":{"top_p":0.5}}`).Spec
-	if diff := cmp.Diff(map[string]any{"choice": []any{"yes", "no"}}, spec.Form()); diff != "" {
+	if diff := cmp.Diff(map[string]any{"choice": []any{"yes", "no"}}, spec.StructuredOutputs()); diff != "" {
 		t.Errorf("form (-want +got):\n%s", diff)
 	}
 	w.wantField(`{"model":"decide","inputs":["a"],"sampling_params":{"guided_regex":"a"}}`, "sampling_params.guided_regex", "with a Function")

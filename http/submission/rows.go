@@ -11,18 +11,19 @@ import (
 	"github.com/rowmill/rowmill/input/function"
 )
 
-// rowFacts has facts about the rows, for checks after all fields were read. The model
-// decides whether rows may be objects, and with which fields, but the body may contain the
-// model after the rows. So rowFacts keeps the facts that the check for any Function may
-// need. Its memory is limited by the size of the first object.
+// rowFacts has facts about the rows of a submission, for checks after all fields were
+// read. The model decides whether rows may be objects, and with which fields, but the
+// body may contain the model after the rows. So rowFacts keeps the facts that are
+// needed to check the rows for any Function. Its memory is limited by the size of the
+// first object.
 type rowFacts struct {
 	bad  []badRow // first rows that are invalid for every model, at most maxReported
 	more int      // number of further invalid rows
 
-	objects int64            // number of rows that are objects
-	first   []int64          // first rows that are objects, at most maxReported
-	all     map[string]bool  // fields that all objects have
-	lacking map[string]int64 // other fields of the first object, with the first row without the field
+	objects      int64            // number of rows that are objects
+	first        []int64          // indexes of the first rows that are objects, at most maxReported
+	all          map[string]bool  // names of the fields that all objects so far have
+	firstLacking map[string]int64 // other fields of the first object 	 index of the first row without the field
 }
 
 type badRow struct {
@@ -43,10 +44,10 @@ func (r *rowFacts) addBad(index int64, format string, args ...any) {
 func (r *rowFacts) addObject(index int64, raw []byte) error {
 	row, err := function.ParseRow(raw)
 	if err != nil {
-		return fmt.Errorf("decode a checked object: %w", err)
+		return fmt.Errorf("decode an object that the scanner has checked: %w", err)
 	}
 	if r.objects == 0 {
-		r.all, r.lacking = make(map[string]bool, len(row)), map[string]int64{}
+		r.all, r.firstLacking = make(map[string]bool, len(row)), map[string]int64{}
 		for name := range row {
 			r.all[name] = true
 		}
@@ -54,7 +55,7 @@ func (r *rowFacts) addObject(index int64, raw []byte) error {
 	for name := range r.all {
 		if _, there := row[name]; !there {
 			delete(r.all, name)
-			r.lacking[name] = index
+			r.firstLacking[name] = index
 		}
 	}
 	if len(r.first) < maxReported {
@@ -64,21 +65,21 @@ func (r *rowFacts) addObject(index int64, raw []byte) error {
 	return nil
 }
 
-// lacks returns the first row that is an object without the field. lacks is false if there
-// is no such row.
+// lacks returns the index of the first row that is an object without the field. lacks
+// is false if there is no such row.
 func (r *rowFacts) lacks(field string) (row int64, lacks bool) {
 	if r.objects == 0 || r.all[field] {
 		return 0, false
 	}
-	if row, known := r.lacking[field]; known {
+	if row, known := r.firstLacking[field]; known {
 		return row, true
 	}
 	return r.first[0], true
 }
 
-// checkRows adds the bad rows to the problems of the submission. prompt is the Function's
-// prompt, or nil. standalone is true for a model without a Function, which does not accept
-// rows that are objects.
+// checkRows adds the invalid rows to the problems of the submission. prompt is the
+// Function's prompt, or nil. standalone is true for a model without a Function, which
+// does not accept rows that are objects.
 func (sub *Submission) checkRows(prompt *function.Prompt, standalone bool) {
 	bad, more := slices.Clone(sub.seen.bad), sub.seen.more
 	if standalone {
@@ -104,11 +105,11 @@ func (sub *Submission) checkRows(prompt *function.Prompt, standalone bool) {
 	}
 }
 
-// readRows reads the array of rows after its bracket.
+// readRows reads the array of rows after its opening bracket, and stores the rows.
 func (sub *Submission) readRows(s *scanner) error {
 	refuse := func(index int64, format string, args ...any) {
 		sub.seen.addBad(index, format, args...)
-		sub.rows.drop() // the job will not be created
+		sub.rows.drop() // no job will be created, so its rows are not needed
 	}
 	index := int64(0)
 	for ; ; index++ {
@@ -174,10 +175,10 @@ func (sub *Submission) readFields(s *scanner, index int64) error {
 	if err := sub.seen.addObject(index, raw); err != nil {
 		return err
 	}
-	if bytes.IndexByte(raw, '\n') >= 0 { // between values: a string cannot contain a line end
+	if bytes.IndexByte(raw, '\n') >= 0 { // a line end between values; JSON strings cannot contain it
 		var line bytes.Buffer
 		if err := json.Compact(&line, raw); err != nil {
-			return fmt.Errorf("compact a checked object: %w", err)
+			return fmt.Errorf("remove line ends from an object that the scanner has checked: %w", err)
 		}
 		raw = line.Bytes()
 	}
@@ -187,7 +188,8 @@ func (sub *Submission) readFields(s *scanner, index int64) error {
 	return nil
 }
 
-// typeOf returns the type of a JSON value by its first byte, for messages.
+// typeOf returns the name of a JSON value's type for an error message. first is the
+// first byte of the value.
 func typeOf(first byte) string {
 	switch first {
 	case '[':

@@ -13,10 +13,11 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// Run returns a job for one input of a Function: an object with the inputs, or a finished
-// prompt as a string. The job of a draft (see Draft) names no Function. For an invalid
-// input Run returns an error with status 422. others are unknown fields of the request,
-// which become a warning of the job. The caller must call Close on the returned Submission.
+// Run returns a job for one input of a Function. input is an object with the Function's
+// inputs, or a finished prompt as a string. The job of a draft (see Draft) names no
+// Function. For an invalid input Run returns an error with status 422. others are
+// unknown fields of the request, which become a warning of the job. The caller must
+// call Close on the returned Submission.
 func (in *Intake) Run(ctx context.Context, call *Call, input json.RawMessage, others []string) (*Submission, *Job, error) {
 	sub := in.newSubmission(ctx)
 	sub.inline, sub.rows.run = true, true
@@ -41,9 +42,9 @@ func (in *Intake) Run(ctx context.Context, call *Call, input json.RawMessage, ot
 	return sub, job, nil
 }
 
-// Draft returns a Call for a draft: a definition that the request contains and that is not
-// stored. field is the name of the field with the definition, and name is the Function's
-// name in the path. If the definition has problems, Draft adds them to problems and returns
+// Draft returns a Call for a draft: a definition in the request that is not stored.
+// field is the name of the field with the definition, and name is the Function's name
+// in the path. If the definition has problems, Draft adds them to problems and returns
 // nil.
 func (in *Intake) Draft(problems *request.Problems, field, name string, definition json.RawMessage) (*Call, error) {
 	body, err := request.ReadObject(definition)
@@ -60,8 +61,8 @@ func (in *Intake) Draft(problems *request.Problems, field, name string, definiti
 	return newCall(f)
 }
 
-// Revision returns a revision of an account's Function, published or not, or
-// rowmill.ErrNotFound.
+// Revision returns a Call for one revision of an account's Function, published or not.
+// It returns rowmill.ErrNotFound if there is no such revision.
 func (in *Intake) Revision(ctx context.Context, account, name string, revision int) (*Call, error) {
 	f, err := in.Functions.Revision(ctx, account, name, revision)
 	if err != nil {
@@ -70,7 +71,7 @@ func (in *Intake) Revision(ctx context.Context, account, name string, revision i
 	return newCall(f)
 }
 
-// addInput checks the input of a run and adds it as the only row.
+// addInput checks the input of a Function's run and adds it as the only row.
 func (sub *Submission) addInput(prompt *function.Prompt, input json.RawMessage) error {
 	var wrong request.Problems
 	switch {
@@ -83,7 +84,7 @@ func (sub *Submission) addInput(prompt *function.Prompt, input json.RawMessage) 
 	case input[0] == '{':
 		row, err := function.ParseRow(input)
 		if err != nil {
-			return fmt.Errorf("decode a checked object: %w", err)
+			return fmt.Errorf("decode an object that was checked before: %w", err)
 		}
 		values, missing := prompt.Values(row)
 		for _, name := range missing {
@@ -103,7 +104,7 @@ func (sub *Submission) addInput(prompt *function.Prompt, input json.RawMessage) 
 	}
 	var line bytes.Buffer
 	if err := json.Compact(&line, input); err != nil {
-		return fmt.Errorf("compact a checked value: %w", err)
+		return fmt.Errorf("remove white space from a value that was checked before: %w", err)
 	}
 	return sub.rows.addLine(line.Bytes())
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// scanWindow is the size of a scanner's buffer, in bytes.
+// scanWindow is the size of the read buffer of a scanner, in bytes.
 const scanWindow = 64 << 10
 
 // maxDepth limits how deep values may be nested, as in encoding/json.
@@ -23,19 +23,19 @@ const maxDepth = 10_000
 
 // errTooLong means that a value is longer than its limit. The scanner has read and
 // dropped the whole value.
-var errTooLong = errors.New("value too long")
+var errTooLong = errors.New("the value is longer than its limit")
 
 // A scanner parses a JSON text while it arrives. Its memory is limited by the largest
 // value that it keeps, not by the body. The decoder of encoding/json does not work here,
 // because it buffers values of any length.
 type scanner struct {
 	r      *bufio.Reader
-	offset int64  // bytes read
+	offset int64  // number of bytes of the body that were read
 	kept   []byte // text of the value that is being read; the next value reuses the memory
 }
 
-// scanBuffers is a pool of buffers, because most submissions fill only a small part of a
-// buffer.
+// scanBuffers is a pool of read buffers for scanners. Submissions reuse buffers,
+// because most submissions fill only a small part of a buffer.
 var scanBuffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, scanWindow) }}
 
 func newScanner(r io.Reader) *scanner {
@@ -57,7 +57,7 @@ func (s *scanner) syntaxError(format string, args ...any) error {
 	return request.Errorf(http.StatusBadRequest, "invalid_json", "the body is not valid JSON at byte %d: %s", s.offset, fmt.Sprintf(format, args...))
 }
 
-// readError turns an error of reading the body into the answer.
+// readError turns an error from reading the body into an error for the client.
 func (s *scanner) readError(err error) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
@@ -68,7 +68,7 @@ func (s *scanner) readError(err error) error {
 	return request.BodyInterrupted(fmt.Sprintf(" at byte %d", s.offset))
 }
 
-// next consumes and returns the next byte.
+// next reads and returns the next byte of the body.
 func (s *scanner) next() (byte, error) {
 	b, err := s.r.ReadByte()
 	if err != nil {
@@ -78,13 +78,13 @@ func (s *scanner) next() (byte, error) {
 	return b, nil
 }
 
-// unread undoes the last next.
+// unread undoes the last call of next, so that next returns the same byte again.
 func (s *scanner) unread() {
 	_ = s.r.UnreadByte() // always follows a successful ReadByte
 	s.offset--
 }
 
-// token skips white space, and consumes and returns the next byte.
+// token skips white space, and reads and returns the next byte.
 func (s *scanner) token() (byte, error) {
 	for {
 		b, err := s.next()
@@ -99,7 +99,8 @@ func (s *scanner) token() (byte, error) {
 	}
 }
 
-// end reads to the end of the body and checks that it contains only white space.
+// end reads to the end of the body. It returns an error if anything but white space
+// follows.
 func (s *scanner) end() error {
 	for {
 		b, err := s.r.ReadByte()
@@ -164,8 +165,9 @@ func (s *scanner) text(limit int) (raw []byte, err error) {
 	}
 }
 
-// escape reads an escape after its backslash, keeps it, and returns its UTF-16 code unit.
-// For an escape of one letter, such as \n, it returns the letter.
+// escape reads an escape of a JSON string after its backslash, adds it to s.kept, and
+// returns its UTF-16 code unit. For an escape of one letter, such as \n, it returns the
+// letter.
 func (s *scanner) escape() (rune, error) {
 	b, err := s.next()
 	if err != nil {
@@ -197,13 +199,15 @@ func (s *scanner) escape() (rune, error) {
 	return code, nil
 }
 
-// nesting finds the end of an object, an array or a string.
+// nesting finds the end of an object, an array or a string in a JSON text, byte by
+// byte.
 type nesting struct {
 	depth             int
 	inString, escaped bool
 }
 
-// step reads a byte and reports whether the value ends with it.
+// step processes one byte of a JSON value and reports whether the value ends with this
+// byte.
 func (n *nesting) step(b byte) (ended bool) {
 	switch {
 	case n.escaped:
@@ -220,9 +224,10 @@ func (n *nesting) step(b byte) (ended bool) {
 	return n.depth <= 0 && !n.inString
 }
 
-// value reads a value of any type after its first byte and returns the text of the value.
-// The text is valid until the next call. If the text has more than limit bytes, value reads
-// to its end, checks only brackets and quotes, and returns errTooLong.
+// value reads a JSON value of any type and returns its text. first is the first byte,
+// which was already read. The text is valid until the next call. If the text has more
+// than limit bytes, value reads to its end, checks only brackets and quotes, and
+// returns errTooLong.
 func (s *scanner) value(first byte, limit int) ([]byte, error) {
 	if endsScalar(first) || first == ':' {
 		return nil, s.syntaxError("a value is expected here")
@@ -267,7 +272,8 @@ func (s *scanner) value(first byte, limit int) ([]byte, error) {
 	return s.kept, nil
 }
 
-// endsScalar reports whether b is a byte after a number or after true, false or null.
+// endsScalar reports whether b is a byte that ends a number, true, false or null before
+// it.
 func endsScalar(b byte) bool {
 	switch b {
 	case ',', ']', '}', ' ', '\t', '\r', '\n':
@@ -277,8 +283,8 @@ func endsScalar(b byte) bool {
 }
 
 // readPlain consumes the buffered bytes of a string up to a quote, a backslash or a
-// control character. It keeps at most keep of these bytes, and returns how many it
-// consumed.
+// control character. It adds at most keep of these bytes to s.kept, and returns how
+// many it consumed.
 func (s *scanner) readPlain(keep int) (n int, err error) {
 	if s.r.Buffered() == 0 {
 		if _, err := s.r.Peek(1); err != nil {

@@ -116,7 +116,7 @@ func (w *world) take(body string) (store.Record, error) {
 	defer sub.Close()
 	job, err := sub.Check(w.Context(), "default")
 	if err == nil {
-		err = job.Keep()
+		err = job.StoreRows()
 	}
 	if err != nil {
 		return store.Record{}, err

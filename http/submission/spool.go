@@ -15,10 +15,11 @@ import (
 // spoolBuffer is the size of the buffer for writes to the bucket, in bytes.
 const spoolBuffer = 64 << 10
 
-// A spool stores the rows of a submission while the body is decoded. If all rows have up to
-// maxInline bytes, they stay in memory. If they have more, all go to an object in the
-// bucket: one row per line, as a JSON string, or as a JSON object for a Function's prompt.
-// The caller must call commit or abort. A call of abort after commit or abort does nothing.
+// A spool stores the rows of a submission while the body is decoded. If all rows
+// together have up to maxInline bytes, they stay in memory. If they have more, all rows
+// go to an object in the bucket: one row per line, as a JSON string, or as a JSON
+// object for a Function's prompt. The caller must call commit or abort. A call of abort
+// after commit or abort does nothing.
 type spool struct {
 	ctx       context.Context
 	bucket    blob.Bucket
@@ -28,7 +29,7 @@ type spool struct {
 
 	run     bool     // the only row is the input of a Function's run; clients do not download the results of a run
 	count   int64    // number of rows
-	rows    []string // JSON strings and objects
+	rows    []string // rows in memory, as JSON strings and objects
 	size    int      // size of the rows as lines, in bytes
 	writer  blob.Writer
 	buffer  *bufio.Writer
@@ -47,7 +48,7 @@ func (k *spool) add(before string, raw []byte, after string) error {
 		return nil
 	}
 	k.count++
-	k.size += len(before) + len(raw) + len(after) + 1 // line end, or comma
+	k.size += len(before) + len(raw) + len(after) + 1 // 1 for the line end or the comma
 	if k.writer == nil && k.size <= k.maxInline {
 		k.rows = append(k.rows, before+string(raw)+after)
 		return nil
@@ -57,13 +58,13 @@ func (k *spool) add(before string, raw []byte, after string) error {
 			return err
 		}
 	}
-	_, _ = k.buffer.WriteString(before) // a bufio.Writer repeats its first error
+	_, _ = k.buffer.WriteString(before) // no check: a bufio.Writer returns its first error again below
 	_, _ = k.buffer.Write(raw)
 	_, _ = k.buffer.WriteString(after)
 	return k.buffer.WriteByte('\n')
 }
 
-// spill creates the object and moves the rows in memory to it.
+// spill creates the object in the bucket and moves the rows in memory to it.
 func (k *spool) spill() error {
 	writer, err := k.bucket.Create(k.ctx, layout.Spooled(k.job), layout.NDJSON)
 	if err != nil {
@@ -80,14 +81,15 @@ func (k *spool) spill() error {
 	return nil
 }
 
-// drop drops all rows, because the submission will be refused. Rows that are added later
-// are not stored.
+// drop removes all rows, because the submission will be refused. Rows that are added
+// later are not stored.
 func (k *spool) drop() {
 	k.dropped = true
 	k.abort()
 }
 
-// abort removes an object that was not committed.
+// abort removes the rows in memory, and the object in the bucket if it was not
+// committed.
 func (k *spool) abort() {
 	if k.writer != nil {
 		k.writer.Abort()
@@ -95,11 +97,11 @@ func (k *spool) abort() {
 	k.rows = nil
 }
 
-// commit returns the rows as texts if they fit into the job's record. Otherwise it commits
-// the object with the rows and returns the object's key. prompt renders rows that are JSON
-// objects; it is nil if there are no such rows. If a row in memory is too long, the error
-// is a *rowmill.InvalidError. Rows in an object of the bucket are checked when the job
-// reads them.
+// commit stores the rows. If they fit into the job's record, it returns them as texts
+// in inline. Otherwise it commits the object with the rows and returns the object's key
+// in spooled. prompt renders rows that are JSON objects; it is nil if there are no such
+// rows. If a row in memory is too long, the error is a *rowmill.InvalidError. Rows in
+// an object of the bucket are checked when the job reads them.
 func (k *spool) commit(prompt *function.Prompt) (inline []string, spooled string, err error) {
 	if k.writer == nil {
 		inline, err = k.texts(prompt)
@@ -122,7 +124,8 @@ func (k *spool) commit(prompt *function.Prompt) (inline []string, spooled string
 	return nil, layout.Spooled(k.job), nil
 }
 
-// copyObject copies an object as the input of the job and returns the key of the copy.
+// copyObject copies an object of the bucket to the input object of the job, and returns
+// the key of the copy.
 func (k *spool) copyObject(from string) (string, error) {
 	if err := Mark(k.ctx, k.bucket, k.job); err != nil {
 		return "", fmt.Errorf("mark the input of a submission: %w", err)
@@ -133,9 +136,9 @@ func (k *spool) copyObject(from string) (string, error) {
 	return layout.Spooled(k.job), nil
 }
 
-// Mark creates an object in the bucket that marks a job's rows as rows without a record. It
-// is called before the rows are stored. If the record is never stored, retention finds the
-// rows by this mark and removes them.
+// Mark creates a small object in the bucket that marks the rows of a job as rows
+// without a record. It is called before the rows are stored. If the record is never
+// stored, retention finds the rows by this mark and removes them.
 func Mark(ctx context.Context, bucket blob.Bucket, job string) error {
 	w, err := bucket.Create(ctx, layout.Spooling(job), layout.Bytes)
 	if err == nil {
@@ -152,7 +155,7 @@ func (k *spool) texts(prompt *function.Prompt) ([]string, error) {
 	for i, row := range k.rows {
 		if row[0] == '"' {
 			if err := json.Unmarshal([]byte(row), &texts[i]); err != nil {
-				return nil, fmt.Errorf("decode a checked string: %w", err)
+				return nil, fmt.Errorf("decode a string that the scanner has checked: %w", err)
 			}
 			continue
 		}

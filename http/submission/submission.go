@@ -3,7 +3,7 @@
 // Function. Definitions of Functions have the same rules, so the package reads them too.
 // The package does not know HTTP, permissions, quotas, or how records are stored.
 //
-//	body ──► Read ──► Submission ──► Check ──► Job ──► Keep ──► Record
+//	body ──► Read ──► Submission ──► Check ──► Job ──► StoreRows ──► Record
 //	            rows │ while it arrives                  ▲
 //	                 └──► memory, or an object ──────────┘
 package submission
@@ -29,7 +29,7 @@ import (
 type Intake struct {
 	Models    *served.Models
 	Functions function.Library
-	Bucket    blob.Bucket // stores rows that are too large for a record, and uploaded files
+	Bucket    blob.Bucket // has the rows that are too large for a record, and the uploaded files
 	Files     Files
 	Now       func() time.Time
 	MaxRow    int  // limit of a decoded row, in bytes
@@ -37,13 +37,15 @@ type Intake struct {
 	Dedup     bool // value of dedup for submissions that do not set it: true means that equal rows run once
 }
 
-// Files has the uploaded files of accounts.
+// Files reads the records of uploaded files.
 type Files interface {
-	// GetFile returns a file, even if it has expired, or rowmill.ErrNotFound.
+	// GetFile returns the record of a file, even if the file has expired, or
+	// rowmill.ErrNotFound.
 	GetFile(ctx context.Context, id string) (store.File, error)
 }
 
-// A Submission is a decoded body. The caller must call Close.
+// A Submission is a decoded request body with its stored rows. The caller must call
+// Close.
 type Submission struct {
 	*Intake
 	jobID      string
@@ -54,11 +56,11 @@ type Submission struct {
 	unknown []string                   // names of unknown fields, at most maxReported
 	more    int                        // number of further unknown fields
 
-	schemaField string // field that has the job's JSON Schema
+	schemaField string // name of the field that has the job's JSON Schema
 
 	url    string   // the URL in inputs; empty if there is none
 	file   string   // the file id in inputs; empty if there is none
-	inline bool     // inputs is an array
+	inline bool     // true if inputs is an array of rows
 	seen   rowFacts // facts about the rows
 	rows   *spool   // storage of the rows
 }
@@ -86,7 +88,7 @@ func (in *Intake) Read(ctx context.Context, body io.Reader) (*Submission, error)
 	return sub, nil
 }
 
-// Close removes stored rows that no job uses.
+// Close removes the stored rows unless a job uses them.
 func (sub *Submission) Close() { sub.rows.abort() }
 
 // Check looks up the named Function and checks every rule. It returns the job, or all
@@ -111,8 +113,8 @@ func (sub *Submission) Check(ctx context.Context, account string) (*Job, error) 
 	return job, err
 }
 
-// findFile returns the file that the submission names. If the file does not exist, has
-// expired or belongs to another account, findFile adds a problem.
+// findFile returns the uploaded file that the submission names. If the file does not
+// exist, has expired or belongs to another account, findFile adds a problem.
 func (sub *Submission) findFile(ctx context.Context, account string) (store.File, error) {
 	if sub.file == "" {
 		return store.File{}, nil
@@ -132,7 +134,8 @@ func (sub *Submission) addNoFile() {
 	sub.problems.Add(fieldInputs, "names the file %q, which does not exist; upload it with POST /v1/files, and send file: and its id", textfmt.Shorten(sub.file, 64))
 }
 
-// check checks every rule and returns the job, or all problems.
+// check checks every rule and returns the job, or an error with all problems. call is
+// the Function to run, or nil.
 func (sub *Submission) check(call *Call) (*Job, error) {
 	job := &Job{ID: sub.jobID, sub: sub, call: call}
 	sub.validate(job)
@@ -145,7 +148,8 @@ func (sub *Submission) check(call *Call) (*Job, error) {
 	return job, nil
 }
 
-// A Job is a submission without problems.
+// A Job is a submission that passed all checks. Record turns it into the record of a
+// new job.
 type Job struct {
 	ID   string
 	Spec rowmill.Spec // without rows, account and quotas
@@ -160,11 +164,11 @@ type Job struct {
 
 func (job *Job) warn(text string) { job.warnings = append(job.warnings, text) }
 
-// Keep stores the inline rows and adds them to the job. It copies an uploaded file, so that
+// StoreRows stores the inline rows and adds them to the job. It copies an uploaded file, so that
 // clients may delete the file before the job reads it. If an inline row is too long, the
 // error is a *rowmill.InvalidError. Rows in an object of the bucket are checked when the
 // job reads them.
-func (job *Job) Keep() (err error) {
+func (job *Job) StoreRows() (err error) {
 	if job.file.ID != "" {
 		job.Spec.Spooled, err = job.sub.rows.copyObject(job.file.Key)
 		if errors.Is(err, rowmill.ErrNotFound) { // the file was deleted after findFile
@@ -187,7 +191,8 @@ func (job *Job) Keep() (err error) {
 	return err
 }
 
-// NewRecord returns the record of a new job with a specification. Its status is pending.
+// NewRecord returns the record of a new job with a specification. The job's status is
+// pending.
 func NewRecord(id string, spec rowmill.Spec, now time.Time) store.Record {
 	return store.Record{SchemaVersion: store.SchemaVersion, Spec: spec, Job: rowmill.Job{
 		ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: spec.Model.ID, Priority: spec.Priority,
@@ -195,7 +200,7 @@ func NewRecord(id string, spec rowmill.Spec, now time.Time) store.Record {
 	}}
 }
 
-// Record returns the record of the job. Its status is pending.
+// Record returns the record of the job. The job's status is pending.
 func (job *Job) Record(now time.Time) store.Record {
 	spec, record := job.Spec, NewRecord(job.ID, job.Spec, now)
 	made := &record.Job
@@ -224,8 +229,8 @@ type Call struct {
 	prompt *function.Prompt
 }
 
-// Call returns a call of the account's published Function with the name model. It returns
-// nil if model is the name of a model, or if there is no such Function.
+// Call returns a Call for the account's published Function with the name model. It
+// returns nil if model is the name of a model, or if there is no such Function.
 func (in *Intake) Call(ctx context.Context, account, model string) (*Call, error) {
 	if in.Models.Known(model) {
 		return nil, nil
@@ -240,7 +245,7 @@ func (in *Intake) Call(ctx context.Context, account, model string) (*Call, error
 	return newCall(f)
 }
 
-// newCall returns a call of a checked definition.
+// newCall returns a Call for a definition that has no problems.
 func newCall(f rowmill.Function) (*Call, error) {
 	prompt, err := function.NewPrompt(rowmill.FunctionRun{Inputs: f.Inputs, Prompt: f.Prompt})
 	if err != nil {
@@ -249,11 +254,11 @@ func newCall(f rowmill.Function) (*Call, error) {
 	return &Call{f, prompt}, nil
 }
 
-// stored reports whether the call runs a stored revision and not a draft.
+// stored reports whether the Call runs a stored revision and not a draft.
 func (f *Call) stored() bool { return f.Function.Revision > 0 }
 
-// mergeSampling returns the Function's sampling parameters, replaced by the client's where
-// given. A null value counts as absent.
+// mergeSampling returns the Function's sampling parameters together with given, the
+// client's. For a name in both, the client's value wins. A null value counts as absent.
 func (f *Call) mergeSampling(given map[string]any) map[string]any {
 	merged := map[string]any{}
 	for _, params := range []map[string]any{f.Sampling, given} {

@@ -19,9 +19,11 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
+// MaxNameRunes is the longest name of a job, in Unicode code points.
+const MaxNameRunes = 45
+
 const (
 	maxSystemBytes      = 1 << 20 // bytes of decoded text
-	maxNameRunes        = 45      // Unicode code points
 	maxDescriptionRunes = 512     // Unicode code points
 
 	// The name of the ID column must not begin with reservedPrefix and must not be in
@@ -34,7 +36,8 @@ var reservedColumns = map[string]bool{
 	"inputs": true, "outputs": true, "confidence_score": true, "cumulative_logprobs": true,
 }
 
-// validate checks every rule for the fields and adds the problems to the submission.
+// validate checks every rule for the fields, sets the job's specification, and adds the
+// problems to the submission.
 func (sub *Submission) validate(job *Job) {
 	spec, f := &job.Spec, job.call
 	spec.URL = sub.url
@@ -67,7 +70,7 @@ func (sub *Submission) validate(job *Job) {
 			sub.problems.Add(fieldPriority, "%v", err)
 		}
 	}
-	job.name = sub.readLabel(fieldName, maxNameRunes)
+	job.name = sub.readLabel(fieldName, MaxNameRunes)
 	job.description = sub.readLabel(fieldText, maxDescriptionRunes)
 
 	spec.Seed = rand.Int64N(math.MaxInt32 + 1) // the range that every engine accepts
@@ -82,8 +85,8 @@ func (sub *Submission) validate(job *Job) {
 	}
 }
 
-// setDedup sets whether equal rows run once. The submission decides, or else the
-// configuration. Rows with seeds of their own are never equal.
+// setDedup sets in spec whether equal rows run once. The submission decides, or else
+// the configuration. Rows with seeds of their own are never equal.
 func (sub *Submission) setDedup(spec *rowmill.Spec) {
 	spec.Dedup = sub.Dedup && !spec.SeedPerRow
 	if sub.read(fieldDedup, "a boolean", &spec.Dedup) && spec.Dedup && spec.SeedPerRow {
@@ -100,7 +103,9 @@ func (sub *Submission) unknownWarning() string {
 	return text
 }
 
-// read decodes a field. It returns true if the field is present and has the right type.
+// read decodes a field of the submission into the variable that into points to. It
+// returns true if the field is present and has the right type. must names the right
+// type for the problem.
 func (sub *Submission) read(field, must string, into any) bool {
 	raw, given := sub.fields[field]
 	if !given {
@@ -166,7 +171,8 @@ func (sub *Submission) copyFunction(job *Job) {
 	spec.Function = &rowmill.FunctionRun{Inputs: f.Inputs, Prompt: f.Prompt}
 }
 
-// checkInputs checks the field inputs, and the fields that are only for inputs from files.
+// checkInputs checks the field inputs, and the fields that may only be used if inputs
+// names a file.
 func (sub *Submission) checkInputs(job *Job) {
 	spec := &job.Spec
 	table := sub.url != "" || sub.file != ""
@@ -232,9 +238,9 @@ func (sub *Submission) checkPrompt(job *Job) {
 	}
 }
 
-// jobSampling returns the sampling parameters of the job: those of the model, replaced by
-// the Function's and then by the client's. A JSON Schema in the client's parameters becomes
-// the job's schema.
+// jobSampling returns the sampling parameters of the job: the model's parameters,
+// replaced by the Function's parameters and then by the client's. A JSON Schema in the
+// client's parameters becomes the job's schema.
 func (sub *Submission) jobSampling(job *Job) map[string]any {
 	var given map[string]any
 	if raw, there := sub.fields[fieldSampling]; there {
@@ -279,8 +285,9 @@ func (sub *Submission) setConstraint(job *Job, constraint outputConstraint) {
 	}
 }
 
-// readSchema returns a schema without white space, and adds the problems that can be found
-// without compiling the schema.
+// readSchema returns a JSON Schema without white space, and adds the problems that can
+// be found without compiling the schema. embedding is true if the model is an embedding
+// model.
 func readSchema(problems *request.Problems, field string, raw json.RawMessage, embedding bool) json.RawMessage {
 	compact, err := schema.Check(raw)
 	switch {
@@ -292,8 +299,8 @@ func readSchema(problems *request.Problems, field string, raw json.RawMessage, e
 	return compact
 }
 
-// compileLast compiles a schema and adds its problems. It does nothing if there are other
-// problems already, because a refused request should not cost a compilation.
+// compileLast compiles a JSON Schema and adds its problems. It does nothing if there
+// are other problems already, because a refused request should not cost a compilation.
 func compileLast(problems *request.Problems, field string, checked json.RawMessage) {
 	if problems.Len() > 0 || checked == nil {
 		return
@@ -303,8 +310,9 @@ func compileLast(problems *request.Problems, field string, checked json.RawMessa
 	}
 }
 
-// readSampling decodes sampling_params and takes the output constraint out of them. It
-// keeps the notation of numbers.
+// readSampling decodes sampling_params. It returns the parameters, with numbers as the
+// client wrote them, and the output constraint, which it removes from the parameters.
+// ok is false if raw is not an object or null.
 func readSampling(problems *request.Problems, raw json.RawMessage) (given map[string]any, constraint outputConstraint, ok bool) {
 	decoded, err := decodeNumbers(raw)
 	given, ok = decoded.(map[string]any)
@@ -315,7 +323,8 @@ func readSampling(problems *request.Problems, raw json.RawMessage) (given map[st
 	return given, takeConstraint(problems, raw, given), true
 }
 
-// decodeNumbers decodes JSON and keeps the notation of numbers.
+// decodeNumbers decodes JSON. It returns numbers as json.Number, which keeps them as
+// the client wrote them.
 func decodeNumbers(raw json.RawMessage) (value any, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
@@ -323,7 +332,8 @@ func decodeNumbers(raw json.RawMessage) (value any, err error) {
 	return value, err
 }
 
-// readLabel reads a text of at most limit code points.
+// readLabel reads a text field of at most limit code points. It returns nil if the
+// field is absent.
 func (sub *Submission) readLabel(field string, limit int) *string {
 	var label string
 	if !sub.read(field, "a string", &label) {

@@ -23,8 +23,8 @@ import (
 
 // Values of the field rows: the rows that the new job runs.
 const (
-	rowsMissing = "missing" // rows that are not committed
-	rowsFailed  = "failed"  // the missing rows, and rows that were committed with an error
+	rowsMissing = "missing" // only rows that the old job has not committed
+	rowsFailed  = "failed"  // the missing rows, and rows that the old job has committed with an error
 )
 
 // resumptions creates jobs that continue other jobs.
@@ -43,7 +43,7 @@ type resumeRequest struct {
 }
 
 // resume answers POST /v1/jobs/{job_id}/resume: a new job takes over the committed rows
-// of an ended job and runs the rest.
+// of an ended job and runs the other rows.
 func (r *resumptions) resume(c *gin.Context) (any, error) {
 	if err := r.CheckAccepting(c); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (r *resumptions) resume(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	old, err := r.jobs.Named(c)
+	old, err := r.jobs.FindInPath(c)
 	if err != nil {
 		return nil, err
 	}
@@ -96,13 +96,14 @@ func (r *resumptions) resume(c *gin.Context) (any, error) {
 	return resumeAnswer(stored, repeated), nil
 }
 
-// sameContinuation reports whether equal requests made the two jobs.
+// sameContinuation reports whether two jobs that continue the same job were created by
+// equal requests.
 func sameContinuation(a, b store.Record) bool {
 	return a.Spec.Continue.Failed == b.Spec.Continue.Failed && a.Spec.Priority == b.Spec.Priority &&
 		exchange.OrZero(a.Job.Name) == exchange.OrZero(b.Job.Name)
 }
 
-// String returns a text that is equal for equal requests.
+// String returns a text of the request. Equal requests have equal texts.
 func (a resumeRequest) String() string {
 	text := a.rows
 	if a.priority != nil {
@@ -127,7 +128,7 @@ func resumeAnswer(record store.Record, repeated bool) gin.H {
 	return gin.H{"metadata": gin.H{"job_id": record.Job.ID, "message": message}, "results": record.Job.ID}
 }
 
-// read reads and checks the body, which may be empty.
+// read reads and checks the body of a request to resume a job. The body may be empty.
 func (r *resumptions) read(c *gin.Context) (want resumeRequest, err error) {
 	if c.Request.ContentLength == 0 {
 		return want, nil // all fields are optional
@@ -151,12 +152,12 @@ func (r *resumptions) read(c *gin.Context) (want resumeRequest, err error) {
 	}
 	var name string
 	if body.Read("name", "a string", &name) {
-		if want.name = &name; len([]rune(name)) > 45 {
-			body.Add("name", "has more than 45 characters; shorten it")
+		if want.name = &name; len([]rune(name)) > submission.MaxNameRunes {
+			body.Add("name", "has more than %d characters; shorten it", submission.MaxNameRunes)
 		}
 	}
 	body.Read("again", "true or false", &want.again)
-	body.End("rows, job_priority, name and again")
+	body.RejectUnknown("rows, job_priority, name and again")
 	return want, body.Err()
 }
 
@@ -169,7 +170,7 @@ func continuation(old store.Record, want resumeRequest, now time.Time) (store.Re
 	}
 	was, spec := old.Job, old.Spec
 	spec.URL, spec.Inline, spec.Spooled, spec.File, spec.FileName = "", nil, "", "", ""
-	spec.Continue = &rowmill.Continuation{Job: was.ID, Failed: rows == rowsFailed, Again: want.again}
+	spec.Continue = &rowmill.Continuation{Job: was.ID, Failed: rows == rowsFailed, AllowDuplicate: want.again}
 	if spec.Raw != nil { // the completion window may have passed, and a resumed job needs none
 		raw := *spec.Raw
 		raw.Deadline = nil
@@ -185,8 +186,8 @@ func continuation(old store.Record, want resumeRequest, now time.Time) (store.Re
 	return record, nil
 }
 
-// rowsToRun chooses which rows the new job runs (rowsMissing or rowsFailed), or returns an
-// error that says why there are none.
+// rowsToRun returns which rows the new job runs: rowsMissing or rowsFailed. It returns
+// an error if the new job would have no rows to run or would fail.
 func rowsToRun(old store.Record, rows string) (string, error) {
 	job := old.Job
 	refuse := func(code, format string, args ...any) (string, error) {

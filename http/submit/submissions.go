@@ -35,19 +35,19 @@ import (
 const (
 	headerIdempotency = "Idempotency-Key"
 	maxIdempotencyKey = 128 // characters
-	// CreateTimeout limits the writes that store a submission. The writes continue if the
-	// client disconnects, so the job is stored completely or not at all.
+	// CreateTimeout is the timeout of the writes that store a submission. The writes continue
+	// if the client disconnects, so the job is stored completely or not at all.
 	CreateTimeout = 30 * time.Second
 )
 
 // Service is the part of the pipeline that submissions use.
 type Service interface {
-	// Submitted reports that a job was just stored. It is only a hint, and must not
-	// block.
+	// Submitted tells the pipeline that a job was just stored. The call is only a hint,
+	// and must not block.
 	Submitted(record store.Record)
-	// Draining reports whether the node is about to stop; it accepts no jobs then.
+	// Draining reports whether the node is about to stop. The node then accepts no jobs.
 	Draining() bool
-	// Nodes returns the live nodes, see nodes.Service.
+	// Nodes returns the live nodes of the cluster, as nodes.Service does.
 	Nodes(ctx context.Context) []client.Node
 }
 
@@ -58,7 +58,7 @@ type Submissions struct {
 	Quotas  *quotas.Quotas
 	Store   store.Jobs
 	Service Service
-	KeyTTL  time.Duration // how long an Idempotency-Key is kept
+	KeyTTL  time.Duration // how long the service remembers an Idempotency-Key
 	Now     func() time.Time
 }
 
@@ -104,7 +104,7 @@ func (s *Submissions) submit(c *gin.Context) (any, error) {
 	return body, nil
 }
 
-// CheckAccepting returns an error if this node accepts no jobs now.
+// CheckAccepting returns an error if this node drains and no other node can own a job.
 func (s *Submissions) CheckAccepting(c *gin.Context) error {
 	if s.Service.Draining() && !nodes.OthersCanOwn(s.Service.Nodes(c.Request.Context())) {
 		return request.NotNow("draining", "this node is about to stop and accepts no more jobs; try again later, or use another node")
@@ -126,7 +126,9 @@ func (s *Submissions) readIdempotency(c *gin.Context) (*store.Idempotency, hash.
 	return &store.Idempotency{Key: key, TTL: s.KeyTTL}, sha256.New(), nil
 }
 
-// accept decodes, checks and stores a submission.
+// accept decodes, checks and stores a submission. repeated is true if an earlier
+// request with the same Idempotency-Key created the job. sum is the hash to which the
+// body is written, or nil.
 func (s *Submissions) accept(c *gin.Context, idem *store.Idempotency, sum hash.Hash) (record store.Record, repeated bool, err error) {
 	ctx, who := c.Request.Context(), caller.Of(c)
 	sent := s.Body(c, s.MaxBody)
@@ -160,15 +162,15 @@ func (s *Submissions) Create(ctx context.Context, who caller.Principal, job *sub
 	if err := s.Quotas.SetQuotas(ctx, who.Account, &job.Spec); err != nil {
 		return stored, false, err
 	}
-	if err := job.Keep(); err != nil {
+	if err := job.StoreRows(); err != nil {
 		return stored, false, err
 	}
 	return s.put(ctx, who, job.Record(s.Now()), idem)
 }
 
-// CreateBatch applies the account's quotas to a batch, calls spool to write the input to
-// the object that the record names, and stores the record. If an earlier request with the
-// same idem has stored a record, it returns that record.
+// CreateBatch applies the account's quotas to a batch, calls spool to write the batch's
+// input to the bucket, and stores the record. If an earlier request with the same idem
+// has stored a record, CreateBatch returns that record.
 func (s *Submissions) CreateBatch(c *gin.Context, record store.Record, spool func(context.Context) error, idem *store.Idempotency) (stored store.Record, err error) {
 	ctx, who := c.Request.Context(), caller.Of(c)
 	if err := s.CheckAccepting(c); err != nil {
@@ -181,7 +183,7 @@ func (s *Submissions) CreateBatch(c *gin.Context, record store.Record, spool fun
 		err = spool(ctx)
 	}
 	if err != nil {
-		return stored, fmt.Errorf("spool the input of a batch: %w", err)
+		return stored, fmt.Errorf("write the input of a batch to the bucket: %w", err)
 	}
 	stored, existed, err := s.put(ctx, who, record, idem)
 	if err == nil && !existed {
@@ -190,8 +192,9 @@ func (s *Submissions) CreateBatch(c *gin.Context, record store.Record, spool fun
 	return stored, err
 }
 
-// put stores the record with the caller's key. If it is certain that the record does not
-// exist afterwards, put removes the object with the rows.
+// put stores the record of a new job with the id of the caller's API key. If it is
+// certain that the record does not exist afterwards, put removes the object with the
+// rows.
 //
 // If the store does not confirm the write, put reads the record. If the record exists,
 // put succeeds. If it does not exist, put keeps the rows, because the record may still
@@ -236,12 +239,12 @@ func (s *Submissions) put(ctx context.Context, who caller.Principal, record stor
 	return stored, existed, nil
 }
 
-// markTimeout limits the removal of a mark, because the answer waits for the removal.
-// Retention removes the marks that remain.
+// markTimeout is the timeout of the removal of a mark, because the answer waits for the
+// removal. Retention removes the marks that remain.
 const markTimeout = time.Second
 
-// unmark removes the mark of submission.Mark, after the job was stored or its rows were
-// removed.
+// unmark removes the mark that submission.Mark created, after the job was stored or its
+// rows were removed.
 func (s *Submissions) unmark(ctx context.Context, record store.Record) {
 	if record.Spec.Spooled == "" {
 		return
@@ -249,7 +252,7 @@ func (s *Submissions) unmark(ctx context.Context, record store.Record) {
 	ctx, cancel := context.WithTimeout(ctx, markTimeout)
 	defer cancel()
 	if err := s.Intake.Bucket.Delete(ctx, layout.Spooling(record.Job.ID)); err != nil {
-		s.Logger.Debug("removing the mark of a submission's rows failed, retention removes it later", exchange.KeyJob, record.Job.ID, exchange.KeyErr, err)
+		s.Logger.Debug("the object that protects a submission's rows could not be removed; retention removes it later", exchange.KeyJob, record.Job.ID, exchange.KeyErr, err)
 	}
 }
 
@@ -264,8 +267,8 @@ func unknownSubmission(err error, idem *store.Idempotency) error {
 	return fmt.Errorf("%w: %w", e, err) // the cause is only logged
 }
 
-// idempotencyError returns the answer if err means that the key was used with another body,
-// else it returns err.
+// idempotencyError returns an error for the client if err means that the
+// Idempotency-Key was used with another body; otherwise it returns err.
 func idempotencyError(err error) error {
 	if errors.Is(err, rowmill.ErrConflict) {
 		return request.Errorf(http.StatusConflict, "idempotency_conflict",

@@ -20,10 +20,11 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// maxUsageDays limits the days of a request.
+// maxUsageDays limits the days between from and to in a request for the usage.
 const maxUsageDays = 366
 
-// figures has the numbers of rows and tokens, and the cost. Failed rows count no tokens.
+// figures has the number of rows and tokens of a group, and their cost. The token
+// counts do not include failed rows.
 type figures struct {
 	Rows         int64            `json:"rows"`
 	FailedRows   int64            `json:"failed_rows"`
@@ -40,10 +41,11 @@ const (
 	byKey   = "key"
 )
 
-// A grouping says by which fields the usage is grouped: each group becomes one line.
+// A grouping says by which fields the usage is grouped. Each group becomes one line of
+// the answer.
 type grouping struct{ day, model, key bool }
 
-// usageLine is the usage of a group.
+// usageLine is the usage of one group, for example of one day and model.
 type usageLine struct {
 	Day   string `json:"day,omitempty"`
 	Model string `json:"model,omitempty"`
@@ -51,7 +53,7 @@ type usageLine struct {
 	figures
 }
 
-// usedKey is the API key of a group.
+// usedKey is the API key of a group, if the usage is grouped by key.
 type usedKey struct {
 	ID   *string `json:"key_id"`   // null if the key is unknown
 	Name *string `json:"key_name"` // null if the key has no name or was revoked
@@ -64,7 +66,7 @@ func figuresOf(t store.Totals, cost rowmill.Money) figures {
 	}
 }
 
-// Usage answers requests about usage.
+// Usage answers requests about the usage of accounts.
 type Usage struct {
 	*exchange.Exchange
 	Store store.Store
@@ -115,20 +117,21 @@ func (u *Usage) show(c *gin.Context) (any, error) {
 	}, nil
 }
 
-// read reads the usage of an account, split by key only if keyed is true.
+// read reads the usage of an account from the store. The usage is split by API key only
+// if keyed is true.
 func (u *Usage) read(ctx context.Context, account string, from, to time.Time, keyed bool) ([]store.KeyUsage, error) {
 	if keyed {
 		return u.Store.UsageByKey(ctx, account, from, to)
 	}
 	all, err := u.Store.Usage(ctx, account, from, to)
-	return store.ByKey(all, nil), err
+	return store.SplitByKey(all, nil), err
 }
 
 // names returns the names of the account's keys, by id.
 func (u *Usage) names(ctx context.Context, account string) (map[string]string, error) {
 	keys, err := u.Store.ListKeys(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list the keys of the usage: %w", err)
+		return nil, fmt.Errorf("list the API keys for the names in the usage: %w", err)
 	}
 	names := map[string]string{}
 	for _, k := range keys {
@@ -139,7 +142,8 @@ func (u *Usage) names(ctx context.Context, account string) (map[string]string, e
 	return names, nil
 }
 
-// sum adds up the usage of each group, sorted by day, model and key.
+// sum adds up the usage in each group, and returns the groups sorted by day, model and
+// key.
 func (g grouping) sum(used []store.KeyUsage) []store.KeyUsage {
 	type group struct {
 		day        int64
@@ -172,7 +176,7 @@ func (g grouping) sum(used []store.KeyUsage) []store.KeyUsage {
 	return groups
 }
 
-// line returns a group's line of the answer.
+// line returns the line of the answer for a group. names maps key ids to key names.
 func (g grouping) line(u store.KeyUsage, names map[string]string) usageLine {
 	line := usageLine{Model: u.Model, figures: figuresOf(u.Totals, u.Cost)}
 	if g.day {
@@ -184,7 +188,8 @@ func (g grouping) line(u store.KeyUsage, names map[string]string) usageLine {
 	return line
 }
 
-// queryGrouping reads group_by.
+// queryGrouping reads the query parameter group_by. By default the usage is grouped by
+// day and model.
 func queryGrouping(c *gin.Context, problems *request.Problems) (g grouping) {
 	asked, given := c.GetQuery("group_by")
 	if !given {
@@ -206,7 +211,7 @@ func queryGrouping(c *gin.Context, problems *request.Problems) (g grouping) {
 	return g
 }
 
-// queryKey reads key_id; empty means all keys.
+// queryKey reads the query parameter key_id; empty means all keys.
 func queryKey(c *gin.Context, problems *request.Problems) string {
 	id, given := c.GetQuery("key_id")
 	if given && !access.IsKeyID(id) {
@@ -215,8 +220,8 @@ func queryKey(c *gin.Context, problems *request.Problems) string {
 	return id
 }
 
-// usageDays reads from and to: days in UTC, both included. By default from is the first
-// day of the month of to, and to is today.
+// usageDays reads the query parameters from and to: days in UTC, both included. By
+// default to is today, and from is the first day of the month of to.
 func usageDays(c *gin.Context, problems *request.Problems, now time.Time) (from, to time.Time) {
 	before := problems.Len()
 	day := func(field string, otherwise time.Time) time.Time {

@@ -7,17 +7,17 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// deliveryPrefix starts the ids of deliveries. Receivers see these ids in the header
-// webhook-id.
+// deliveryPrefix is the beginning of every delivery id. Receivers see the id in the
+// header Webhook-Id.
 const deliveryPrefix = "msg_"
 
-// Announce creates the deliveries for the end of a job, and reports whether there are
-// any. The id of a delivery is derived from job, endpoint and event type. So any node may
-// repeat Announce without duplicates, and a receiver can recognize a repeated event. An
-// endpoint that was created after the end of the job gets no event; the comparison of the
-// times allows for clock differences.
+// Announce creates the deliveries of webhook events for the end of a job, and reports
+// whether it created any. The id of a delivery is derived from job, endpoint and event
+// type. So any node may repeat Announce without duplicates, and a receiver can
+// recognize a repeated event. An endpoint that was created after the end of the job
+// gets no event; the comparison of the times allows for clock differences.
 func Announce(ctx context.Context, s store.Store, rec *store.Record) (made bool, err error) {
-	if !rec.Job.Status.Terminal() || rec.Tidied() { // the cleanup after a job's end runs after Announce
+	if !rec.Job.Status.Terminal() || rec.IsCleanedUp() { // the cleanup after a job's end runs after Announce
 		return false, nil
 	}
 	all, err := Load(ctx, s, rec.Spec.Account)

@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// MaxEndpoints limits the endpoints of an account: each adds a delivery to every
-	// job, and all are in one document that is read when a job ends.
+	// MaxEndpoints limits the endpoints of an account. Each endpoint adds a delivery to every
+	// job, and all endpoints are in one document that is read when a job ends.
 	MaxEndpoints = 10
-	// oldSecretTTL is how long a replaced secret still signs, next to the new one: a
-	// day to give the new secret to receivers.
+	// oldSecretTTL is how long bodies are signed with a replaced secret too, next to the new
+	// secret: a day to give the new secret to receivers.
 	oldSecretTTL = 24 * time.Hour
 )
 
 // errTooMany reports that the account already has MaxEndpoints endpoints.
 var errTooMany = errors.New("the account has the largest number of webhooks; delete one first")
 
-// An Endpoint is a URL that gets the events of an account.
+// An Endpoint is a URL to which the events of an account are sent, with its secrets.
 type Endpoint struct {
 	ID          string    `json:"id"`
 	URL         string    `json:"url"` // may hold credentials: never log it
@@ -38,10 +38,10 @@ type Endpoint struct {
 	Disabled       *time.Time `json:"disabled,omitempty"` // when the endpoint was disabled; it gets nothing after that
 	DisabledReason string     `json:"disabled_reason,omitempty"`
 
-	// Secret is the signing key, in clear text, because signing needs it.
+	// Secret is the signing key in clear text, because the signature is computed from it.
 	Secret   string     `json:"secret"`
 	Replaced string     `json:"replaced,omitempty"` // the previous secret
-	Until    *time.Time `json:"until,omitempty"`    // when Replaced stops signing
+	Until    *time.Time `json:"until,omitempty"`    // until when bodies are signed with Replaced too
 	Rotated  *time.Time `json:"rotated,omitempty"`  // when Rotate last replaced the secret
 }
 
@@ -50,7 +50,8 @@ func NewEndpoint(now time.Time) Endpoint {
 	return Endpoint{ID: "we_" + strings.ReplaceAll(uuid.Must(uuid.NewV7()).String(), "-", ""), Created: now.UTC(), Secret: newSecret()}
 }
 
-// Rotate gives the endpoint a new secret. The old secret still signs for oldSecretTTL.
+// Rotate gives the endpoint a new secret. For oldSecretTTL, bodies are signed with the
+// old secret too.
 func (e *Endpoint) Rotate(now time.Time) {
 	now = now.UTC()
 	until := now.Add(oldSecretTTL)
@@ -58,7 +59,7 @@ func (e *Endpoint) Rotate(now time.Time) {
 	e.Secret = newSecret()
 }
 
-// ShownSecret returns the beginning of the secret, which may be shown.
+// ShownSecret returns the beginning of the secret, which the API may show.
 func (e *Endpoint) ShownSecret() string { return e.Secret[:min(len(e.Secret), shownLength)] }
 
 // SetDisabled disables the endpoint for a reason. An empty reason enables it.
@@ -71,7 +72,7 @@ func (e *Endpoint) SetDisabled(reason string, now time.Time) {
 }
 
 // Signatures returns the value of HeaderSignature for a body: one signature per valid
-// secret, the newest first.
+// secret, the newest secret first. id is the message id, at the time of the attempt.
 func (e *Endpoint) Signatures(id string, at time.Time, body string) (string, error) {
 	secrets := []string{e.Secret}
 	if e.Until != nil && at.Before(*e.Until) {
@@ -130,8 +131,8 @@ func (all *Endpoints) Remove(id string) {
 	all.Endpoints = slices.DeleteFunc(all.Endpoints, func(e Endpoint) bool { return e.ID == id })
 }
 
-// Save stores the endpoints of an account. It returns rowmill.ErrConflict if the stored
-// endpoints changed after Load.
+// Save stores the endpoints of an account. It returns rowmill.ErrConflict if another
+// request changed the stored endpoints after Load.
 func (all *Endpoints) Save(ctx context.Context, values store.Values, account string) error {
 	version, err := store.RewriteValue(ctx, values, valueName(account), *all, all.version)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// The types of events. OpenAI defines the batch types.
+// Types of webhook events. OpenAI defines the batch types.
 const (
 	JobSucceeded = "job.succeeded"
 	JobFailed    = "job.failed"
@@ -22,7 +22,7 @@ const (
 	BatchCancelled = "batch.cancelled"
 )
 
-// Types returns all types of events.
+// Types returns all types of webhook events.
 func Types() []string {
 	return []string{JobSucceeded, JobFailed, JobCancelled, BatchCompleted, BatchFailed, BatchExpired, BatchCancelled}
 }
@@ -69,7 +69,7 @@ func (e *Endpoint) wantedTypes(job *rowmill.Job, spec *rowmill.Spec) (types []st
 	return types
 }
 
-// nativeEvent is the body of a native event.
+// nativeEvent is the JSON body of an event in this API's own form.
 type nativeEvent struct {
 	Type      string    `json:"type"`
 	Timestamp time.Time `json:"timestamp"`
@@ -79,7 +79,7 @@ type nativeEvent struct {
 // jobData describes the job in an event, so that most receivers need no further request.
 type jobData struct {
 	JobID         string           `json:"job_id"`
-	BatchID       *string          `json:"batch_id"` // the id in the batch's dialect; null for other jobs
+	BatchID       *string          `json:"batch_id"` // the batch id as the client of the batch knows it; null for a job that is no batch
 	Status        rowmill.Status   `json:"status"`
 	RunType       rowmill.RunType  `json:"run_type"`
 	Name          *string          `json:"name"`
@@ -90,7 +90,7 @@ type jobData struct {
 	FailureReason *rowmill.Failure `json:"failure_reason"`
 }
 
-// openAIEvent is the body of an event as OpenAI sends it.
+// openAIEvent is the JSON body of an event in OpenAI's form.
 type openAIEvent struct {
 	ID      string     `json:"id"`
 	Object  string     `json:"object"`
@@ -119,7 +119,7 @@ func batchID(jobID string, raw *rowmill.Raw) *string {
 // isBatch reports whether an event type is one of OpenAI's.
 func isBatch(kind string) bool { return strings.HasPrefix(kind, "batch.") }
 
-// eventBody returns the body of an event about a job that ended at a time.
+// eventBody returns the JSON body of an event about a job that ended at the given time.
 func eventBody(kind string, job *rowmill.Job, raw *rowmill.Raw, at time.Time) (string, error) {
 	var event any = nativeEvent{Type: kind, Timestamp: at.UTC().Truncate(time.Millisecond), Data: jobData{
 		JobID: job.ID, BatchID: batchID(job.ID, raw), Status: job.Status, RunType: job.RunType, Name: job.Name, Model: job.Model,
@@ -146,7 +146,8 @@ var statuses = map[string]rowmill.Status{
 	JobSucceeded: rowmill.StatusSucceeded, JobFailed: rowmill.StatusFailed, JobCancelled: rowmill.StatusCancelled,
 }
 
-// Sample returns a test event of a type, about no real job, and its message id.
+// Sample returns a test event of a type, and its message id. The event is about a job
+// that does not exist.
 func (e *Endpoint) Sample(kind string, at time.Time) (id, text string, err error) {
 	name := "test"
 	var rows int64
@@ -159,7 +160,7 @@ func (e *Endpoint) Sample(kind string, at time.Time) (id, text string, err error
 	return idFrom(deliveryPrefix, at, "test", e.ID, kind, at.String()), text, err
 }
 
-// SampleType returns the type of a test event when the client names none: the first
+// SampleType returns the type for a test event if the client names no type: the first
 // type that the endpoint gets.
 func (e *Endpoint) SampleType() string {
 	if len(e.Events) > 0 {

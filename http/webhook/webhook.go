@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// The headers of a delivery.
+// Names of the headers of a request that sends a delivery.
 const (
 	HeaderID        = "Webhook-Id"
 	HeaderTimestamp = "Webhook-Timestamp"
@@ -24,7 +24,7 @@ const (
 )
 
 const (
-	// secretPrefix starts every secret; base64 follows.
+	// secretPrefix is the beginning of every secret. A random key in base64 follows.
 	secretPrefix = "whsec_"
 	// secretBytes is the length of a secret before base64. The specification allows 24 to
 	// 64 bytes; 32 is also the output size of HMAC-SHA256.
@@ -41,7 +41,8 @@ func newSecret() string {
 	return secretPrefix + base64.StdEncoding.EncodeToString(key)
 }
 
-// Sign returns the signature of a body with the message id and the time of the attempt.
+// Sign returns the signature of a body with the message id and the time of the attempt,
+// for HeaderSignature.
 func Sign(secret, id string, at time.Time, body string) (string, error) {
 	text, found := strings.CutPrefix(secret, secretPrefix)
 	key, err := base64.StdEncoding.DecodeString(text)
@@ -77,11 +78,12 @@ func standardPauses() []time.Duration {
 	}
 }
 
-// A Schedule holds the pause after each failed attempt of a delivery. The delivery
-// fails for good when an attempt fails and no pause is left.
+// A Schedule has the pause after each failed attempt of a delivery. The delivery fails
+// for good when an attempt fails and no pause is left.
 type Schedule []time.Duration
 
-// DefaultSchedule returns the schedule of the specification.
+// DefaultSchedule returns the schedule that the specification Standard Webhooks
+// suggests.
 func DefaultSchedule() Schedule { return standardPauses() }
 
 // jitter is the largest random addition to a pause, as a share of the pause. The addition
@@ -106,8 +108,8 @@ const idDigits = 12 + 20
 // first entry. Equal arguments give equal ids, so a body that is sent again keeps its id.
 func BatchID(at time.Time, parts ...string) string { return idFrom(deliveryPrefix, at, parts...) }
 
-// idFrom derives an id from a time and some texts. Every node derives the same id from
-// the same arguments. The order of ids is the order of their times.
+// idFrom returns an id that is derived from a time and some texts. Every node derives
+// the same id from the same arguments. Ids have the same order as their times.
 func idFrom(prefix string, at time.Time, parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return fmt.Sprintf("%s%012x%s", prefix, at.UnixMilli(), hex.EncodeToString(sum[:10]))

@@ -91,13 +91,13 @@ func TestSchedule_After(t *testing.T) {
 	} {
 		before := d
 		before.Tries = tt.tries
-		after := Schedule{time.Second, time.Minute}.After(before, tt.attempt, now, 0)
+		after := Schedule{time.Second, time.Minute}.AfterAttempt(before, tt.attempt, now, 0)
 		if err := after.Check(); err != nil || after.State != tt.state || after.Tries != tt.tries+1 || len(after.Attempts) != 1 {
 			t.Errorf("%+v after %d: %+v, %v", tt.attempt, tt.tries, after, err)
 		}
 	}
 	for range 50 {
-		d = Schedule{time.Second}.After(d, store.DeliveryAttempt{Status: 500}, now, 0)
+		d = Schedule{time.Second}.AfterAttempt(d, store.DeliveryAttempt{Status: 500}, now, 0)
 	}
 	if len(d.Attempts) != maxAttempts || d.Tries != 50 {
 		t.Errorf("%d of %d attempts are kept", len(d.Attempts), d.Tries)
@@ -105,7 +105,7 @@ func TestSchedule_After(t *testing.T) {
 	if d = Requeued(d, now); d.Tries != 0 || d.State != store.DeliveryPending || len(d.Attempts) != maxAttempts || d.Check() != nil {
 		t.Errorf("requeued: %+v", d)
 	}
-	if d = GivenUp(d, "why", now); d.State != store.DeliveryFailed || d.Attempts[maxAttempts-1].Error != "why" || d.Check() != nil {
+	if d = Abandon(d, "why", now); d.State != store.DeliveryFailed || d.Attempts[maxAttempts-1].Error != "why" || d.Check() != nil {
 		t.Errorf("given up: %+v", d)
 	}
 }

@@ -37,11 +37,11 @@ const (
 	maxDeliveriesPage = 100
 )
 
-// Sender sends events.
+// Sender sends webhook events to receivers.
 type Sender interface {
 	// Try sends a body to an endpoint once and returns the outcome.
 	Try(ctx context.Context, e *webhook.Endpoint, id, body string) store.DeliveryAttempt
-	// Wake starts a check for due deliveries.
+	// Wake makes the sender look for due deliveries now.
 	Wake()
 }
 
@@ -58,7 +58,7 @@ func (NoSender) Wake() {}
 
 func viewWebhook(account string, e *webhook.Endpoint, now time.Time) client.Webhook {
 	view := client.Webhook{
-		ID: e.ID, Account: account, URL: e.URL, Events: exchange.ListOf(e.Events), Description: e.Description, SecretPrefix: e.ShownSecret(),
+		ID: e.ID, Account: account, URL: e.URL, Events: exchange.OrEmptyList(e.Events), Description: e.Description, SecretPrefix: e.ShownSecret(),
 		Disabled: e.Disabled != nil, DisabledAt: e.Disabled, DisabledReason: exchange.OrNull(e.DisabledReason), CreatedAt: e.Created, RotatedAt: e.Rotated,
 	}
 	if e.Until != nil && now.Before(*e.Until) {
@@ -105,18 +105,19 @@ func (w *Webhooks) Route(v1 gin.IRoutes) {
 	v1.POST("/webhooks/:webhook_id/deliveries/:delivery_id/redeliver", w.Handle(w.redeliver))
 }
 
-// of returns the account that a request without a body is about, and the endpoints of this
-// account.
-func (w *Webhooks) of(c *gin.Context) (account string, all webhook.Endpoints, err error) {
+// loadEndpoints returns the account that a request without a body is about, and the webhook
+// endpoints of this account.
+func (w *Webhooks) loadEndpoints(c *gin.Context) (account string, all webhook.Endpoints, err error) {
 	if account, err = caller.Administered(c, c.Query("account")); err == nil {
 		all, err = webhook.Load(c.Request.Context(), w.Store, account)
 	}
 	return account, all, err
 }
 
-// named returns the same as of, and the endpoint that the path names.
-func (w *Webhooks) named(c *gin.Context) (account string, all *webhook.Endpoints, e *webhook.Endpoint, err error) {
-	account, found, err := w.of(c)
+// loadNamed returns the account of a request, the endpoints of this account, and the
+// endpoint whose id is in the path.
+func (w *Webhooks) loadNamed(c *gin.Context) (account string, all *webhook.Endpoints, e *webhook.Endpoint, err error) {
+	account, found, err := w.loadEndpoints(c)
 	if err == nil {
 		e, err = find(c, &found)
 	}
@@ -132,11 +133,11 @@ func find(c *gin.Context, all *webhook.Endpoints) (*webhook.Endpoint, error) {
 	return e, nil
 }
 
-// change records a change of an endpoint in the audit record and saves the account's
-// endpoints.
-func (w *Webhooks) change(c *gin.Context, name, account string, all *webhook.Endpoints, e *webhook.Endpoint) error {
-	details := gin.H{"events": e.Events, "description": e.Description, "disabled": e.Disabled != nil, "host": hostOf(e.URL)} // not the path, which may be a secret
-	return w.Audit.Record(c, audit.Act{Name: name, Account: account, Target: e.ID, Details: details}, func(ctx context.Context) error {
+// saveChange saves the changed endpoints of an account, and records the change of e in the
+// audit record. name is the action.
+func (w *Webhooks) saveChange(c *gin.Context, name, account string, all *webhook.Endpoints, e *webhook.Endpoint) error {
+	details := gin.H{"events": e.Events, "description": e.Description, "disabled": e.Disabled != nil, "host": hostOf(e.URL)} // only the host of the URL, because its path may be a secret
+	return w.Audit.Record(c, audit.Action{Name: name, Account: account, Target: e.ID, Details: details}, func(ctx context.Context) error {
 		return all.Save(ctx, w.Store, account)
 	})
 }
@@ -151,7 +152,7 @@ func hostOf(address string) string {
 
 // list answers GET /v1/webhooks.
 func (w *Webhooks) list(c *gin.Context) (any, error) {
-	account, all, err := w.of(c)
+	account, all, err := w.loadEndpoints(c)
 	views := []client.Webhook{}
 	for _, e := range all.Endpoints {
 		views = append(views, viewWebhook(account, &e, w.Now()))
@@ -161,7 +162,7 @@ func (w *Webhooks) list(c *gin.Context) (any, error) {
 
 // show answers GET /v1/webhooks/{webhook_id}.
 func (w *Webhooks) show(c *gin.Context) (any, error) {
-	account, _, e, err := w.named(c)
+	account, _, e, err := w.loadNamed(c)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +178,7 @@ func (w *Webhooks) create(c *gin.Context) (any, error) {
 			checkWebhookURL(body, e.URL)
 		}
 		readWebhook(body, &e)
-		body.End("account, url, events and description")
+		body.RejectUnknown("account, url, events and description")
 	})
 	if err != nil {
 		return nil, err
@@ -190,7 +191,7 @@ func (w *Webhooks) create(c *gin.Context) (any, error) {
 		return nil, request.Errorf(http.StatusConflict, "too_many_webhooks",
 			"the account %s already has %d webhooks, the most that an account may have; delete one that is not used", textfmt.Shorten(account, 64), webhook.MaxEndpoints)
 	}
-	if err := w.change(c, audit.WebhookCreate, account, &all, &e); err != nil {
+	if err := w.saveChange(c, audit.WebhookCreate, account, &all, &e); err != nil {
 		return nil, err
 	}
 	view := viewWebhook(account, &e, w.Now())
@@ -253,7 +254,7 @@ func (w *Webhooks) patch(c *gin.Context) (any, error) {
 		}
 		readWebhook(body, &fresh)
 		body.Read("disabled", "true or false", &disabled)
-		body.End("account, url, events, description and disabled")
+		body.RejectUnknown("account, url, events, description and disabled")
 	})
 	if err != nil {
 		return nil, err
@@ -283,37 +284,37 @@ func (w *Webhooks) patch(c *gin.Context) (any, error) {
 	case e.Disabled == nil:
 		e.SetDisabled("an administrator disabled it", w.Now())
 	}
-	if err := w.change(c, audit.WebhookChange, account, &all, e); err != nil {
+	if err := w.saveChange(c, audit.WebhookChange, account, &all, e); err != nil {
 		return nil, err
 	}
 	return viewWebhook(account, e, w.Now()), nil
 }
 
-// nulls returns the fields that are null in the body.
+// nulls returns those of the fields that are null in the body.
 func nulls(body *request.Object, fields ...string) []string {
 	return slices.DeleteFunc(fields, func(field string) bool { return !body.Null(field) })
 }
 
-// remove answers DELETE /v1/webhooks/{webhook_id}. Pending deliveries fail when they are
-// due, without a request to the URL.
+// remove answers DELETE /v1/webhooks/{webhook_id}. The pending deliveries of the
+// webhook fail at the time of their next attempt, without a request to the URL.
 func (w *Webhooks) remove(c *gin.Context) (any, error) {
-	account, all, e, err := w.named(c)
+	account, all, e, err := w.loadNamed(c)
 	if err != nil {
 		return nil, err
 	}
 	gone := *e
 	all.Remove(gone.ID)
-	return gin.H{"id": gone.ID, "deleted": true}, w.change(c, audit.WebhookDelete, account, all, &gone)
+	return gin.H{"id": gone.ID, "deleted": true}, w.saveChange(c, audit.WebhookDelete, account, all, &gone)
 }
 
 // rotate answers POST /v1/webhooks/{webhook_id}/rotate.
 func (w *Webhooks) rotate(c *gin.Context) (any, error) {
-	account, all, e, err := w.named(c)
+	account, all, e, err := w.loadNamed(c)
 	if err != nil {
 		return nil, err
 	}
 	e.Rotate(w.Now())
-	if err := w.change(c, audit.WebhookRotate, account, all, e); err != nil {
+	if err := w.saveChange(c, audit.WebhookRotate, account, all, e); err != nil {
 		return nil, err
 	}
 	view := viewWebhook(account, e, w.Now())
@@ -324,7 +325,7 @@ func (w *Webhooks) rotate(c *gin.Context) (any, error) {
 // test answers POST /v1/webhooks/{webhook_id}/test: it sends a sample event now and
 // answers with the outcome.
 func (w *Webhooks) test(c *gin.Context) (any, error) {
-	_, _, e, err := w.named(c)
+	_, _, e, err := w.loadNamed(c)
 	if err != nil {
 		return nil, err
 	}
@@ -342,9 +343,10 @@ func (w *Webhooks) test(c *gin.Context) (any, error) {
 	return gin.H{"id": id, "event": kind, "delivered": webhook.Succeeded(attempt), "attempt": viewAttempt(attempt)}, nil
 }
 
-// deliveries answers GET /v1/webhooks/{webhook_id}/deliveries, newest first.
+// deliveries answers GET /v1/webhooks/{webhook_id}/deliveries with one page, newest
+// first.
 func (w *Webhooks) deliveries(c *gin.Context) (any, error) {
-	_, _, e, err := w.named(c)
+	_, _, e, err := w.loadNamed(c)
 	if err != nil {
 		return nil, err
 	}
@@ -374,7 +376,7 @@ func (w *Webhooks) deliveries(c *gin.Context) (any, error) {
 // redeliver answers POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver:
 // the delivery is sent again, with a full schedule of attempts.
 func (w *Webhooks) redeliver(c *gin.Context) (any, error) {
-	_, _, e, err := w.named(c)
+	_, _, e, err := w.loadNamed(c)
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,8 @@
-// Package csv reads comma-separated values in the form of RFC 4180, or with
-// another separator, as a stream and fast. Unlike encoding/csv it keeps every
-// byte of a field (also a CR LF inside quotes), limits the memory for a record,
-// and reports the line of a quote that is not closed. It does not know the
-// names or meaning of columns.
+// Package csv reads comma-separated values in the form of RFC 4180, or with another
+// separator. It reads a file as a stream and is fast. Unlike encoding/csv, it keeps
+// every byte of a field (also a CR LF inside quotes), limits the memory for a record,
+// and reports the line of a quote that is not closed. It does not know the names or the
+// meaning of columns.
 package csv
 
 import (
@@ -12,21 +12,21 @@ import (
 	"io"
 )
 
-// Config holds the limits and the separator of a reader.
+// Config holds the limits and the separator of a Reader.
 type Config struct {
-	// MaxRecord is the longest record, in bytes. Default 32 MiB: four times the
-	// longest row of a job, so that there is room for other columns. A file
-	// with an unclosed quote can make the reader hold this much.
+	// MaxRecord is the longest record, in bytes. Default 32 MiB: four times the longest
+	// row of a job, so that there is room for other columns. A file with an unclosed
+	// quote can make the Reader use this much memory.
 	MaxRecord int
-	// MaxFields is the largest number of fields in the first record; all other
-	// records must have the same number. Default 16,384: far more than programs
-	// write.
+	// MaxFields is the largest number of fields in the first record. All other records
+	// must have as many fields as the first record. Default 16,384: far more than
+	// programs write.
 	MaxFields int
-	// Buffer is how many bytes are read at a time. Default 256 KiB: more is not
-	// measurably faster.
+	// Buffer is the initial size of the read buffer, in bytes. Default 256 KiB: a
+	// larger buffer is not measurably faster.
 	Buffer int
-	// Separator is between two fields. Default a comma. If it is a tab, a field
-	// that does not begin with a quote can contain quotes, because most
+	// Separator is the byte between two fields. Default a comma. If the separator is a
+	// tab, a field that does not begin with a quote can contain quotes, because most
 	// programs write tab-separated values without quoting.
 	Separator byte
 }
@@ -55,7 +55,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// These errors say why a file is not CSV. They are wrapped in a *ParseError.
+// Reasons why a file is not CSV. They are wrapped in a *ParseError.
 var (
 	ErrQuote    = errors.New(`a quote (") inside a field must be doubled, and the field quoted`)
 	ErrUnclosed = errors.New("the quoted field that begins on this line is never closed")
@@ -66,16 +66,16 @@ var (
 	ErrUTF16    = errors.New("the file is UTF-16 or UTF-32")
 )
 
-// ParseError says where a file is not CSV, and why.
+// ParseError is the error for a file that is not CSV: the position and the reason.
 type ParseError struct {
 	Line   int64 // from 1; for ErrUnclosed the line where the quote was opened; 0 for ErrNotUTF8
-	Offset int64 // in bytes from the beginning of the file
-	Fields int   // ErrFields: number of fields in the line
-	Want   int   // ErrFields: number of fields in the header
-	Err    error // one of the errors above
+	Offset int64 // position in bytes from the beginning of the file
+	Fields int   // only for ErrFields: number of fields in the line
+	Want   int   // only for ErrFields: number of fields in the header
+	Err    error // the reason, such as ErrQuote
 }
 
-// Error names the line and the reason.
+// Error returns a message with the line, or for ErrNotUTF8 the byte, and the reason.
 func (e *ParseError) Error() string {
 	if errors.Is(e.Err, ErrFields) {
 		return fmt.Sprintf("line %d: %d fields where the header has %d", e.Line, e.Fields, e.Want)
@@ -86,34 +86,35 @@ func (e *ParseError) Error() string {
 	return fmt.Sprintf("line %d, byte %d: %v", e.Line, e.Offset, e.Err)
 }
 
-// Unwrap returns the reason.
+// Unwrap returns the reason, such as ErrQuote.
 func (e *ParseError) Unwrap() error { return e.Err }
 
-// span is a field within the current record.
+// span is the position of a field: the byte offsets of its start and end within the
+// current record.
 type span struct{ start, end int }
 
-// Reader reads records. It is for one goroutine.
+// Reader reads the records of a CSV file. Only one goroutine may use it.
 type Reader struct {
-	src  io.Reader
-	cfg  Config
-	buf  []byte
-	rec  int  // beginning of the current record in buf
-	pos  int  // beginning of the next record in buf
-	end  int  // end of the bytes read
-	eof  bool // src has no more
-	seen bool // the first bytes were checked
+	src          io.Reader
+	cfg          Config
+	buf          []byte // read buffer; buf[0] is at offset base in the file
+	recordStart  int    // beginning of the current record in buf
+	pos          int    // beginning of the next record in buf
+	end          int    // end of the bytes read
+	eof          bool   // src has returned io.EOF
+	startChecked bool   // begin has checked the first bytes
 
-	base   int64 // offset of buf[0] in the file
-	line   int64 // line of the current record
-	next   int64 // line of the next record
-	valid  int   // buf[:valid] is UTF-8
-	fields []span
-	width  int // number of fields in the first record; 0 before it
-	count  int // number of fields in the current record, including fields that were not kept
-	err    error
+	base   int64  // offset of buf[0] in the file
+	line   int64  // line of the current record
+	next   int64  // line of the next record
+	valid  int    // buf[:valid] was checked and is UTF-8
+	fields []span // fields of the current record, at most width
+	width  int    // number of fields in the first record; 0 until it is read
+	count  int    // number of fields in the current record, also those beyond width
+	err    error  // first error; later calls of Read return it again
 }
 
-// NewReader returns a reader of the file in src. It does not close src.
+// NewReader returns a Reader of the file in src. It does not close src.
 func NewReader(src io.Reader, cfg Config) *Reader {
 	cfg = cfg.WithDefaults()
 	r := &Reader{src: src, cfg: cfg, next: 1, err: cfg.Validate()}
@@ -123,9 +124,9 @@ func NewReader(src io.Reader, cfg Config) *Reader {
 	return r
 }
 
-// FirstLine returns the line of the first record, without its end. It does not
-// move the reader, so the caller can choose the separator from the line. It
-// must be called before Read, and the line is valid until then.
+// FirstLine returns the line of the first record without its line end, so that the
+// caller can choose the separator. It does not move the Reader. FirstLine must be
+// called before Read. The line is valid until the first Read.
 func (r *Reader) FirstLine() ([]byte, error) {
 	if r.err != nil {
 		return nil, r.err
@@ -137,15 +138,15 @@ func (r *Reader) FirstLine() ([]byte, error) {
 	return line, err
 }
 
-// SetSeparator sets the separator. It must be called before Read.
+// SetSeparator sets the separator of fields. It must be called before Read.
 func (r *Reader) SetSeparator(separator byte) { r.cfg.Separator = separator }
 
-// Read moves to the next record and returns its number of fields. The fields of
-// the record before become invalid. Read returns io.EOF after the last record,
-// a *ParseError if the file is not CSV, and otherwise the error of src.
+// Read moves to the next record and returns its number of fields. The fields of the
+// previous record become invalid. After the last record, Read returns io.EOF. If the
+// file is not CSV, the error is a *ParseError. Other errors come from src.
 //
-// A line without any character is skipped. In a file with one column it is a
-// record with an empty field.
+// A line without any character is skipped. But in a file with one column, such a line
+// is a record with an empty field.
 func (r *Reader) Read() (int, error) {
 	if r.err != nil {
 		return 0, r.err
@@ -157,13 +158,13 @@ func (r *Reader) Read() (int, error) {
 	return n, err
 }
 
-// Field returns field i of the current record. It is valid until the next Read.
-// The caller may change it.
+// Field returns field i of the current record, counted from 0. The bytes are valid
+// until the next Read. The caller may change them.
 func (r *Reader) Field(i int) []byte {
 	f := r.fields[i]
-	return r.buf[r.rec+f.start : r.rec+f.end : r.rec+f.end]
+	return r.buf[r.recordStart+f.start : r.recordStart+f.end : r.recordStart+f.end]
 }
 
-// Line returns the number of the line on which the current record begins, from
+// Line returns the number of the line on which the current record begins, counted from
 // 1.
 func (r *Reader) Line() int64 { return r.line }

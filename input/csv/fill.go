@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// emptyReads is how many empty reads in a row are an error, as in package
-// bufio.
+// emptyReads is the number of consecutive reads without bytes after which reading
+// fails, as in package bufio.
 const emptyReads = 100
 
-// begin checks the first bytes. It skips a byte order mark and returns an error
-// for UTF-16 and UTF-32, with or without a mark.
+// begin reads and checks the first bytes of the file. It skips a UTF-8 byte order mark.
+// It returns an error for UTF-16 and UTF-32, with or without a byte order mark.
 func (r *Reader) begin() error {
-	r.seen = true
+	r.startChecked = true
 	for r.end < 4 && !r.eof {
 		if err := r.fill(); err != nil {
 			return err
@@ -27,7 +27,7 @@ func (r *Reader) begin() error {
 		switch nul {
 		case [4]bool{true, false, true, false}, [4]bool{false, true, false, true}, // UTF-16
 			[4]bool{true, true, true, false}, [4]bool{false, true, true, true}, // UTF-32
-			[4]bool{true, true, false, false}: // UTF-32 with a mark
+			[4]bool{true, true, false, false}: // UTF-32 with a byte order mark
 			utf16 = true
 		}
 	}
@@ -40,15 +40,16 @@ func (r *Reader) begin() error {
 	return r.checkUTF8()
 }
 
-// more reads more bytes of the current record, or of the next record if r.pos
-// is r.end. It returns false at the end of the file. It may move the buffer and
-// then adjusts r.rec and r.pos. The caller must check the error first.
-func (r *Reader) more() (bool, error) {
+// readMore reads more bytes of the current record, or of the next record if r.pos is r.end.
+// It returns false at the end of the file. It may move the bytes in the buffer, and
+// then adjusts r.recordStart and r.pos. The caller must check the error before the first
+// result.
+func (r *Reader) readMore() (bool, error) {
 	if r.eof {
 		return false, nil
 	}
-	if r.end-r.rec > r.cfg.MaxRecord {
-		return false, &ParseError{Line: r.line, Offset: r.base + int64(r.rec), Err: ErrTooLong}
+	if r.end-r.recordStart > r.cfg.MaxRecord {
+		return false, &ParseError{Line: r.line, Offset: r.base + int64(r.recordStart), Err: ErrTooLong}
 	}
 	before := r.base + int64(r.end)
 	if err := r.fill(); err != nil {
@@ -57,16 +58,16 @@ func (r *Reader) more() (bool, error) {
 	return r.base+int64(r.end) > before, r.checkUTF8()
 }
 
-// fill makes room after r.end and reads once.
+// fill makes room in the buffer after r.end and reads bytes from r.src once.
 func (r *Reader) fill() error {
 	if r.end == len(r.buf) {
-		if r.rec > 0 {
-			copy(r.buf, r.buf[r.rec:r.end])
-			r.base += int64(r.rec)
-			r.pos -= r.rec
-			r.end -= r.rec
-			r.valid -= r.rec
-			r.rec = 0
+		if r.recordStart > 0 {
+			copy(r.buf, r.buf[r.recordStart:r.end])
+			r.base += int64(r.recordStart)
+			r.pos -= r.recordStart
+			r.end -= r.recordStart
+			r.valid -= r.recordStart
+			r.recordStart = 0
 		}
 		if r.end > len(r.buf)/2 {
 			grown := make([]byte, 2*len(r.buf))
@@ -88,10 +89,10 @@ func (r *Reader) fill() error {
 	return io.ErrNoProgress
 }
 
-// checkUTF8 checks the bytes read since the last call. A character that is cut
-// off at the end is checked later.
+// checkUTF8 returns an error if the bytes read since the last call are not UTF-8. If a
+// character is cut off at the end of the buffer, the next call checks it.
 func (r *Reader) checkUTF8() error {
-	if !r.seen {
+	if !r.startChecked {
 		return nil
 	}
 	b := r.buf[r.valid:r.end]

@@ -5,15 +5,16 @@ import (
 	"io"
 )
 
-// read finds the next record that is not a blank line.
+// read reads the next record and returns its number of fields. It skips blank lines,
+// except in a file with one column, where a blank line is a record.
 func (r *Reader) read() (int, error) {
-	if !r.seen {
+	if !r.startChecked {
 		if err := r.begin(); err != nil {
 			return 0, err
 		}
 	}
 	for {
-		r.rec, r.line = r.pos, r.next
+		r.recordStart, r.line = r.pos, r.next
 		r.fields, r.count = r.fields[:0], 0
 		blank, err := r.blankLine()
 		if err != nil {
@@ -34,21 +35,21 @@ func (r *Reader) read() (int, error) {
 		case r.width == 0:
 			r.width = r.count
 		case r.count != r.width:
-			return 0, &ParseError{Line: r.line, Offset: r.base + int64(r.rec), Fields: r.count, Want: r.width, Err: ErrFields}
+			return 0, &ParseError{Line: r.line, Offset: r.base + int64(r.recordStart), Fields: r.count, Want: r.width, Err: ErrFields}
 		}
 		return r.count, nil
 	}
 }
 
-// firstLine skips blank lines and returns the next line.
+// firstLine skips blank lines and returns the next line without its line end.
 func (r *Reader) firstLine() ([]byte, error) {
-	if !r.seen {
+	if !r.startChecked {
 		if err := r.begin(); err != nil {
 			return nil, err
 		}
 	}
 	for {
-		r.rec, r.line = r.pos, r.next
+		r.recordStart, r.line = r.pos, r.next
 		blank, err := r.blankLine()
 		if err != nil {
 			return nil, err
@@ -62,14 +63,14 @@ func (r *Reader) firstLine() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bytes.TrimSuffix(r.buf[r.rec:r.rec+end], []byte{'\r'}), nil
+	return bytes.TrimSuffix(r.buf[r.recordStart:r.recordStart+end], []byte{'\r'}), nil
 }
 
-// blankLine skips a line end at r.pos, if there is one. At the end of the file
-// it returns io.EOF.
+// blankLine reports whether a line end is at r.pos, and skips this line end. At the end
+// of the file it returns io.EOF.
 func (r *Reader) blankLine() (bool, error) {
 	if r.pos == r.end {
-		if ok, err := r.more(); err != nil {
+		if ok, err := r.readMore(); err != nil {
 			return false, err
 		} else if !ok {
 			return false, io.EOF
@@ -81,7 +82,7 @@ func (r *Reader) blankLine() (bool, error) {
 		return true, nil
 	case '\r':
 		if r.pos+1 == r.end {
-			if _, err := r.more(); err != nil {
+			if _, err := r.readMore(); err != nil {
 				return false, err
 			}
 		}
@@ -97,17 +98,17 @@ func (r *Reader) blankLine() (bool, error) {
 	return false, nil
 }
 
-// record reads fields up to the end of the record. It searches for the line end
-// once for all unquoted fields of the line.
+// record reads the fields of the current record. For all unquoted fields of a line, it
+// searches for the line end only once.
 func (r *Reader) record() error {
-	lineEnd := -1  // position of the next LF, relative to r.rec; unknown if it is before r.pos
-	clean := false // no need to search for quotes before lineEnd
+	lineEnd := -1  // position of the next LF, relative to r.recordStart; not valid if it is before r.pos
+	clean := false // true: unquoted fields before lineEnd need no check for quotes
 	for {
 		if r.pos == r.end {
-			if ok, err := r.more(); err != nil {
+			if ok, err := r.readMore(); err != nil {
 				return err
 			} else if !ok { // a separator was the last byte
-				r.add(r.pos-r.rec, r.pos-r.rec)
+				r.add(r.pos-r.recordStart, r.pos-r.recordStart)
 				return nil
 			}
 		}
@@ -116,11 +117,11 @@ func (r *Reader) record() error {
 		if r.buf[r.pos] == '"' {
 			last, err = r.quoted()
 		} else {
-			if lineEnd < r.pos-r.rec {
+			if lineEnd < r.pos-r.recordStart {
 				if lineEnd, err = r.findLineEnd(); err != nil {
 					return err
 				}
-				clean = r.cfg.Separator == '\t' || bytes.IndexByte(r.buf[r.pos:r.rec+lineEnd], '"') < 0
+				clean = r.cfg.Separator == '\t' || bytes.IndexByte(r.buf[r.pos:r.recordStart+lineEnd], '"') < 0
 			}
 			last, err = r.unquoted(lineEnd, clean)
 		}
@@ -128,7 +129,7 @@ func (r *Reader) record() error {
 			return err
 		}
 		if r.width == 0 && r.count > r.cfg.MaxFields {
-			return &ParseError{Line: r.line, Offset: r.base + int64(r.rec), Err: ErrTooWide}
+			return &ParseError{Line: r.line, Offset: r.base + int64(r.recordStart), Err: ErrTooWide}
 		}
 		if last {
 			return nil
@@ -137,26 +138,26 @@ func (r *Reader) record() error {
 }
 
 // findLineEnd returns the position of the next LF, or of the end of the file,
-// relative to r.rec.
+// relative to r.recordStart.
 func (r *Reader) findLineEnd() (int, error) {
-	from := r.pos - r.rec
+	from := r.pos - r.recordStart
 	for {
-		if i := bytes.IndexByte(r.buf[r.rec+from:r.end], '\n'); i >= 0 {
+		if i := bytes.IndexByte(r.buf[r.recordStart+from:r.end], '\n'); i >= 0 {
 			return from + i, nil
 		}
-		from = r.end - r.rec
-		if ok, err := r.more(); err != nil {
+		from = r.end - r.recordStart
+		if ok, err := r.readMore(); err != nil {
 			return 0, err
 		} else if !ok {
-			return r.end - r.rec, nil
+			return r.end - r.recordStart, nil
 		}
 	}
 }
 
-// unquoted reads an unquoted field. lineEnd comes from findLineEnd. If clean is
-// true, quotes before lineEnd need no check.
+// unquoted reads an unquoted field. lineEnd comes from findLineEnd. If clean is true,
+// quotes before lineEnd need no check. last is true if the field ends the record.
 func (r *Reader) unquoted(lineEnd int, clean bool) (last bool, err error) {
-	start, stop, line := r.pos, r.rec+lineEnd, r.next
+	start, stop, line := r.pos, r.recordStart+lineEnd, r.next
 	end := bytes.IndexByte(r.buf[start:stop], r.cfg.Separator)
 	if end >= 0 {
 		end += start
@@ -175,37 +176,38 @@ func (r *Reader) unquoted(lineEnd int, clean bool) (last bool, err error) {
 			return false, &ParseError{Line: line, Offset: r.base + int64(start+i), Err: ErrQuote}
 		}
 	}
-	r.add(start-r.rec, end-r.rec)
+	r.add(start-r.recordStart, end-r.recordStart)
 	return last, nil
 }
 
-// quoted reads a quoted field. It replaces doubled quotes in place. All
-// positions are relative to r.rec, because more may move the buffer.
+// quoted reads a quoted field. It replaces doubled quotes in place. All positions are
+// relative to r.recordStart, because r.readMore may move the buffer. last is true if the field ends
+// the record.
 func (r *Reader) quoted() (last bool, err error) {
-	opened := r.pos - r.rec
+	opened := r.pos - r.recordStart
 	start := opened + 1
-	write := start // where the next part belongs
-	from := start  // start of the part that is not moved yet
-	scan := start  // where to search next
+	write := start // position to which the next part of the field is moved
+	from := start  // start of the next part of the field that must be moved
+	scan := start  // where the search for the next quote starts
 	lines := int64(0)
 	for {
-		i := bytes.IndexByte(r.buf[r.rec+scan:r.end], '"')
+		i := bytes.IndexByte(r.buf[r.recordStart+scan:r.end], '"')
 		if i < 0 {
-			scan = r.end - r.rec
-			if ok, err := r.more(); err != nil {
-				return false, r.openedAt(opened, err)
+			scan = r.end - r.recordStart
+			if ok, err := r.readMore(); err != nil {
+				return false, r.unclosedError(opened, err)
 			} else if !ok {
-				return false, r.openedAt(opened, ErrUnclosed)
+				return false, r.unclosedError(opened, ErrUnclosed)
 			}
 			continue
 		}
 		quote := scan + i
-		if r.rec+quote+1 == r.end {
-			if _, err := r.more(); err != nil {
-				return false, r.openedAt(opened, err)
+		if r.recordStart+quote+1 == r.end {
+			if _, err := r.readMore(); err != nil {
+				return false, r.unclosedError(opened, err)
 			}
 		}
-		data := r.buf[r.rec:r.end]
+		data := r.buf[r.recordStart:r.end]
 		part := data[from:quote]
 		lines += int64(bytes.Count(part, []byte{'\n'}))
 		if write != from {
@@ -227,11 +229,11 @@ func (r *Reader) quoted() (last bool, err error) {
 			after++
 			last = true
 		case data[after] == '\r':
-			if r.rec+after+1 == r.end {
-				if _, err := r.more(); err != nil {
+			if r.recordStart+after+1 == r.end {
+				if _, err := r.readMore(); err != nil {
 					return false, err
 				}
-				data = r.buf[r.rec:r.end]
+				data = r.buf[r.recordStart:r.end]
 			}
 			if after+1 < len(data) && data[after+1] != '\n' {
 				return false, r.strayQuote(opened, lines, quote)
@@ -241,7 +243,7 @@ func (r *Reader) quoted() (last bool, err error) {
 		default:
 			return false, r.strayQuote(opened, lines, quote)
 		}
-		r.pos = r.rec + after
+		r.pos = r.recordStart + after
 		r.add(start, write)
 		r.next += lines
 		if last {
@@ -251,20 +253,24 @@ func (r *Reader) quoted() (last bool, err error) {
 	}
 }
 
-// strayQuote returns the error for a quote after which the field continues.
+// strayQuote returns the error for a quote inside a quoted field that is neither
+// doubled nor at the end of the field.
 func (r *Reader) strayQuote(opened int, lines int64, quote int) error {
-	return &ParseError{Line: r.next + lines, Offset: r.base + int64(r.rec+quote), Err: ErrQuote}
+	return &ParseError{Line: r.next + lines, Offset: r.base + int64(r.recordStart+quote), Err: ErrQuote}
 }
 
-// openedAt turns an early end of the file into an error at the opening quote.
-func (r *Reader) openedAt(opened int, err error) error {
-	if err == ErrUnclosed || isTooLong(err) { //nolint:errorlint // our own value, never wrapped here
-		return &ParseError{Line: r.next, Offset: r.base + int64(r.rec+opened), Err: ErrUnclosed}
+// unclosedError converts an error in a quoted field. If the field is not closed or too long,
+// unclosedError returns ErrUnclosed with the position of the opening quote. It returns other
+// errors unchanged.
+func (r *Reader) unclosedError(opened int, err error) error {
+	if err == ErrUnclosed || isTooLong(err) { //nolint:errorlint // quoted passes ErrUnclosed itself, never wrapped
+		return &ParseError{Line: r.next, Offset: r.base + int64(r.recordStart+opened), Err: ErrUnclosed}
 	}
 	return err
 }
 
-// add keeps a field, up to the number of fields in the header.
+// add counts a field of the current record and stores its position. It does not store
+// more fields than the header has.
 func (r *Reader) add(start, end int) {
 	r.count++
 	if r.width == 0 || r.count <= r.width {

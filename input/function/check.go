@@ -12,23 +12,24 @@ import (
 
 // Limits of a definition.
 const (
-	// maxInputs limits the declared inputs: more than any real prompt has, few enough
-	// to list in an error message.
+	// maxInputs is the largest number of declared inputs: more than any real prompt
+	// has, but few enough to list in an error message.
 	maxInputs = 256
-	// MaxPromptBytes limits the prompt. The API has the same limit for a system prompt.
+	// MaxPromptBytes is the largest size of a prompt, in bytes. The API has the same
+	// limit for a system prompt.
 	MaxPromptBytes = 1 << 20
-	// maxPlaceholders limits the placeholders in a prompt: more than a person writes by
-	// hand. Each costs memory and time for every row.
+	// maxPlaceholders is the largest number of placeholders in a prompt: more than a
+	// person writes by hand. Each placeholder costs memory and time for every row.
 	maxPlaceholders = 4096
-	// maxDescriptionRunes limits a description, in Unicode code points. The API has the
-	// same limit for the description of a job.
+	// maxDescriptionRunes is the longest description, in Unicode code points. The API
+	// has the same limit for the description of a job.
 	maxDescriptionRunes = 512
 )
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// CheckName returns the problem with the name of a Function, or "". "." and ".." are
-// refused because they cannot be the last part of a URL path.
+// CheckName returns an error text if a Function cannot have the name, or "". It refuses
+// "." and ".." because they cannot be the last part of a URL path.
 func CheckName(name string) string {
 	if !namePattern.MatchString(name) || name == "." || name == ".." {
 		return "must be 1 to 64 letters, digits, '-', '_' or '.', and not '.' or '..'"
@@ -36,7 +37,7 @@ func CheckName(name string) string {
 	return ""
 }
 
-// Check returns the problems with a definition's name, description, inputs and prompt.
+// Check returns the faults in a definition's name, description, inputs and prompt.
 func Check(f *rowmill.Function) (problems []rowmill.FieldError) {
 	wrong := func(field, format string, args ...any) {
 		problems = append(problems, rowmill.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})

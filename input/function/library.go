@@ -14,47 +14,53 @@ import (
 	"github.com/rowmill/rowmill/internal/jsonpreserve"
 )
 
-// Values is the part of a store that holds Functions. Package store has the contract.
+// Values is the part of a store that holds the documents of Functions. Package store
+// defines the contract.
 type Values interface {
 	// GetValue returns a document and its version, or rowmill.ErrNotFound.
 	GetValue(ctx context.Context, name string) (json.RawMessage, int64, error)
-	// PutValue writes a document if it still has the given version (0: it must not
-	// exist). Otherwise it returns rowmill.ErrConflict.
+	// PutValue writes a document if its stored version still is the given version.
+	// Version 0 means that the document must not exist. Otherwise PutValue returns
+	// rowmill.ErrConflict.
 	PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error)
 	// ListValues returns the names that start with prefix, sorted.
 	ListValues(ctx context.Context, prefix string) ([]string, error)
 }
 
-// Library stores the Functions of all accounts. It has no state of its own.
+// Library stores the Functions of all accounts in Values. It has no state of its own.
 type Library struct {
 	Values Values
 	Now    func() time.Time
 }
 
-// head is the document of a Function.
+// head is the stored document of a Function: the latest revision, and which revision is
+// published.
 type head struct {
-	Latest      json.RawMessage `json:"latest"`    // a rowmill.Function, as published
-	Published   int             `json:"published"` // the published revision; 0: none
-	PublishedAt *time.Time      `json:"published_at"`
+	Latest      json.RawMessage `json:"latest"`       // a rowmill.Function, as published
+	Published   int             `json:"published"`    // number of the published revision; 0: none is published
+	PublishedAt *time.Time      `json:"published_at"` // time of publication; nil: none is published
 
 	latest  rowmill.Function // Latest, decoded
-	stored  []byte           // the whole document
+	stored  []byte           // the document as it was read
 	version int64            // version of the document; 0: no document yet
 }
 
-// Names of documents. Account names are escaped, so that an account's prefix never
-// matches documents of another account.
+// prefixOf returns the prefix of an account's document names. It escapes the account
+// name, so that the prefix never matches documents of another account.
 func prefixOf(account string) string { return "functions/" + url.PathEscape(account) + "/" }
 
+// headName returns the name of a Function's document.
 func headName(account, name string) string { return prefixOf(account) + name }
 
+// revisionName returns the name of the document with a copy of an older revision.
 func revisionName(account, name string, revision int) string {
 	return fmt.Sprintf("function_revisions/%s/%s/%d", url.PathEscape(account), name, revision)
 }
 
-// Publish stores a checked definition as the next revision and returns it. publish also
-// makes it the published revision. If the Function is changed concurrently, Publish
-// stores nothing and returns rowmill.ErrConflict.
+// Publish stores a checked definition as the next revision and returns it. If publish
+// is true, the new revision also becomes the published revision. If another client
+// changes the Function at the same time, Publish stores nothing and returns
+// rowmill.ErrConflict.
 func (l Library) Publish(ctx context.Context, account string, f rowmill.Function, publish bool) (rowmill.Function, error) {
 	h, err := l.head(ctx, account, f.Name)
 	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
@@ -78,8 +84,9 @@ func (l Library) Publish(ctx context.Context, account string, f rowmill.Function
 	return h.markPublished(f), nil
 }
 
-// keepRevision copies the latest revision before it is replaced. The copy exists already if
-// an earlier Publish failed after this step.
+// keepRevision stores a copy of the latest revision before Publish replaces it. An
+// existing copy is no error, because an earlier Publish may have failed after this
+// step.
 func (l Library) keepRevision(ctx context.Context, account string, h head) error {
 	f := h.latest
 	if _, err := l.Values.PutValue(ctx, revisionName(account, f.Name, f.Revision), h.Latest, 0); err != nil && !errors.Is(err, rowmill.ErrConflict) {
@@ -88,7 +95,8 @@ func (l Library) keepRevision(ctx context.Context, account string, h head) error
 	return nil
 }
 
-// Published returns the published revision, or rowmill.ErrNotFound if there is none.
+// Published returns the published revision of a Function, or rowmill.ErrNotFound if no
+// revision is published.
 func (l Library) Published(ctx context.Context, account, name string) (rowmill.Function, error) {
 	if CheckName(name) != "" {
 		return rowmill.Function{}, rowmill.ErrNotFound
@@ -129,7 +137,7 @@ func (l Library) Each(ctx context.Context, account string, yield func(rowmill.Fu
 // Revisions calls yield with every revision of a Function, newest first. It stops at
 // the first error. For an unknown Function it returns rowmill.ErrNotFound.
 func (l Library) Revisions(ctx context.Context, account, name string, yield func(rowmill.Function) error) error {
-	h, err := l.existing(ctx, account, name)
+	h, err := l.existingHead(ctx, account, name)
 	if err != nil {
 		return err
 	}
@@ -148,16 +156,16 @@ func (l Library) Revisions(ctx context.Context, account, name string, yield func
 // Revision returns a revision, published or not. For an unknown Function or revision it
 // returns rowmill.ErrNotFound.
 func (l Library) Revision(ctx context.Context, account, name string, revision int) (rowmill.Function, error) {
-	_, f, err := l.requested(ctx, account, name, revision)
+	_, f, err := l.readRequested(ctx, account, name, revision)
 	return f, err
 }
 
-// Rollback publishes an existing revision, which may be a draft, and returns it.
-// allowed may refuse the revision with an error. For an unknown Function or revision
-// Rollback returns rowmill.ErrNotFound, and rowmill.ErrConflict if the Function is
-// changed concurrently.
+// Rollback publishes an existing revision, which may be a draft, and returns it. The
+// function allowed can refuse the revision with an error. For an unknown Function or
+// revision, Rollback returns rowmill.ErrNotFound. If another client changes the
+// Function at the same time, it returns rowmill.ErrConflict.
 func (l Library) Rollback(ctx context.Context, account, name string, revision int, allowed func(rowmill.Function) error) (rowmill.Function, error) {
-	h, f, err := l.requested(ctx, account, name, revision)
+	h, f, err := l.readRequested(ctx, account, name, revision)
 	if err == nil {
 		err = allowed(f)
 	}
@@ -172,10 +180,10 @@ func (l Library) Rollback(ctx context.Context, account, name string, revision in
 	return h.markPublished(f), nil
 }
 
-// Unpublish leaves the Function without a published revision; all revisions stay. If
-// none is published, it returns rowmill.ErrNotFound.
+// Unpublish withdraws the published revision of a Function. All revisions stay stored.
+// If no revision is published, Unpublish returns rowmill.ErrNotFound.
 func (l Library) Unpublish(ctx context.Context, account, name string) error {
-	h, err := l.existing(ctx, account, name)
+	h, err := l.existingHead(ctx, account, name)
 	if err == nil && h.Published == 0 {
 		err = rowmill.ErrNotFound
 	}
@@ -186,10 +194,10 @@ func (l Library) Unpublish(ctx context.Context, account, name string) error {
 	return l.put(ctx, account, name, h)
 }
 
-// requested returns a revision by the name and number from a client, and the head of
-// its Function.
-func (l Library) requested(ctx context.Context, account, name string, revision int) (h head, f rowmill.Function, err error) {
-	h, err = l.existing(ctx, account, name)
+// readRequested reads the revision that a client named, and the head of its Function. For
+// an unknown Function or revision it returns rowmill.ErrNotFound.
+func (l Library) readRequested(ctx context.Context, account, name string, revision int) (h head, f rowmill.Function, err error) {
+	h, err = l.existingHead(ctx, account, name)
 	if err == nil && (revision < 1 || revision > h.latest.Revision) {
 		err = rowmill.ErrNotFound
 	}
@@ -199,14 +207,16 @@ func (l Library) requested(ctx context.Context, account, name string, revision i
 	return h, f, err
 }
 
-// existing returns the head for a name from a client.
-func (l Library) existing(ctx context.Context, account, name string) (head, error) {
+// existingHead reads the head of the Function that a client named. For an invalid or
+// unknown name it returns rowmill.ErrNotFound.
+func (l Library) existingHead(ctx context.Context, account, name string) (head, error) {
 	if CheckName(name) != "" {
 		return head{}, rowmill.ErrNotFound
 	}
 	return l.head(ctx, account, name)
 }
 
+// head reads the document of a Function.
 func (l Library) head(ctx context.Context, account, name string) (head, error) {
 	var h head
 	doc, version, err := l.Values.GetValue(ctx, headName(account, name))
@@ -223,6 +233,8 @@ func (l Library) head(ctx context.Context, account, name string) (head, error) {
 	return h, nil
 }
 
+// put writes the document of a Function. It keeps fields that this version of the
+// program does not know.
 func (l Library) put(ctx context.Context, account, name string, h head) error {
 	doc, err := jsonpreserve.Rewrite(h.stored, h)
 	if err != nil {
@@ -234,6 +246,8 @@ func (l Library) put(ctx context.Context, account, name string, h head) error {
 	return nil
 }
 
+// revision reads revision n of a Function. It returns the latest revision from h
+// without a read.
 func (l Library) revision(ctx context.Context, account string, h head, n int) (rowmill.Function, error) {
 	if n == h.latest.Revision {
 		return h.markPublished(h.latest), nil
@@ -241,7 +255,8 @@ func (l Library) revision(ctx context.Context, account string, h head, n int) (r
 	var f rowmill.Function
 	doc, _, err := l.Values.GetValue(ctx, revisionName(account, h.latest.Name, n))
 	if errors.Is(err, rowmill.ErrNotFound) {
-		err = errors.New("the store has no copy of the revision") // a copy is never missing
+		// Not ErrNotFound: a missing copy is a fault of the store, not of the client.
+		err = errors.New("the store has no copy of the revision")
 	}
 	if err == nil {
 		err = decode(doc, &f)
@@ -252,8 +267,8 @@ func (l Library) revision(ctx context.Context, account string, h head, n int) (r
 	return h.markPublished(f), nil
 }
 
-// markPublished sets Published if f is the published revision, and clears it otherwise. It also
-// replaces null fields by the empty values of the API.
+// markPublished returns f with its time of publication, or without one if f is not the
+// published revision. It also replaces null fields with the API's empty values.
 func (h head) markPublished(f rowmill.Function) rowmill.Function {
 	if string(f.Schema) == "null" {
 		f.Schema = nil
@@ -271,9 +286,10 @@ func (h head) markPublished(f rowmill.Function) rowmill.Function {
 	return f
 }
 
+// now returns the current time in UTC, in whole microseconds.
 func (l Library) now() time.Time { return l.Now().UTC().Truncate(time.Microsecond) }
 
-// decode decodes JSON and keeps numbers in their original form.
+// decode decodes JSON. Numbers keep their original form.
 func decode(doc json.RawMessage, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(doc))
 	decoder.UseNumber()

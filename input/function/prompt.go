@@ -15,11 +15,11 @@ import (
 type Prompt struct {
 	inputs   []rowmill.FunctionInput
 	template template
-	at       []int // for each field of the template, its position in inputs
+	at       []int // at[i] is the position in inputs of template.fields[i]
 }
 
-// NewPrompt parses a prompt and binds it to the declared inputs. It returns a
-// *SyntaxError if the prompt is malformed or uses an undeclared field.
+// NewPrompt parses a prompt and finds the declared input of each placeholder. It
+// returns a *SyntaxError if the prompt is malformed or uses an undeclared field.
 func NewPrompt(run rowmill.FunctionRun) (*Prompt, error) {
 	t, err := parse(run.Prompt)
 	if err != nil {
@@ -39,7 +39,7 @@ func NewPrompt(run rowmill.FunctionRun) (*Prompt, error) {
 	return p, nil
 }
 
-// offset returns the byte position of placeholder i in the prompt.
+// offset returns the byte position of placeholder i in the prompt. i counts from 0.
 func (t template) offset(i int, prompt string) (at int) {
 	for n := range i + 1 {
 		at += len(t.literals[n])
@@ -50,11 +50,11 @@ func (t template) offset(i int, prompt string) (at int) {
 	return at
 }
 
-// Inputs returns the declared inputs in order. Do not modify them.
+// Inputs returns the declared inputs in order. The caller must not modify them.
 func (p *Prompt) Inputs() []rowmill.FunctionInput { return p.inputs }
 
-// Size returns the length in bytes of the text that Render would return. values has the
-// order of the inputs.
+// Size returns the length in bytes of the text that Render would return. values has one
+// value for each input, in the order of the inputs.
 func (p *Prompt) Size(values []string) int64 {
 	var size int64
 	for _, literal := range p.template.literals {
@@ -66,8 +66,9 @@ func (p *Prompt) Size(values []string) int64 {
 	return size
 }
 
-// Render returns the prompt with values in the order of the inputs. Check Size first:
-// many placeholders and a long value make a very long text.
+// Render returns the prompt with the values in place of the placeholders. values has
+// the order of the inputs. Call Size first: many placeholders and a long value make a
+// very long text.
 func (p *Prompt) Render(values []string) string {
 	var b strings.Builder
 	b.Grow(int(p.Size(values)))
@@ -80,14 +81,16 @@ func (p *Prompt) Render(values []string) string {
 	return b.String()
 }
 
-// A Row holds JSON values by field name.
+// A Row holds the JSON values of one row by field name.
 type Row map[string]json.RawMessage
 
-// ParseRow decodes a row from a JSON object. For duplicate keys the last value wins.
+// ParseRow decodes a row from a JSON object. If a key appears twice, its last value
+// counts.
 func ParseRow(object []byte) (Row, error) {
 	var row Row
 	if err := json.Unmarshal(object, &row); err != nil || row == nil {
-		return nil, errors.New("the row is not a JSON object") // the decoder's message would quote the row
+		// The decoder's message would contain data of the row, so it is not wrapped.
+		return nil, errors.New("the row is not a JSON object")
 	}
 	return row, nil
 }
@@ -129,9 +132,9 @@ func Text(value json.RawMessage) string {
 	return string(value)
 }
 
-// plainJSON returns JSON on one line, with characters in place of their \u escapes:
-// many clients escape all characters beyond ASCII, which would cost the model tokens.
-// The order of fields and the form of numbers stay.
+// plainJSON returns JSON on one line and replaces \u escapes with their characters.
+// Many clients escape all characters that are not ASCII, and the escapes would cost
+// more tokens. The order of fields and the form of numbers stay.
 func plainJSON(value []byte) string {
 	var line bytes.Buffer
 	if err := json.Compact(&line, value); err != nil {

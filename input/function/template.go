@@ -7,33 +7,34 @@ import (
 	"unicode/utf8"
 )
 
+// Marks of a placeholder in a prompt.
 const (
 	opening = "{{"
 	closing = "}}"
 )
 
-// maxFieldRunes limits a field name, in Unicode code points.
+// maxFieldRunes is the longest field name, in Unicode code points.
 const maxFieldRunes = 64
 
-// A SyntaxError describes an error in a template and its place.
+// A SyntaxError is an error in a template and its position.
 type SyntaxError struct {
-	Offset  int // byte position of the braces
+	Offset  int // byte position of the opening braces
 	Message string
 }
 
-// Error includes the byte position.
+// Error returns the message with its byte position.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("at byte %d: %s", e.Offset, e.Message)
 }
 
 // A template is a parsed prompt: literals[0], fields[0], literals[1], and so on to the
-// last literal. There is always one literal more than fields.
+// last literal. It has one literal more than fields.
 type template struct {
-	literals []string
-	fields   []string
+	literals []string // text between the placeholders
+	fields   []string // field names of the placeholders
 }
 
-// parse parses a prompt. The error is a *SyntaxError.
+// parse splits a prompt into literals and fields. The error is a *SyntaxError.
 func parse(prompt string) (template, error) {
 	var t template
 	for offset := 0; ; {
@@ -58,7 +59,7 @@ func parse(prompt string) (template, error) {
 	}
 }
 
-// checkField returns the problem with a field name, or "".
+// checkField returns an error text if a field cannot have the name, or "".
 func checkField(name string) string {
 	switch {
 	case name == "":

@@ -11,21 +11,21 @@ import (
 	"time"
 )
 
-// errPanicked is the error for callers that waited for an answer when its computation
-// panicked.
+// errPanicked is the error for callers that waited for another caller's computation, if
+// this computation panicked.
 var errPanicked = errors.New("another request for the same answer panicked")
 
-// A TTL shares answers by key. No answer is older than Age, counted from the start of
-// its computation: a caller that asks Age after a change gets an answer with the
-// change.
+// A TTL is a cache that shares one answer among all callers with the same key. No
+// answer is older than Age, counted from the start of its computation: a caller that
+// asks Age after a change gets an answer with the change.
 type TTL[K comparable, V any] struct {
 	Age  time.Duration
-	Most int              // largest number of cached answers; further keys are computed per caller
+	Most int              // largest number of cached answers; for further keys each caller computes
 	Now  func() time.Time // default time.Now
 
-	mu    sync.Mutex
-	kept  map[K]*answer[V]
-	swept time.Time // when old answers were last removed
+	mu      sync.Mutex
+	answers map[K]*answer[V]
+	swept   time.Time // when old answers were last removed
 }
 
 type answer[V any] struct {
@@ -36,9 +36,10 @@ type answer[V any] struct {
 }
 
 // Get returns the answer of a computation that started within the last Age, even if it
-// still runs; otherwise it calls compute. The context of compute is not cancelled when
-// a caller leaves, because others wait for the same answer. Waiting callers get an
-// error, but errors are not cached. Values are shared: do not modify them.
+// is still running; otherwise it calls compute. The context of compute is not cancelled
+// when a caller leaves, because other callers wait for the same answer. Waiting callers
+// also get an error of compute, but errors are not cached. Values are shared: do not
+// modify them.
 func (m *TTL[K, V]) Get(ctx context.Context, key K, compute func(context.Context) (V, error)) (V, error) {
 	a, starter := m.join(key)
 	if starter {
@@ -54,21 +55,22 @@ func (m *TTL[K, V]) Get(ctx context.Context, key K, compute func(context.Context
 	}
 }
 
-// join returns the answer for a key, and whether the caller must compute it.
+// join returns the answer for a key. mine is true if the caller must compute the answer
+// with fill.
 func (m *TTL[K, V]) join(key K) (a *answer[V], mine bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
-	if a = m.kept[key]; a != nil && m.fresh(a, now) {
+	if a = m.answers[key]; a != nil && m.fresh(a, now) {
 		return a, false
 	}
 	m.sweep(now)
 	a = &answer[V]{begun: now, done: make(chan struct{})}
-	if m.kept == nil {
-		m.kept = make(map[K]*answer[V])
+	if m.answers == nil {
+		m.answers = make(map[K]*answer[V])
 	}
-	if len(m.kept) < m.Most || m.kept[key] != nil {
-		m.kept[key] = a
+	if len(m.answers) < m.Most || m.answers[key] != nil {
+		m.answers[key] = a
 	}
 	return a, true
 }
@@ -80,25 +82,25 @@ func (m *TTL[K, V]) fresh(a *answer[V], now time.Time) bool {
 
 // sweep removes old answers, at most once per Age unless the cache is full.
 func (m *TTL[K, V]) sweep(now time.Time) {
-	if age := now.Sub(m.swept); 0 <= age && age < m.Age && len(m.kept) < m.Most {
+	if age := now.Sub(m.swept); 0 <= age && age < m.Age && len(m.answers) < m.Most {
 		return
 	}
 	m.swept = now
-	for key, a := range m.kept {
+	for key, a := range m.answers {
 		if !m.fresh(a, now) {
-			delete(m.kept, key)
+			delete(m.answers, key)
 		}
 	}
 }
 
-// fill computes an answer.
+// fill computes an answer and wakes the callers that wait for it.
 func (m *TTL[K, V]) fill(ctx context.Context, key K, a *answer[V], compute func(context.Context) (V, error)) {
 	a.err = errPanicked
 	defer func() {
 		if a.err != nil {
 			m.mu.Lock()
-			if m.kept[key] == a {
-				delete(m.kept, key)
+			if m.answers[key] == a {
+				delete(m.answers, key)
 			}
 			m.mu.Unlock()
 		}

@@ -166,12 +166,12 @@ func TestMemo_IsBounded(t *testing.T) {
 	for i := range 20 {
 		get(fmt.Sprint(i))
 	}
-	if len(m.kept) != 10 || get("9") != 10 || get("19") == 20 {
-		t.Errorf("%d answers are cached", len(m.kept))
+	if len(m.answers) != 10 || get("9") != 10 || get("19") == 20 {
+		t.Errorf("%d answers are cached", len(m.answers))
 	}
 	now = now.Add(time.Second)
-	if get("19"); len(m.kept) != 1 {
-		t.Errorf("%d answers are cached", len(m.kept))
+	if get("19"); len(m.answers) != 1 {
+		t.Errorf("%d answers are cached", len(m.answers))
 	}
 	now = now.Add(-time.Hour) // a clock that was turned back
 	if before := c.calls; get("19") == before {

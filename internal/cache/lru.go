@@ -7,8 +7,8 @@ import "sync"
 type LRU[K comparable, V any] struct {
 	Most int
 
-	mu          sync.Mutex
-	now, before map[K]V // when now is full, it replaces before
+	mu             sync.Mutex
+	recent, before map[K]V // when now is full, now becomes before and a new map becomes now
 }
 
 // Get returns the value of a key if it is cached. Values are shared: do not modify
@@ -16,7 +16,7 @@ type LRU[K comparable, V any] struct {
 func (r *LRU[K, V]) Get(key K) (V, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	value, known := r.now[key]
+	value, known := r.recent[key]
 	if !known {
 		if value, known = r.before[key]; known {
 			r.put(key, value)
@@ -32,20 +32,20 @@ func (r *LRU[K, V]) Put(key K, value V) {
 	r.put(key, value)
 }
 
-// Drop forgets a key.
+// Drop removes a key and its value.
 func (r *LRU[K, V]) Drop(key K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.now, key)
+	delete(r.recent, key)
 	delete(r.before, key)
 }
 
 func (r *LRU[K, V]) put(key K, value V) {
-	if _, known := r.now[key]; !known && len(r.now) >= r.Most {
-		r.now, r.before = nil, r.now
+	if _, known := r.recent[key]; !known && len(r.recent) >= r.Most {
+		r.recent, r.before = nil, r.recent
 	}
-	if r.now == nil {
-		r.now = make(map[K]V, r.Most)
+	if r.recent == nil {
+		r.recent = make(map[K]V, r.Most)
 	}
-	r.now[key] = value
+	r.recent[key] = value
 }

@@ -14,14 +14,15 @@ import (
 	"sync"
 )
 
-// Files names PEM files.
+// Files has the paths of PEM files.
 type Files struct {
 	Cert string // a certificate, then intermediate certificates
 	Key  string // the private key of Cert
 	CA   string // the authorities that sign peers' certificates; may be empty
 }
 
-// A Reloader holds the last valid contents of the files.
+// A Reloader reads certificate files again when they change. It has the last valid
+// contents of the files.
 type Reloader struct {
 	files  Files
 	check  func(leaf *x509.Certificate) error
@@ -31,7 +32,7 @@ type Reloader struct {
 	contents [3][]byte // file contents of the last read, valid or not
 	cert     tls.Certificate
 	pool     *x509.CertPool
-	failed   string // error of the last read, "" after a success; it is logged once
+	failed   string // error text of the last read, so that it is logged only once; "" after a success
 }
 
 // Open reads the files. check may be nil; it returns an error if a certificate does not
@@ -84,9 +85,9 @@ func (h *Reloader) use(contents [3][]byte) error {
 	return nil
 }
 
-// Current returns the certificate and the authorities, nil without a CA file. While the
-// files are invalid, for instance because only one of two is replaced so far, it
-// returns the last valid ones.
+// Current returns the certificate and the authorities, which are nil without a CA file.
+// While the files are invalid, for instance because only one of two files is replaced
+// so far, it returns the last valid contents.
 func (h *Reloader) Current() (tls.Certificate, *x509.CertPool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,7 +111,7 @@ func (h *Reloader) Current() (tls.Certificate, *x509.CertPool) {
 	return h.cert, h.pool
 }
 
-// Get calls Current for tls.Config.GetCertificate.
+// Get returns the current certificate. It is a function for tls.Config.GetCertificate.
 func (h *Reloader) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	cert, _ := h.Current()
 	return &cert, nil

@@ -17,18 +17,18 @@ import (
 	"time"
 )
 
-// validity is how long before and after now certificates are valid: tests may use
-// clocks that are wrong by hours.
+// validity is how long before and after now certificates are valid. It is long because
+// tests may use clocks that are wrong by hours.
 const validity = 24 * time.Hour
 
-// An Authority signs certificates. Its own certificate is only in the files that it
-// issues.
+// An Authority is a certificate authority that signs certificates for tests. Its own
+// certificate is only in the files that it issues.
 type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// Files names the PEM files of a certificate.
+// Files has the paths of a certificate's PEM files.
 type Files struct{ Cert, Key, CA string }
 
 // NewAuthority makes a new authority.

@@ -32,7 +32,7 @@ import (
 // adminKey is the administrator's key of the service, and the first value of Program.Key.
 const adminKey = "administrator"
 
-// Idle is a pipeline without work.
+// Idle is a service that has no work and no servers.
 type Idle struct {
 	nodes.Service
 }
@@ -52,7 +52,7 @@ func (Idle) Draining() bool { return false }
 // Waiting returns no reason.
 func (Idle) Waiting(*rowmill.Job, string) string { return "" }
 
-// RowDistribution returns nil: no places of rows are known.
+// RowDistribution returns nil: it is not known where rows are.
 func (Idle) RowDistribution(context.Context, *store.Record) *jobs.RowDistribution { return nil }
 
 // Servers returns no servers.
@@ -75,14 +75,15 @@ type Program struct {
 	Store    *bolt.Store
 	Key      string
 	Stdin    string
-	Now      time.Time // time of the service and the commands; zero: the clock's time
+	Now      time.Time // current time for the service and the commands; zero means the real time
 	Out, Err bytes.Buffer
 
 	commands func(connect.Options) []*cobra.Command
 	url      string
 }
 
-// Start starts a service until the end of the test.
+// Start starts a service that runs until the end of the test, and returns a Program for
+// it.
 func Start(t testing.TB, cfg Config) *Program {
 	t.Helper()
 	p := &Program{TB: t, Key: adminKey, commands: cfg.Commands}
@@ -122,13 +123,13 @@ func (p *Program) clock() time.Time {
 	return p.Now
 }
 
-// Run runs a command line, such as "keys list".
+// Run runs a command line without quoted arguments, such as "keys list".
 func (p *Program) Run(line string) *Program {
 	p.Helper()
 	return p.RunArgs(strings.Fields(line)...)
 }
 
-// RunArgs is Run for arguments with spaces.
+// RunArgs runs a command like Run, with arguments that may contain spaces.
 func (p *Program) RunArgs(args ...string) *Program {
 	p.Helper()
 	p.Out.Reset()
@@ -162,7 +163,8 @@ func (p *Program) Want(code int, texts ...string) *Program {
 	return p
 }
 
-// Table checks standard output, except for the spaces between columns.
+// Table checks the lines of standard output. It ignores the number of spaces between
+// columns.
 func (p *Program) Table(lines ...string) *Program {
 	p.Helper()
 	var got []string

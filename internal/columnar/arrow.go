@@ -9,47 +9,47 @@ import (
 	"strings"
 )
 
-// Parquet has no type for durations and stores no time zone names. Writers that
-// use Arrow store Arrow's own schema beside Parquet's, and readers that use
-// Arrow read it:
+// Parquet has no type for durations and stores no time zone names. Programs that use
+// Arrow store an Arrow schema in addition to the Parquet schema, and read it again:
 // https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc.
-// This file reads the Arrow schema only for durations and zones, and writes one
-// only if a column has a duration or a zone.
+// This file reads the Arrow schema only to find durations and time zones. It writes an
+// Arrow schema only if a column has a duration or a time zone.
 
-// arrowKey is the metadata key of the Arrow schema.
+// arrowKey is the key of the Arrow schema in the key-value metadata.
 const arrowKey = "ARROW:schema"
 
-// These prefixes mark the values of Leaf.arrow. The name of a time zone follows
-// arrowZone, the number of a unit follows arrowDuration.
+// Prefixes of notes, the values of Leaf.arrow. After arrowZone comes the name of a time
+// zone, and after arrowDuration the number of a time unit.
 const (
 	arrowZone     = "zone="
 	arrowDuration = "duration="
 )
 
-// maxZone is the longest time zone name that is kept, in bytes: twice the
+// maxZone is the longest time zone name that a note can have, in bytes: twice the
 // longest real name.
 const maxZone = 64
 
-// These numbers come from Arrow's Schema.fbs and Message.fbs.
+// Numbers from Arrow's Schema.fbs and Message.fbs.
 const (
-	arrowVersion   = 4 // V5
-	arrowSchemaTag = 1
+	arrowVersion   = 4 // metadata version V5
+	arrowSchemaTag = 1 // message type Schema
 	arrowInt       = 2
 	arrowFloat     = 3
 	arrowUTF8      = 5
 	arrowBool      = 6
 	arrowStamp     = 10
 	arrowList      = 12
-	arrowElapsed   = 18 // duration
-	arrowSingle    = 1
-	arrowDouble    = 2
+	arrowElapsed   = 18 // type Duration
+	arrowSingle    = 1  // precision of a float32
+	arrowDouble    = 2  // precision of a float64
 )
 
+// errArrow means that the bytes are not an Arrow schema.
 var errArrow = errors.New("no Arrow schema")
 
-// arrowNotes returns the zones and durations in the Arrow schema of a file, by
-// column. schema is the value of arrowKey in the file's metadata. It returns
-// nil if there is no schema or it cannot be read.
+// arrowNotes returns the time zone or the duration unit of each column that has one in
+// the Arrow schema, by column position. schema is the value of arrowKey in the file's
+// metadata. If there is no schema, or if it cannot be read, arrowNotes returns nil.
 func arrowNotes(schema string) map[int]string {
 	raw, err := base64.StdEncoding.DecodeString(schema)
 	if err != nil {
@@ -62,9 +62,9 @@ func arrowNotes(schema string) map[int]string {
 	return notes
 }
 
-// readArrow reads an Arrow message that holds a schema.
+// readArrow reads an Arrow message with a schema, and returns the result of arrowNotes.
 func readArrow(raw []byte) (notes map[int]string, err error) {
-	defer func() { // reading at a bad offset panics
+	defer func() { // a read at a bad offset panics
 		if recover() != nil {
 			notes, err = nil, errArrow
 		}
@@ -94,7 +94,8 @@ func readArrow(raw []byte) (notes map[int]string, err error) {
 	return notes, nil
 }
 
-// note returns the zone or duration of a column's type. at is the slot of the
+// note returns the time zone or the duration unit of a column's type, with its prefix,
+// or an empty string. kind is the number of the type, and at is the offset of the
 // type's table.
 func (f flatBytes) note(kind byte, at int) string {
 	if at == 0 {
@@ -103,7 +104,7 @@ func (f flatBytes) note(kind byte, at int) string {
 	table := f.follow(at)
 	switch kind {
 	case arrowElapsed:
-		unit := uint16(1) // milliseconds is the default
+		unit := uint16(1) // the default, milliseconds
 		if at := f.slot(table, 0); at != 0 {
 			unit = binary.LittleEndian.Uint16(f[at:])
 		}
@@ -122,21 +123,25 @@ func (f flatBytes) note(kind byte, at int) string {
 	return ""
 }
 
-// isZone reports whether name looks like a time zone that must be kept. UTC need
-// not be kept.
+// isZone reports whether name looks like a time zone that a note must have. UTC needs
+// no note.
 func isZone(name string) bool {
 	plain := func(r rune) bool { return r > ' ' && r <= '~' && r != ';' }
 	return name != "" && name != "UTC" && len(name) <= maxZone && strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0
 }
 
-// flatBytes is a flatbuffer, https://flatbuffers.dev/internals. Reading beyond
-// its end panics.
+// flatBytes is a flatbuffer, https://flatbuffers.dev/internals. A read beyond its end
+// panics.
 type flatBytes []byte
 
+// int returns the 4-byte number at an offset.
 func (f flatBytes) int(at int) int { return int(binary.LittleEndian.Uint32(f[at:])) }
 
+// follow returns the offset to which the reference at an offset points.
 func (f flatBytes) follow(at int) int { return at + f.int(at) }
 
+// byteAt returns the byte at an offset, or 0 for offset 0, which means that the member
+// is missing.
 func (f flatBytes) byteAt(at int) byte {
 	if at == 0 {
 		return 0
@@ -144,8 +149,8 @@ func (f flatBytes) byteAt(at int) byte {
 	return f[at]
 }
 
-// slot returns the offset of a table's n-th member, or 0 if the table does not
-// have it.
+// slot returns the offset of member n of a table, or 0 if the table does not have this
+// member.
 func (f flatBytes) slot(table, n int) int {
 	vtable := table - int(int32(f.int(table)))
 	if size := int(binary.LittleEndian.Uint16(f[vtable:])); 4+2*n+2 > size {
@@ -157,8 +162,8 @@ func (f flatBytes) slot(table, n int) int {
 	return 0
 }
 
-// arrowSchema returns the value of arrowKey for a table with these columns. It
-// is empty if no column has a zone or a duration.
+// arrowSchema returns the metadata value of arrowKey for a table with these columns. It
+// returns an empty string if no column has a time zone or a duration.
 func arrowSchema(columns []TableColumn) string {
 	notes := make([]string, len(columns))
 	for i, c := range columns {
@@ -185,12 +190,12 @@ func arrowSchema(columns []TableColumn) string {
 	return base64.StdEncoding.EncodeToString(append(head, w...))
 }
 
-// flatWriter writes a flatbuffer from front to back. Each member of a table
-// takes four bytes.
+// flatWriter writes a flatbuffer from front to back. Each member of a table takes four
+// bytes.
 type flatWriter []byte
 
-// point stores, in the member at an offset, the distance to the end of the
-// buffer.
+// point makes the member at an offset refer to the end of the buffer, where the next
+// object begins.
 func (w *flatWriter) point(at int) {
 	for len(*w)%4 != 0 {
 		*w = append(*w, 0)
@@ -198,10 +203,11 @@ func (w *flatWriter) point(at int) {
 	binary.LittleEndian.PutUint32((*w)[at:], uint32(len(*w)-at))
 }
 
+// number stores the number v in the member at an offset.
 func (w *flatWriter) number(at, v int) { binary.LittleEndian.PutUint32((*w)[at:], uint32(v)) }
 
-// table begins a table and points the member at an offset to it. It returns the
-// offsets of the table's members that are present.
+// table appends a table, and makes the member at an offset refer to it. present[n] is 1
+// if the table has member n, otherwise 0. table returns the offsets of the members.
 func (w *flatWriter) table(at int, present ...int) (members []int) {
 	vtable := make([]byte, 4+2*len(present))
 	size := 4
@@ -227,7 +233,8 @@ func (w *flatWriter) table(at int, present ...int) (members []int) {
 	return members
 }
 
-// vector begins a vector of n elements and returns their offsets.
+// vector appends a vector of n elements, and makes the member at an offset refer to it.
+// It returns the offsets of the elements.
 func (w *flatWriter) vector(at, n int) (places []int) {
 	w.point(at)
 	*w = binary.LittleEndian.AppendUint32(*w, uint32(n))
@@ -238,13 +245,14 @@ func (w *flatWriter) vector(at, n int) (places []int) {
 	return places
 }
 
+// text appends a string, and makes the member at an offset refer to it.
 func (w *flatWriter) text(at int, s string) {
 	w.point(at)
 	*w = append(binary.LittleEndian.AppendUint32(*w, uint32(len(s))), s...)
 	*w = append(*w, 0)
 }
 
-// field writes one column in Arrow's form: name, nullable, type, children.
+// field appends the Arrow description of one column: name, nullable, type, children.
 func (w *flatWriter) field(at int, c TableColumn, note string) {
 	nullable := 1
 	if c.Required {
@@ -291,7 +299,7 @@ func (w *flatWriter) field(at int, c TableColumn, note string) {
 	}
 }
 
-// element writes the field of the numbers of a list.
+// element appends the Arrow description of the floats in a list.
 func (w *flatWriter) element(at int) {
 	element := w.table(at, 1, 1, 1, 1, 0, 1)
 	w.text(element[0], "element")
@@ -302,8 +310,8 @@ func (w *flatWriter) element(at int) {
 	w.vector(element[5], 0)
 }
 
-// arrowUnit returns Arrow's number for the unit of a duration, or of a
-// timestamp with a zone.
+// arrowUnit returns Arrow's number for the time unit of a duration, or of a timestamp
+// with a time zone.
 func (l *Leaf) arrowUnit() int {
 	if text, ok := strings.CutPrefix(l.arrow, arrowDuration); ok {
 		n, err := strconv.Atoi(text)

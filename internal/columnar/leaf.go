@@ -16,18 +16,18 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// Leaf is the type of single values in a user's file: dates, times, decimals,
-// UUIDs, short integers. A table column of kind TableLeaf keeps this type, and
-// its values are the same bytes as in the user's file. So a reader sees the
-// same type in both files.
+// Leaf is a type of single values in a user's file that has no TableKind of its own:
+// dates, times, decimals, UUIDs, short integers. A table column of kind TableLeaf has
+// the same type and the same value bytes as the user's file. So a reader sees the same
+// type in both files.
 type Leaf struct {
-	element format.SchemaElement // without a name and repetition
+	element format.SchemaElement // the Parquet type, without name and repetition
 	kind    leafKind
-	width   int    // bytes of a value; 0 if values vary in length
-	arrow   string // a zone or a duration, see arrow.go; or empty
+	width   int    // bytes of a value; 0 if values have different lengths
+	arrow   string // time zone or duration unit in the form of arrow.go, or empty
 }
 
-// ParseLeaf reads a type that File.IDType wrote.
+// ParseLeaf decodes the text of a type that File.IDType returned.
 func ParseLeaf(text rowmill.IDLeaf) (*Leaf, error) {
 	element, note, _ := strings.Cut(string(text), ";")
 	raw, err := base64.RawStdEncoding.DecodeString(element)
@@ -38,14 +38,14 @@ func ParseLeaf(text rowmill.IDLeaf) (*Leaf, error) {
 	if err := thrift.Unmarshal(new(thrift.CompactProtocol), raw, &e); err != nil {
 		return nil, fmt.Errorf("the type of a column: %w", err)
 	}
-	l, ok := leafIn(&e, note)
+	l, ok := leafWithNote(&e, note)
 	if !ok || l.arrow != note {
 		return nil, errors.New("the type of a column is not a type that tables support")
 	}
 	return l, nil
 }
 
-// text returns the type in the form that ParseLeaf reads.
+// text encodes the type as the text that ParseLeaf decodes.
 func (l *Leaf) text() (rowmill.IDLeaf, error) {
 	raw, err := thrift.Marshal(new(thrift.CompactProtocol), &l.element)
 	text := base64.RawStdEncoding.EncodeToString(raw)
@@ -55,9 +55,9 @@ func (l *Leaf) text() (rowmill.IDLeaf, error) {
 	return rowmill.IDLeaf(text), err
 }
 
-// leafIn is leafOf for a column with a note: the time zone or the duration that
+// leafWithNote is leafOf for a column with an Arrow note: the time zone or the duration that
 // the file's Arrow schema has for the column. leafOf does not know durations.
-func leafIn(e *format.SchemaElement, note string) (*Leaf, bool) {
+func leafWithNote(e *format.SchemaElement, note string) (*Leaf, bool) {
 	l, ok := leafOf(e)
 	switch {
 	case strings.HasPrefix(note, arrowZone):
@@ -74,9 +74,9 @@ func leafIn(e *format.SchemaElement, note string) (*Leaf, bool) {
 	return l, ok
 }
 
-// leafOf returns the type of a column of a user's file. It returns false for
-// types that have a table kind of their own, for text, and for types that
-// readers cannot interpret. It drops annotations that do not apply.
+// leafOf returns the type of a column in a user's file. It returns false for text, for
+// types that have a TableKind of their own, and for types that readers cannot
+// interpret. It leaves out annotations that do not apply.
 func leafOf(e *format.SchemaElement) (*Leaf, bool) {
 	if !e.Type.Valid || e.NumChildren.V != 0 {
 		return nil, false
@@ -124,8 +124,8 @@ func leafOf(e *format.SchemaElement) (*Leaf, bool) {
 	return l, true
 }
 
-// hasIntegerAnnotation reports whether a column is annotated as an integer of
-// some width.
+// hasIntegerAnnotation reports whether the schema marks a column as an integer of some
+// width.
 func hasIntegerAnnotation(e *format.SchemaElement) bool {
 	if e.LogicalType.Value != nil {
 		_, ok := e.LogicalType.Value.(*format.IntType)
@@ -135,7 +135,7 @@ func hasIntegerAnnotation(e *format.SchemaElement) bool {
 	return c.Valid && c.V >= deprecated.Uint8 && c.V <= deprecated.Int64
 }
 
-// isValidDecimal reports whether the decimal's scale and precision are in the
+// isValidDecimal reports whether the scale and the precision of a decimal are in the
 // range that readers accept.
 func (k *leafKind) isValidDecimal(e *format.SchemaElement) bool {
 	precision := e.Precision.V
@@ -145,12 +145,13 @@ func (k *leafKind) isValidDecimal(e *format.SchemaElement) bool {
 	return k.scale >= 0 && precision > 0 && int64(k.scale) <= int64(precision) && precision <= maxScale
 }
 
-// idType returns the type of the IDs in a column of the file.
+// idType returns the type of the IDs if this column is the ID column. note is the
+// column's note from arrowNotes.
 func (n *node) idType(note string) (t rowmill.IDType, err error) {
 	if !n.flat() {
 		return rowmill.IDType{IDKind: rowmill.IDString}, nil
 	}
-	if l, ok := leafIn(n.element, note); ok {
+	if l, ok := leafWithNote(n.element, note); ok {
 		t.IDKind = rowmill.IDLeafValue
 		t.IDLeaf, err = l.text()
 		return t, err
@@ -159,7 +160,7 @@ func (n *node) idType(note string) (t rowmill.IDType, err error) {
 	return t, nil
 }
 
-// Fits reports whether raw is as long as a value of the type can be.
+// Fits reports whether raw has a length that a value of the type can have.
 func (l *Leaf) Fits(raw string) bool {
 	if l.width == 0 { // a decimal
 		return len(raw) > 0 && len(raw) <= maxScale
@@ -167,7 +168,7 @@ func (l *Leaf) Fits(raw string) bool {
 	return len(raw) == l.width
 }
 
-// AppendText appends a value as plain text.
+// AppendText appends a value as plain text to b.
 func (l *Leaf) AppendText(b, raw []byte) ([]byte, error) {
 	if l.kind.class != classFloat && l.kind.class != classHalf {
 		return l.kind.appendText(b, raw)
@@ -182,8 +183,8 @@ func (l *Leaf) AppendText(b, raw []byte) ([]byte, error) {
 	}
 }
 
-// AppendJSON appends a value as JSON: a number if JSON can hold it, otherwise
-// text. Decimals are text, so that no reader rounds their digits.
+// AppendJSON appends a value as JSON to b: a number if JSON can represent the value,
+// otherwise a string. A decimal is a string, so that no reader rounds its digits.
 func (l *Leaf) AppendJSON(b, raw []byte) ([]byte, error) {
 	switch l.kind.class {
 	case classInt, classUint:
@@ -197,18 +198,19 @@ func (l *Leaf) AppendJSON(b, raw []byte) ([]byte, error) {
 	return textfmt.AppendString(b, text), err
 }
 
-// order is how readers compare the values of a column. Statistics use this order.
+// order is how readers compare the values of a column. The minimum and maximum in
+// statistics use this order.
 type order uint8
 
 const (
-	orderUnsigned order = iota // of bits
+	orderUnsigned order = iota // compares the bits as unsigned integers
 	orderSigned
 	orderReal
-	orderText // of bytes
-	orderNone // readers do not agree, or statistics are not worth the work
+	orderText // compares the bytes
+	orderNone // no statistics: readers do not agree on the order, or statistics are not worth the work
 )
 
-// order returns the order of the column's values. leaf is the type of a
+// order returns how readers compare the column's values. leaf is the type of a
 // TableLeaf column.
 func (c TableColumn) order(leaf *Leaf) order {
 	switch c.Kind {
@@ -225,6 +227,7 @@ func (c TableColumn) order(leaf *Leaf) order {
 	}
 }
 
+// order returns how readers compare the values of the type.
 func (l *Leaf) order() order {
 	whole := l.kind.physical == format.Int32 || l.kind.physical == format.Int64
 	switch {
@@ -239,7 +242,7 @@ func (l *Leaf) order() order {
 	}
 }
 
-// bits returns a value as a number that statistics can compare.
+// bits returns a value as 64 bits that can be compared in the order of the type.
 func (l *Leaf) bits(raw []byte) uint64 {
 	switch {
 	case l.width == 8:

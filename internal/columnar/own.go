@@ -13,18 +13,19 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// Table reads one of the program's own Parquet files; own_schema.go describes
-// their form. Its methods are safe for concurrent use if src is.
+// Table reads one of the program's own Parquet files. The file own_schema.go describes
+// their form. The methods of Table are safe for concurrent use if src is.
 type Table struct {
 	src     io.ReaderAt
-	size    int64
+	size    int64 // length of the file in bytes
 	columns []TableColumn
 	meta    format.FileMetaData
-	first   []int64 // first row of each row group; the last entry is the number of rows
+	first   []int64 // first[g] is the first row of row group g; the last entry is the number of rows
 }
 
-// OpenTable reads the footer of a table of size bytes. It returns an error if
-// another program wrote the file, or if the file is cut off or damaged.
+// OpenTable reads the footer of a table. size is the length of the file in bytes.
+// OpenTable returns an error if another program wrote the file, or if the file is cut
+// off or damaged.
 func OpenTable(src io.ReaderAt, size int64) (t *Table, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -41,6 +42,7 @@ func OpenTable(src io.ReaderAt, size int64) (t *Table, err error) {
 	return t, nil
 }
 
+// readFooter reads the footer and checks its checksum.
 func (t *Table) readFooter() error {
 	least := int64(len(parquetMagic) + sealBytes + tailBytes)
 	if t.size < least {
@@ -55,7 +57,7 @@ func (t *Table) readFooter() error {
 	}
 	length := int64(binary.LittleEndian.Uint32(tail))
 	if length > maxFooter || length > t.size-least {
-		return fmt.Errorf("a footer of %d bytes: %w", length, ErrDamaged)
+		return fmt.Errorf("a footer cannot have %d bytes: %w", length, ErrDamaged)
 	}
 	b := make([]byte, int64(sealBytes)+length)
 	if err := readAt(t.src, b, t.size-int64(tailBytes)-int64(len(b))); err != nil {
@@ -71,8 +73,8 @@ func (t *Table) readFooter() error {
 	return thrift.Unmarshal(new(thrift.CompactProtocol), footer, &t.meta)
 }
 
-// check compares the footer with the size of the file, so that later reads can
-// trust every offset.
+// check compares the footer with the size of the file. After check, reads can trust
+// every offset in the footer.
 func (t *Table) check() (err error) {
 	if t.columns, err = tableColumns(t.meta.Schema, arrowNotes(t.Meta(arrowKey))); err != nil {
 		return err
@@ -86,9 +88,9 @@ func (t *Table) check() (err error) {
 			chunk := &g.Columns[j]
 			m := &chunk.MetaData
 			if !slices.Equal(m.PathInSchema, t.columns[j].path()) || m.Codec != format.Snappy || m.DictionaryPageOffset != 0 ||
-				!t.holds(m.DataPageOffset, m.TotalCompressedSize) ||
-				chunk.ColumnIndexLength != 0 && !t.holds(chunk.ColumnIndexOffset, int64(chunk.ColumnIndexLength)) ||
-				!t.holds(chunk.OffsetIndexOffset, int64(chunk.OffsetIndexLength)) {
+				!t.containsRange(m.DataPageOffset, m.TotalCompressedSize) ||
+				chunk.ColumnIndexLength != 0 && !t.containsRange(chunk.ColumnIndexOffset, int64(chunk.ColumnIndexLength)) ||
+				!t.containsRange(chunk.OffsetIndexOffset, int64(chunk.OffsetIndexLength)) {
 				return fmt.Errorf("row group %d, column %q: %w", i, t.columns[j].Name, ErrDamaged)
 			}
 		}
@@ -97,9 +99,9 @@ func (t *Table) check() (err error) {
 	return nil
 }
 
-// holds reports whether the file has length bytes at offset. It returns false if
-// length is below 1.
-func (t *Table) holds(offset, length int64) bool {
+// containsRange reports whether length bytes at offset are inside the file, after its first
+// magic bytes. It returns false if length is below 1.
+func (t *Table) containsRange(offset, length int64) bool {
 	return offset >= int64(len(parquetMagic)) && length > 0 && length <= t.size && offset <= t.size-length
 }
 
@@ -107,7 +109,7 @@ func (t *Table) holds(offset, length int64) bool {
 // them.
 func (t *Table) Columns() []TableColumn { return t.columns }
 
-// Column returns the index of the column called name, or -1.
+// Column returns the position of the column called name, or -1.
 func (t *Table) Column(name string) int {
 	return slices.IndexFunc(t.columns, func(c TableColumn) bool { return c.Name == name })
 }
@@ -115,7 +117,8 @@ func (t *Table) Column(name string) int {
 // Rows returns the number of rows.
 func (t *Table) Rows() int64 { return t.first[len(t.meta.RowGroups)] }
 
-// Meta returns the value of key in the key-value metadata, or an empty string.
+// Meta returns the value of a key in the key-value metadata, or an empty string if the
+// key is missing.
 func (t *Table) Meta(key string) string {
 	for _, kv := range t.meta.KeyValueMetadata {
 		if kv.Key == key {
@@ -128,18 +131,18 @@ func (t *Table) Meta(key string) string {
 // Groups returns the number of row groups.
 func (t *Table) Groups() int { return len(t.meta.RowGroups) }
 
-// GroupRows returns the rows of row group g: from is the first, to is one past
-// the last.
+// GroupRows returns the range of rows in row group g: from (included) to to (excluded).
 func (t *Table) GroupRows(g int) (from, to int64) { return t.first[g], t.first[g+1] }
 
-// GroupNulls returns the number of nulls of column c in row group g. c must not
-// be a list.
+// GroupNulls returns the number of nulls in column c of row group g. c must not be a
+// list.
 func (t *Table) GroupNulls(g, c int) int64 {
 	return t.meta.RowGroups[g].Columns[c].MetaData.Statistics.NullCount
 }
 
-// GroupInts returns the smallest and largest values of the TableInt column c in
-// row group g. ok is false if the group has no value in that column.
+// GroupInts returns the smallest and the largest value of column c, which must be of
+// kind TableInt, in row group g. ok is false if the column has only nulls in that
+// group.
 func (t *Table) GroupInts(g, c int) (low, high int64, ok bool) {
 	s := t.meta.RowGroups[g].Columns[c].MetaData.Statistics
 	if t.columns[c].Kind != TableInt || len(s.MinValue) != 8 || len(s.MaxValue) != 8 {
@@ -148,12 +151,12 @@ func (t *Table) GroupInts(g, c int) (low, high int64, ok bool) {
 	return int64(binary.LittleEndian.Uint64(s.MinValue)), int64(binary.LittleEndian.Uint64(s.MaxValue)), true
 }
 
-// group returns the row group that holds row. The table must have the row.
+// group returns the number of the row group with a row. The table must have the row.
 func (t *Table) group(row int64) int {
 	return sort.Search(len(t.meta.RowGroups), func(g int) bool { return t.first[g+1] > row })
 }
 
-// RawBytes returns the size of all pages before compression.
+// RawBytes returns the size of all pages before compression, in bytes.
 func (t *Table) RawBytes() (n int64) {
 	for i := range t.meta.RowGroups {
 		n += t.meta.RowGroups[i].TotalByteSize
@@ -161,7 +164,7 @@ func (t *Table) RawBytes() (n int64) {
 	return n
 }
 
-// Blocks returns the number of blocks.
+// Blocks returns the number of blocks in the table.
 func (t *Table) Blocks() (n int64) {
 	for i := range t.meta.RowGroups {
 		for _, s := range t.meta.RowGroups[i].Columns[0].MetaData.EncodingStats {
@@ -171,22 +174,23 @@ func (t *Table) Blocks() (n int64) {
 	return n
 }
 
-// offsetIndex is the position of a column chunk's offset index, and the number
-// of rows in the chunk.
+// offsetIndex says where the offset index of a column chunk is in the file, and how
+// many rows the chunk has.
 type offsetIndex struct {
-	offset int64
-	length int32
+	offset int64 // in bytes from the beginning of the file
+	length int32 // in bytes
 	rows   int64
 }
 
+// index returns the position of the offset index of column c in row group g.
 func (t *Table) index(g, c int) offsetIndex {
 	chunk := &t.meta.RowGroups[g].Columns[c]
 	return offsetIndex{chunk.OffsetIndexOffset, chunk.OffsetIndexLength, t.meta.RowGroups[g].NumRows}
 }
 
-// readPlaces reads an offset index into places[:0] and uses b as a buffer. It
-// returns both for the next call.
-func (t *Table) readPlaces(at offsetIndex, b []byte, places []pageLocation) ([]byte, []pageLocation, error) {
+// readPageLocations reads an offset index into places[:0]. b is a buffer. readPageLocations returns
+// both slices, which may have grown, for the next call.
+func (t *Table) readPageLocations(at offsetIndex, b []byte, places []pageLocation) ([]byte, []pageLocation, error) {
 	b = sized(b, int(at.length))
 	if err := readAt(t.src, b, at.offset); err != nil {
 		return b, nil, err
@@ -197,31 +201,32 @@ func (t *Table) readPlaces(at offsetIndex, b []byte, places []pageLocation) ([]b
 	}
 	first := int64(-1)
 	for _, p := range places {
-		if !t.holds(p.offset, int64(p.size)) || p.first <= first || p.first >= at.rows {
-			return b, nil, fmt.Errorf("offset index: %w", ErrDamaged)
+		if !t.containsRange(p.offset, int64(p.size)) || p.first <= first || p.first >= at.rows {
+			return b, nil, fmt.Errorf("the offset index has a wrong entry: %w", ErrDamaged)
 		}
 		first = p.first
 	}
 	if len(places) == 0 || places[0].first != 0 {
-		return b, nil, fmt.Errorf("offset index: %w", ErrDamaged)
+		return b, nil, fmt.Errorf("the offset index does not begin at row 0: %w", ErrDamaged)
 	}
 	return b, places, nil
 }
 
-// readAt fills b from offset. It returns ErrDamaged if the source is too short.
+// readAt fills b with bytes from offset on. It returns ErrDamaged if the source ends
+// too early.
 func readAt(src io.ReaderAt, b []byte, offset int64) error {
 	n, err := src.ReadAt(b, offset)
 	switch {
 	case n == len(b):
 		return nil
 	case err == nil || errors.Is(err, io.EOF):
-		return fmt.Errorf("%d of %d bytes at offset %d: %w", n, len(b), offset, ErrDamaged)
+		return fmt.Errorf("the file has only %d of %d bytes at offset %d: %w", n, len(b), offset, ErrDamaged)
 	default:
 		return fmt.Errorf("read %d bytes at offset %d: %w", len(b), offset, err)
 	}
 }
 
-// sized returns b with length n, or a new slice if b is too small.
+// sized returns a slice of length n: b, or a new slice if b is too small.
 func sized(b []byte, n int) []byte {
 	if cap(b) < n {
 		return make([]byte, n)

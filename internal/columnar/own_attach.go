@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Keys returns the metadata keys that begin with prefix, in order.
+// Keys returns the keys of the key-value metadata that begin with prefix, in the order
+// of the file.
 func (t *Table) Keys(prefix string) (keys []string) {
 	for _, kv := range t.meta.KeyValueMetadata {
 		if strings.HasPrefix(kv.Key, prefix) {
@@ -15,10 +16,10 @@ func (t *Table) Keys(prefix string) (keys []string) {
 	return keys
 }
 
-// Attached reads the bytes that a writer attached under key.
+// Attached reads the bytes that TableWriter.Attach or Splicer.Attach stored under key.
 func (t *Table) Attached(key string) ([]byte, error) {
 	var offset, length int64
-	if _, err := fmt.Sscanf(t.Meta(key), attachedAt, &offset, &length); err != nil || !t.holds(offset, length) {
+	if _, err := fmt.Sscanf(t.Meta(key), attachedAt, &offset, &length); err != nil || !t.containsRange(offset, length) {
 		return nil, fmt.Errorf("read the position of %q: %w", key, ErrDamaged)
 	}
 	b := make([]byte, length)
@@ -28,8 +29,9 @@ func (t *Table) Attached(key string) ([]byte, error) {
 	return b, nil
 }
 
-// attachedAt is the format of a metadata value that stores the position of
-// attached bytes: offset and length, in bytes.
+// attachedAt is the format of a metadata value with the position of attached bytes:
+// offset and length, in bytes.
 const attachedAt = "%d+%d"
 
-func placeOf(offset int64, length int) string { return fmt.Sprintf(attachedAt, offset, length) }
+// formatPosition returns the metadata value for bytes that are attached at an offset.
+func formatPosition(offset int64, length int) string { return fmt.Sprintf(attachedAt, offset, length) }

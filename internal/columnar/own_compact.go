@@ -18,29 +18,30 @@ import (
 // large allocation. Footers go through the thrift package: a checksum protects
 // them.
 
-// These are field headers of the compact protocol. The high half is the
-// distance to the previous field id, the low half is the type.
+// Field headers of thrift's compact protocol. The high four bits are the distance to
+// the previous field ID, and the low four bits are the type.
 const (
-	thriftStop   = 0x00
-	thriftInt32  = 0x15 // next field, i32
-	thriftInt64  = 0x16 // next field, i64
-	thriftList   = 0x19 // next field, list
-	thriftStruct = 0x1C // next field, struct
-	structItems  = 0x0C // list items that are structs
+	thriftStop   = 0x00 // end of a struct
+	thriftInt32  = 0x15 // the next field, of type i32
+	thriftInt64  = 0x16 // the next field, of type i64
+	thriftList   = 0x19 // the next field, a list
+	thriftStruct = 0x1C // the next field, a struct
+	structItems  = 0x0C // type of the items of a list of structs
 )
 
-// ErrDamaged means that the bytes of a table were changed or cut off.
+// ErrDamaged means that the bytes of a table were changed, or that the file was cut
+// off.
 var ErrDamaged = errors.New("the file is damaged")
 
-// pageHeader holds the fields of a page header that differ between pages.
+// pageHeader has the fields of a page header that differ from page to page.
 type pageHeader struct {
-	raw    int    // bytes of the body before compression
-	size   int    // bytes of the body as stored
-	crc    uint32 // CRC-32 (IEEE) of the body as stored
-	values int    // entries, nulls included
+	raw    int    // size of the page body before compression, in bytes
+	size   int    // size of the page body as stored, in bytes
+	crc    uint32 // CRC-32 (IEEE) of the page body as stored
+	values int    // number of values, nulls included
 }
 
-// append appends the header's encoding to b.
+// append encodes the header and appends it to b.
 func (h pageHeader) append(b []byte) []byte {
 	for _, v := range [...]int64{int64(format.DataPage), int64(h.raw), int64(h.size), int64(int32(h.crc))} {
 		b = binary.AppendVarint(append(b, thriftInt32), v)
@@ -52,9 +53,10 @@ func (h pageHeader) append(b []byte) []byte {
 	return append(b, thriftStop, thriftStop)
 }
 
-// readPageHeader decodes a page header. It returns the bytes that follow it.
+// readPageHeader decodes the page header at the beginning of b. It returns the header
+// and the bytes after it.
 func readPageHeader(b []byte) (pageHeader, []byte, error) {
-	d := compactReader{b: b}
+	d := thriftReader{b: b}
 	kind := d.field(thriftInt32)
 	h := pageHeader{raw: int(d.field(thriftInt32)), size: int(d.field(thriftInt32)), crc: uint32(d.field(thriftInt32))}
 	d.expect(thriftStruct)
@@ -66,19 +68,19 @@ func readPageHeader(b []byte) (pageHeader, []byte, error) {
 	d.expect(thriftStop)
 	if d.bad || kind != int64(format.DataPage) || encoding != int64(format.Plain) ||
 		h.raw < 0 || h.raw > maxPage || h.size != len(d.b) || h.values < 0 {
-		return pageHeader{}, nil, fmt.Errorf("page header: %w", ErrDamaged)
+		return pageHeader{}, nil, fmt.Errorf("decode page header: %w", ErrDamaged)
 	}
 	return h, d.b, nil
 }
 
-// pageLocation is an entry of an offset index.
+// pageLocation is an entry of an offset index: where a page is.
 type pageLocation struct {
-	offset int64 // of the header, from the start of the file
-	size   int32 // header and body
-	first  int64 // first row, counted from the start of the row group
+	offset int64 // position of the page header, in bytes from the beginning of the file
+	size   int32 // size of header and body, in bytes
+	first  int64 // first row of the page, counted from the beginning of the row group
 }
 
-// appendOffsetIndex appends the encoding of an offset index to b.
+// appendOffsetIndex encodes an offset index and appends it to b.
 func appendOffsetIndex(b []byte, pages []pageLocation) []byte {
 	b = append(b, thriftList)
 	if len(pages) < 15 {
@@ -95,9 +97,10 @@ func appendOffsetIndex(b []byte, pages []pageLocation) []byte {
 	return append(b, thriftStop)
 }
 
-// readOffsetIndex decodes an offset index into pages[:0].
+// readOffsetIndex decodes an offset index. It stores the entries in pages[:0] and
+// returns the slice.
 func readOffsetIndex(b []byte, pages []pageLocation) ([]pageLocation, error) {
-	d := compactReader{b: b}
+	d := thriftReader{b: b}
 	d.expect(thriftList)
 	n := uint64(0)
 	if head := d.byte(); head&0x0F != structItems {
@@ -113,19 +116,20 @@ func readOffsetIndex(b []byte, pages []pageLocation) ([]pageLocation, error) {
 	}
 	d.expect(thriftStop)
 	if d.bad || len(d.b) != 0 {
-		return nil, fmt.Errorf("offset index: %w", ErrDamaged)
+		return nil, fmt.Errorf("decode offset index: %w", ErrDamaged)
 	}
 	return pages, nil
 }
 
-// compactReader takes values off the front of b. After the first mismatch, bad
-// is true and every value is zero.
-type compactReader struct {
+// thriftReader decodes values from the front of b. After the first wrong byte, bad is
+// true and every value is zero.
+type thriftReader struct {
 	b   []byte
 	bad bool
 }
 
-func (d *compactReader) byte() byte {
+// byte returns the next byte.
+func (d *thriftReader) byte() byte {
 	if d.bad || len(d.b) == 0 {
 		d.bad = true
 		return 0
@@ -135,13 +139,15 @@ func (d *compactReader) byte() byte {
 	return v
 }
 
-func (d *compactReader) expect(head byte) {
+// expect reads a byte and sets d.bad if the byte is not head.
+func (d *thriftReader) expect(head byte) {
 	if d.byte() != head {
 		d.bad = true
 	}
 }
 
-func (d *compactReader) uvarint() uint64 {
+// uvarint returns the next unsigned variable-length integer.
+func (d *thriftReader) uvarint() uint64 {
 	v, n := binary.Uvarint(d.b)
 	if d.bad || n <= 0 {
 		d.bad = true
@@ -151,28 +157,31 @@ func (d *compactReader) uvarint() uint64 {
 	return v
 }
 
-func (d *compactReader) field(head byte) int64 {
+// field reads a field header, which must be head, and returns the field's integer
+// value.
+func (d *thriftReader) field(head byte) int64 {
 	d.expect(head)
 	v := d.uvarint()
 	return int64(v>>1) ^ -int64(v&1)
 }
 
-// A footer is framed as follows: sealMagic, the footer's CRC-32C, the footer,
-// its length, parquetMagic.
+// The end of a table has: sealMagic, the CRC-32C of the footer, the footer, the length
+// of the footer, parquetMagic.
 const (
 	parquetMagic = "PAR1"
 	sealMagic    = "RMF1"
-	sealBytes    = len(sealMagic) + 4
-	tailBytes    = 4 + len(parquetMagic)
+	sealBytes    = len(sealMagic) + 4    // size of sealMagic and the CRC-32C
+	tailBytes    = 4 + len(parquetMagic) // size of the footer length and parquetMagic
 
 	createdBy = "rowmill"
 
-	// maxFooter limits the footer size in memory. The footer of a table with ten
-	// million rows of 1 kB needs about 1 MiB.
+	// maxFooter is the largest footer, in bytes. The footer of a table with ten million
+	// rows of 1 kB needs about 1 MiB.
 	maxFooter = 256 << 20
 )
 
-// appendFooter appends the framed footer of a table to b.
+// appendFooter encodes the footer of a table, with checksum, length and magic bytes,
+// and appends it to b.
 func appendFooter(b []byte, m *format.FileMetaData) ([]byte, error) {
 	footer, err := thrift.Marshal(new(thrift.CompactProtocol), m)
 	if err != nil {
@@ -188,10 +197,10 @@ func appendFooter(b []byte, m *format.FileMetaData) ([]byte, error) {
 	return append(b, parquetMagic...), nil
 }
 
-// castagnoli returns the table of CRC-32C. The standard library builds it once.
+// castagnoli returns the CRC-32C table, which the standard library computes only once.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-// footerOf builds the footer of a written or a spliced table.
+// footerOf returns the footer of a table with these columns, metadata and row groups.
 func footerOf(columns []TableColumn, meta []KeyValue, groups []format.RowGroup) *format.FileMetaData {
 	m := &format.FileMetaData{
 		Version:   2,

@@ -6,7 +6,8 @@ import (
 	"math"
 )
 
-// decode finds the position of each row's value in the page.
+// decode finds the position of each row's value in c.page. values is the number of
+// values, nulls included.
 func (c *blockColumn) decode(rows, values int) error {
 	c.data = c.page
 	c.at = c.at[:0]
@@ -25,7 +26,7 @@ func (c *blockColumn) decode(rows, values int) error {
 		def.take(&c.data)
 	}
 	if rep.bad || def.bad {
-		return fmt.Errorf("levels: %w", ErrDamaged)
+		return fmt.Errorf("decode levels: %w", ErrDamaged)
 	}
 	if c.Kind == TableFloats {
 		return c.decodeLists(rep, def, rows, values)
@@ -37,14 +38,14 @@ func (c *blockColumn) decode(rows, values int) error {
 		def.skip(n)
 		switch {
 		case n == 0 || v > most:
-			return fmt.Errorf("levels: %w", ErrDamaged)
+			return fmt.Errorf("decode levels: %w", ErrDamaged)
 		case v < most:
 			for range n {
 				c.at = append(c.at, -1)
 			}
 		default:
 			if next = c.recordPositions(next, n); next < 0 {
-				return fmt.Errorf("values: %w", ErrDamaged)
+				return fmt.Errorf("decode values: %w", ErrDamaged)
 			}
 		}
 	}
@@ -52,13 +53,13 @@ func (c *blockColumn) decode(rows, values int) error {
 		next = (next + 7) / 8
 	}
 	if next != len(c.data) || !def.done() {
-		return fmt.Errorf("values: %w", ErrDamaged)
+		return fmt.Errorf("decode values: %w", ErrDamaged)
 	}
 	return nil
 }
 
-// recordPositions records the positions of n values, from position next on. It returns
-// the position after them, or -1 if the data ends too early.
+// recordPositions records the positions of n values, from position next of c.data on.
+// It returns the position after the last value, or -1 if the data ends too early.
 func (c *blockColumn) recordPositions(next, n int) int {
 	switch {
 	case c.Kind == TableText, c.Kind == TableLeaf && c.width == 0:
@@ -95,7 +96,8 @@ func (c *blockColumn) recordPositions(next, n int) int {
 	}
 }
 
-// decodeLists finds the position of each row's list in the page.
+// decodeLists finds the position of each row's list in c.data. values is the number of
+// floats, nulls and empty lists.
 func (c *blockColumn) decodeLists(rep, def levelReader, rows, values int) error {
 	c.counts = c.counts[:0]
 	next := 0
@@ -103,15 +105,15 @@ func (c *blockColumn) decodeLists(rep, def levelReader, rows, values int) error 
 		again, n := rep.peek(values)
 		level, n := def.peek(n)
 		if n == 0 || again > 1 {
-			return fmt.Errorf("levels: %w", ErrDamaged)
+			return fmt.Errorf("decode levels: %w", ErrDamaged)
 		}
 		rep.skip(n)
 		def.skip(n)
 		values -= n
-		if again == 1 { // the values belong to the list before
+		if again == 1 { // these floats continue the previous list
 			last := len(c.at) - 1
 			if level != listPresent || last < 0 || c.counts[last] == 0 || c.at[last] < 0 {
-				return fmt.Errorf("levels: %w", ErrDamaged)
+				return fmt.Errorf("decode levels: %w", ErrDamaged)
 			}
 			c.counts[last] += int32(n)
 			next += 4 * n
@@ -127,25 +129,25 @@ func (c *blockColumn) decodeLists(rep, def levelReader, rows, values int) error 
 				c.at, c.counts = append(c.at, int32(next)), append(c.counts, 1)
 				next += 4
 			default:
-				return fmt.Errorf("levels: %w", ErrDamaged)
+				return fmt.Errorf("decode levels: %w", ErrDamaged)
 			}
 		}
 	}
 	if len(c.at) != rows || next != len(c.data) || !rep.done() || !def.done() {
-		return fmt.Errorf("values: %w", ErrDamaged)
+		return fmt.Errorf("decode values: %w", ErrDamaged)
 	}
 	return nil
 }
 
-// levelReader reads levels that levelRuns wrote.
+// levelReader reads repetition or definition levels that levelRuns wrote.
 type levelReader struct {
-	b    []byte
-	last byte
-	n    int // levels of value last that are not consumed yet
-	bad  bool
+	b    []byte // runs that are not read yet
+	last byte   // level of the current run
+	n    int    // number of levels of the current run that are not consumed yet
+	bad  bool   // true if the levels do not fit into the page
 }
 
-// take cuts the levels off the front of page.
+// take moves the levels from the front of page into l.
 func (l *levelReader) take(page *[]byte) {
 	b := *page
 	if len(b) < 4 {
@@ -160,8 +162,8 @@ func (l *levelReader) take(page *[]byte) {
 	l.b, *page = b[4:4+n], b[4+n:]
 }
 
-// peek returns the next level and how often it repeats, at most limit times.
-// The count is 0 at the end.
+// peek returns the next level and how often it repeats, at most limit times. The count
+// is 0 at the end of the levels and for damaged levels.
 func (l *levelReader) peek(limit int) (byte, int) {
 	if l.n == 0 && len(l.b) > 0 {
 		run, size := binary.Uvarint(l.b)
@@ -173,8 +175,8 @@ func (l *levelReader) peek(limit int) (byte, int) {
 	return l.last, min(l.n, limit)
 }
 
-// skip consumes n levels, no more than peek counted.
+// skip consumes n levels. n must not exceed the count that peek returned.
 func (l *levelReader) skip(n int) { l.n -= n }
 
-// done reports whether every level was consumed.
+// done reports whether all levels are consumed.
 func (l *levelReader) done() bool { return l.n == 0 && len(l.b) == 0 }

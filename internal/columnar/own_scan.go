@@ -10,20 +10,20 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// TableScan reads some columns of a table block by block. It is for one
-// goroutine.
+// TableScan reads some columns of a table block by block. Only one goroutine may use
+// it.
 type TableScan struct {
 	t       *Table
-	columns []int
-	group   int              // the next block's row group
-	page    int              // the next block's page in that group
-	places  [][]pageLocation // pages of the row group, by scanned column; empty until read
+	columns []int            // positions of the scanned columns in the table
+	group   int              // number of the row group that has the next block
+	page    int              // number of the next block within its row group
+	places  [][]pageLocation // page locations of the row group, by scanned column; empty until read
 	block   Block
 	stored  *[]byte // buffer for the compressed bytes of a page
 }
 
-// Scan begins a scan of the given columns at the first row. Methods of Block
-// take a column's position in this list.
+// Scan begins a scan of the given columns at the first row. The methods of Block take a
+// column's position in this list.
 func (t *Table) Scan(columns ...int) *TableScan {
 	s := &TableScan{t: t, columns: columns, places: make([][]pageLocation, len(columns)), stored: new([]byte)}
 	s.block.columns = make([]blockColumn, len(columns))
@@ -37,11 +37,11 @@ func (t *Table) Scan(columns ...int) *TableScan {
 	return s
 }
 
-// ShareBuffer makes s read into the buffer of other, so that several scans in
-// one goroutine need one buffer.
+// ShareBuffer makes s use the read buffer of other. So several scans in one goroutine
+// need only one buffer.
 func (s *TableScan) ShareBuffer(other *TableScan) { s.stored = other.stored }
 
-// SeekRow makes Next return the block that holds row.
+// SeekRow makes Next return the block with the given row.
 func (s *TableScan) SeekRow(row int64) error {
 	if row < 0 || row >= s.t.Rows() {
 		return fmt.Errorf("row %d does not exist: the table has %d rows", row, s.t.Rows())
@@ -60,10 +60,10 @@ func (s *TableScan) SeekRow(row int64) error {
 	return nil
 }
 
-// open reads the offset indexes of the row group.
+// open reads the offset indexes of the current row group.
 func (s *TableScan) open() (err error) {
 	for i, c := range s.columns {
-		if *s.stored, s.places[i], err = s.t.readPlaces(s.t.index(s.group, c), *s.stored, s.places[i]); err != nil {
+		if *s.stored, s.places[i], err = s.t.readPageLocations(s.t.index(s.group, c), *s.stored, s.places[i]); err != nil {
 			return fmt.Errorf("row group %d, column %q: %w", s.group, s.t.columns[c].Name, err)
 		}
 		if len(s.places[i]) != len(s.places[0]) {
@@ -79,8 +79,8 @@ func (s *TableScan) open() (err error) {
 	return nil
 }
 
-// Next reads the next block, or returns io.EOF. The block is valid until the
-// next call.
+// Next reads the next block. After the last block it returns io.EOF. The block is valid
+// until the next call.
 func (s *TableScan) Next() (b *Block, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -105,7 +105,7 @@ func (s *TableScan) Next() (b *Block, err error) {
 		to = from + s.places[0][s.page+1].first
 	}
 	if to-s.block.First > maxPage {
-		return nil, fmt.Errorf("row %d: a block of %d rows: %w", s.block.First, to-s.block.First, ErrDamaged)
+		return nil, fmt.Errorf("row %d: a block cannot have %d rows: %w", s.block.First, to-s.block.First, ErrDamaged)
 	}
 	s.block.Rows = int(to - s.block.First)
 	for i := range s.columns {
@@ -117,7 +117,7 @@ func (s *TableScan) Next() (b *Block, err error) {
 	return &s.block, nil
 }
 
-// read reads the current page of the i-th scanned column into the block.
+// read reads the current page of scanned column i into the block.
 func (s *TableScan) read(i int) error {
 	place := s.places[i][s.page]
 	*s.stored = sized(*s.stored, int(place.size))
@@ -132,7 +132,7 @@ func (s *TableScan) read(i int) error {
 		return fmt.Errorf("the page's checksum is wrong: %w", ErrDamaged)
 	}
 	if n, err := s2.DecodedLen(body); err != nil || n != h.raw {
-		return fmt.Errorf("page of %d bytes: %w", h.raw, ErrDamaged)
+		return fmt.Errorf("the page does not decompress to %d bytes: %w", h.raw, ErrDamaged)
 	}
 	c := &s.block.columns[i]
 	if c.page, err = s2.Decode(sized(c.page, h.raw), body); err != nil {
@@ -141,16 +141,16 @@ func (s *TableScan) read(i int) error {
 	return c.decode(s.block.Rows, h.values)
 }
 
-// Block is a decoded range of consecutive rows. Its methods take a column's
-// position in the scan (c) and a row's position in the block (i). For a value
-// that is null, call only Null. Returned slices are valid as long as the block.
+// Block is a decoded range of consecutive rows. Its methods take a column's position in
+// the scan (c) and a row's position in the block (i). If a value is null, only the
+// method Null may be called for it. Returned slices are valid as long as the block.
 type Block struct {
-	First   int64 // the block's first row in the table
-	Rows    int
+	First   int64 // number of the block's first row in the table, from 0
+	Rows    int   // number of rows in the block
 	columns []blockColumn
 }
 
-// Null reports whether the value is null.
+// Null reports whether a value is null.
 func (b *Block) Null(c, i int) bool { return b.columns[c].at[i] < 0 }
 
 // Text returns a value of a TableText column.
@@ -173,7 +173,7 @@ func (b *Block) Leaf(c, i int) []byte { return b.columns[c].value(int(b.columns[
 // Bool returns a value of a TableBool column.
 func (b *Block) Bool(c, i int) bool { return b.columns[c].bit(int(b.columns[c].at[i])) }
 
-// Floats appends the list in a TableFloats column to v.
+// Floats appends the floats of a value of a TableFloats column to v.
 func (b *Block) Floats(c, i int, v []float32) []float32 {
 	for raw := b.columns[c].list(i); len(raw) >= 4; raw = raw[4:] {
 		v = append(v, math.Float32frombits(binary.LittleEndian.Uint32(raw)))
@@ -181,22 +181,23 @@ func (b *Block) Floats(c, i int, v []float32) []float32 {
 	return v
 }
 
-// blockColumn is one decoded page.
+// blockColumn is the decoded page of one column in a block.
 type blockColumn struct {
 	TableColumn
-	width  int     // bytes of a value; 0 if a length precedes each value
-	page   []byte  // levels and values
-	data   []byte  // the values in page
-	at     []int32 // per row: position of its value in data (for a bool, the bit); -1 for null
-	counts []int32 // TableFloats, per row: number of floats in the list
+	width  int     // bytes of a value; 0 if each value begins with its length
+	page   []byte  // the whole page: levels and values
+	data   []byte  // the part of page with the values
+	at     []int32 // at[i] is the position of row i's value in data (bool: bit number); -1: null
+	counts []int32 // only TableFloats: counts[i] is the number of floats in row i
 }
 
+// text returns the text at a position of data. Its length precedes it.
 func (c *blockColumn) text(at int) []byte {
 	n := int(binary.LittleEndian.Uint32(c.data[at:]))
 	return c.data[at+4 : at+4+n]
 }
 
-// value returns a value of a TableLeaf column.
+// value returns the value of a TableLeaf column at a position of data.
 func (c *blockColumn) value(at int) []byte {
 	if c.width == 0 {
 		return c.text(at)
@@ -204,10 +205,13 @@ func (c *blockColumn) value(at int) []byte {
 	return c.data[at : at+c.width]
 }
 
+// fixed returns the 8-byte value at a position of data.
 func (c *blockColumn) fixed(at int) uint64 { return binary.LittleEndian.Uint64(c.data[at:]) }
 
+// bit returns the bool at bit number at of data.
 func (c *blockColumn) bit(at int) bool { return c.data[at/8]>>(at%8)&1 == 1 }
 
+// list returns the floats of row i as little-endian bytes.
 func (c *blockColumn) list(i int) []byte {
 	at := int(c.at[i])
 	return c.data[at : at+4*int(c.counts[i])]

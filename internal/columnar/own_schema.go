@@ -25,10 +25,10 @@ import (
 // can read a table. The other half of this package reads files that users
 // bring.
 
-// TableKind is the type of a table column.
+// TableKind is the type of the values in a table column.
 type TableKind uint8
 
-// These are the types of table columns.
+// The kinds of table columns, with their Parquet types.
 const (
 	TableText   TableKind = iota + 1 // BYTE_ARRAY, STRING
 	TableInt                         // INT64
@@ -39,7 +39,7 @@ const (
 	TableLeaf                        // the type is in TableColumn.Leaf
 )
 
-// String returns the kind's name for error messages.
+// String returns the name of the kind for error messages.
 func (k TableKind) String() string {
 	names := [...]string{"nothing", "text", "int", "uint", "real", "bool", "list of floats", "a type of a user's file"}
 	if int(k) < len(names) {
@@ -52,11 +52,11 @@ func (k TableKind) String() string {
 type TableColumn struct {
 	Name     string
 	Kind     TableKind
-	Required bool           // never null; a list of floats cannot be required
-	Leaf     rowmill.IDLeaf // set only if the kind is TableLeaf; checked when a table is opened or begun
+	Required bool           // true if no value is null; a list of floats cannot be required
+	Leaf     rowmill.IDLeaf // type of the values; set only if the kind is TableLeaf
 }
 
-// leaf returns the type of a TableLeaf column, and nil for other columns.
+// leaf returns the type of a TableLeaf column. It returns nil for other columns.
 func (c TableColumn) leaf() *Leaf {
 	if c.Kind != TableLeaf {
 		return nil
@@ -68,7 +68,7 @@ func (c TableColumn) leaf() *Leaf {
 	return l
 }
 
-// maxDefinition returns the definition level of a present value.
+// maxDefinition returns the definition level of a value that is not null.
 func (c TableColumn) maxDefinition() byte {
 	switch {
 	case c.Kind == TableFloats:
@@ -80,15 +80,15 @@ func (c TableColumn) maxDefinition() byte {
 	}
 }
 
-// These are the definition levels of a list of floats. Level 2 would be a null
-// inside the list, and is never written.
+// Definition levels of a list of floats. Level 2 would be a null inside the list; this
+// program never writes it.
 const (
-	listNull    = 0
-	listEmpty   = 1
-	listPresent = 3
+	listNull    = 0 // the list is null
+	listEmpty   = 1 // the list has no floats
+	listPresent = 3 // a float of the list
 )
 
-// physical returns the Parquet type of the column's values.
+// physical returns the physical Parquet type of the column's values.
 func (c TableColumn) physical() format.Type {
 	switch c.Kind {
 	case TableLeaf:
@@ -106,7 +106,7 @@ func (c TableColumn) physical() format.Type {
 	}
 }
 
-// path returns the path of the column's values in the schema.
+// path returns the path of the column's values in the Parquet schema.
 func (c TableColumn) path() []string {
 	if c.Kind == TableFloats {
 		return []string{c.Name, "list", "element"}
@@ -114,7 +114,7 @@ func (c TableColumn) path() []string {
 	return []string{c.Name}
 }
 
-// elements returns the column's entries in the footer's schema.
+// elements returns the column's entries for the Parquet schema in the footer.
 func (c TableColumn) elements() []format.SchemaElement {
 	e := format.SchemaElement{}
 	if l := c.leaf(); l != nil {
@@ -180,7 +180,7 @@ func checkColumns(columns []TableColumn) error {
 	return nil
 }
 
-// tableSchema returns the footer's schema of the columns.
+// tableSchema returns the Parquet schema of a table with these columns.
 func tableSchema(columns []TableColumn) []format.SchemaElement {
 	root := format.SchemaElement{Name: "rowmill"}
 	root.NumChildren.Set(int32(len(columns)))
@@ -191,7 +191,8 @@ func tableSchema(columns []TableColumn) []format.SchemaElement {
 	return schema
 }
 
-// tableColumns is the inverse of tableSchema and arrowSchema.
+// tableColumns returns the columns for a Parquet schema. It is the inverse of
+// tableSchema and arrowSchema. notes has the result of arrowNotes.
 func tableColumns(schema []format.SchemaElement, notes map[int]string) ([]TableColumn, error) {
 	if len(schema) == 0 {
 		return nil, fmt.Errorf("the schema is empty")
@@ -207,7 +208,7 @@ func tableColumns(schema []format.SchemaElement, notes map[int]string) ([]TableC
 			}
 			c.Kind = TableFloats
 			i += 2
-		} else if l, ok := leafIn(&e, notes[len(columns)]); ok {
+		} else if l, ok := leafWithNote(&e, notes[len(columns)]); ok {
 			var err error
 			c.Kind = TableLeaf
 			if c.Leaf, err = l.text(); err != nil {

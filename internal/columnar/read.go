@@ -9,20 +9,20 @@ import (
 	"runtime/debug"
 )
 
-// Limits bound how much memory a user's file can make its reader allocate.
-// Sizes that a file claims must stay within them.
+// Limits bound how much memory is allocated for reading a user's file. If the file
+// claims larger sizes, it is refused.
 type Limits struct {
-	// MaxFooterBytes is the largest metadata at the end of the file. Default 32
-	// MiB: about 100,000 column chunks, which take about ten times as much
-	// memory when decoded.
+	// MaxFooterBytes is the largest metadata at the end of the file, in bytes. Default
+	// 32 MiB: about 100,000 column chunks. Decoded metadata take about ten times as
+	// much memory.
 	MaxFooterBytes int64
-	// MaxPageBytes is the largest page, before and after decompression. Default
-	// 256 MiB: pages usually have 1 MiB or less, but some writers put a whole
-	// row group into one page.
+	// MaxPageBytes is the largest page, in bytes, before and after decompression.
+	// Default 256 MiB: pages usually have 1 MiB or less, but some programs write a
+	// whole row group into one page.
 	MaxPageBytes int64
-	// MaxPageValues is the largest number of values in one page, nulls
-	// included. Default 16,777,216: a page costs up to 14 bytes of memory per
-	// value, plus its bytes.
+	// MaxPageValues is the largest number of values in one page, nulls included.
+	// Default 16,777,216: a page needs up to 14 bytes of memory per value, and the
+	// memory for its bytes.
 	MaxPageValues int
 }
 
@@ -53,37 +53,39 @@ func (l Limits) Validate() error {
 	return nil
 }
 
-// FormatError means that the content of a file is wrong; its message is for the
-// person who made the file. A failed read returns an error of another type.
+// FormatError means that the content of a file is wrong. Its message is for the person
+// who made the file. If a read fails, the error has another type.
 type FormatError struct{ Message string }
 
 // Error returns the message.
 func (e *FormatError) Error() string { return e.Message }
 
+// badFile returns a *FormatError.
 func badFile(message string, args ...any) error {
 	return &FormatError{Message: fmt.Sprintf(message, args...)}
 }
 
-// File is an open Parquet file from any program. It is safe for concurrent use.
+// File is an open Parquet file that any program wrote. It is safe for concurrent use.
 type File struct {
 	src     *source
-	groups  []groupMeta
-	root    *node
+	groups  []groupMeta // metadata of the row groups
+	root    *node       // root of the schema
 	columns []Column
-	notes   map[int]string // see arrowNotes
-	rows    int64          // of all row groups; some writers leave the file's own row count at 0
+	notes   map[int]string // result of arrowNotes: time zone or duration, by column position
+	rows    int64          // sum of the row groups; some programs write 0 as the row count of the file
 	limits  Limits
 }
 
-// Column describes a top-level column of a file.
+// Column describes a top-level column of a user's file.
 type Column struct {
 	Name   string
-	Type   string // as users read it: "STRING", "INT64", "LIST"
-	Nested bool   // a group, list or map, with JSON as its text
+	Type   string // name of the type for users, such as "STRING", "INT64" or "LIST"
+	Nested bool   // true for a group, list or map, whose text is JSON
 }
 
-// Open reads and checks the footer of the size bytes in r. If the content is
-// wrong, the error is a *FormatError. Other errors come from r.
+// Open reads and checks the footer of the Parquet file in r. size is the length of the
+// file in bytes. If the content is wrong, the error is a *FormatError. Other errors
+// come from r.
 func Open(r io.ReaderAt, size int64, limits Limits) (*File, error) {
 	limits = limits.WithDefaults()
 	if err := limits.Validate(); err != nil {
@@ -97,6 +99,7 @@ func Open(r io.ReaderAt, size int64, limits Limits) (*File, error) {
 	return f, nil
 }
 
+// open reads the footer and builds the schema.
 func (f *File) open() error {
 	footer, err := f.footer()
 	if err != nil {
@@ -128,8 +131,8 @@ func (f *File) open() error {
 	return nil
 }
 
-// footer reads the footer and checks its lengths before it is decoded: a few
-// damaged or hostile bytes can claim any amount of memory.
+// footer reads the footer without decoding it. It checks all lengths in the footer,
+// because a few damaged or hostile bytes can claim any amount of memory.
 func (f *File) footer() ([]byte, error) {
 	size := f.src.size
 	if size < 12 {
@@ -175,15 +178,14 @@ func (f *File) footer() ([]byte, error) {
 	return footer, nil
 }
 
-// NumRows returns the number of rows.
+// NumRows returns the number of rows in the file.
 func (f *File) NumRows() int64 { return f.rows }
 
-// Columns returns the top-level columns in the order of the file. Two columns
-// can have the same name.
+// Columns returns the top-level columns in the order of the file. Several columns can
+// have the same name.
 func (f *File) Columns() []Column { return f.columns }
 
-// chunk returns the metadata of a leaf's column chunk in a row group, after it
-// has checked all fields.
+// chunk checks and returns the metadata of the column chunk of a leaf in a row group.
 func (f *File) chunk(group int, leaf *node) (*chunkMeta, error) {
 	if err := leaf.checkReadable(); err != nil {
 		return nil, err
@@ -211,7 +213,8 @@ func (f *File) chunk(group int, leaf *node) (*chunkMeta, error) {
 	return m, nil
 }
 
-// start returns the offset of the first page.
+// start returns the offset of the first page of the chunk, in bytes from the beginning
+// of the file.
 func (m *chunkMeta) start() int64 {
 	if m.DictionaryPageOffset != 0 {
 		return m.DictionaryPageOffset
@@ -219,15 +222,15 @@ func (m *chunkMeta) start() int64 {
 	return m.DataPageOffset
 }
 
-// source is a ReaderAt that records its own read errors. With the record, guard
-// distinguishes a failed read from wrong content.
+// source is an io.ReaderAt that records its read errors. So guard can tell a failed
+// read from wrong content.
 type source struct {
 	r    io.ReaderAt
 	size int64
-	err  error
+	err  error // the last read error
 }
 
-// ReadAt reads from the file.
+// ReadAt reads from the file and records an error.
 func (s *source) ReadAt(p []byte, at int64) (int, error) {
 	n, err := s.r.ReadAt(p, at)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -236,8 +239,9 @@ func (s *source) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// guard runs f. A corrupt file can make f panic or fault. guard turns each
-// error and panic into a *FormatError, unless a read failed.
+// guard calls f. A corrupt file can cause a panic or a memory fault in f. guard turns
+// every error and panic of f into a *FormatError, unless a read failed. doing says in
+// the error what failed.
 func (s *source) guard(doing string, f func() error) (err error) {
 	before := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(before)
@@ -257,6 +261,8 @@ func (s *source) guard(doing string, f func() error) (err error) {
 	return f()
 }
 
+// readFull fills p with bytes from offset at on. If the file ends too early, the error
+// is a *FormatError.
 func readFull(r io.ReaderAt, p []byte, at int64) error {
 	n, err := r.ReadAt(p, at)
 	switch {

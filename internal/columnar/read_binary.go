@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// int96Time reads a timestamp as Impala and early Spark wrote it: nanoseconds
-// of the day and a Julian day number.
+// int96Time decodes an old 12-byte timestamp, as Impala and early Spark wrote it:
+// nanoseconds of the day, and a Julian day number.
 func int96Time(raw []byte) time.Time {
 	const unixEpoch = 2440588 // the Julian day of 1970-01-01
 	nanos := int64(binary.LittleEndian.Uint64(raw))
@@ -17,6 +17,7 @@ func int96Time(raw []byte) time.Time {
 	return time.Unix(days*86400, 0).Add(time.Duration(nanos)).UTC()
 }
 
+// appendUUID appends 16 bytes as a UUID with hyphens.
 func appendUUID(b, raw []byte) []byte {
 	if len(raw) != 16 {
 		return hex.AppendEncode(b, raw)
@@ -31,7 +32,8 @@ func appendUUID(b, raw []byte) []byte {
 	return b
 }
 
-// appendInterval appends months, days and milliseconds as an ISO 8601 duration.
+// appendInterval appends an interval (months, days and milliseconds) as an ISO 8601
+// duration.
 func appendInterval(b, raw []byte) []byte {
 	if len(raw) != 12 {
 		return hex.AppendEncode(b, raw)
@@ -44,7 +46,7 @@ func appendInterval(b, raw []byte) []byte {
 	return append(b, 'S')
 }
 
-// halfFloat widens an IEEE 754 half-precision number.
+// halfFloat converts an IEEE 754 half-precision number (16 bits) to float64.
 func halfFloat(h uint16) float64 {
 	sign := 1.0
 	if h&0x8000 != 0 {

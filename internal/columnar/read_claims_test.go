@@ -584,7 +584,7 @@ func TestOddFiles(t *testing.T) {
 		"a wrong checksum": {
 			shape:  text(&parquet.Snappy, &parquet.Plain, "required", 1),
 			change: func(_ *format.FileMetaData, pages []page) { last(pages).head.CRC = 1 },
-			want:   `The Parquet file is corrupt: page 0 of column "v" in row group 0, at byte 4, cannot be read: its checksum is wrong.`,
+			want:   `The Parquet file is corrupt: page 0 of column "v" in row group 0, at byte 4, cannot be read: the page's checksum is wrong.`,
 		},
 	}
 	for name, test := range tests {

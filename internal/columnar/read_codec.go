@@ -14,12 +14,12 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// errPacked means that compressed bytes are damaged, or do not decompress to
-// the size that their page claims.
-var errPacked = errors.New("it does not decompress to the size in its header")
+// errPacked means that compressed bytes are damaged, or that they do not decompress to
+// the size in the page header.
+var errPacked = errors.New("the page does not decompress to the size in its header")
 
-// canUnpack reports whether pages of the codec can be read. LZ4 cannot, because
-// writers disagree on its framing:
+// canUnpack reports whether pages with the codec can be read. The codec LZ4 is not
+// supported, because programs do not agree on its framing:
 // https://github.com/apache/parquet-format/blob/master/Compression.md.
 func canUnpack(codec format.CompressionCodec) bool {
 	switch codec {
@@ -29,8 +29,8 @@ func canUnpack(codec format.CompressionCodec) bool {
 	return false
 }
 
-// unpacker decompresses the pages of a column chunk. Its decoders keep bytes of
-// a page after the page's end, so two files never share an unpacker.
+// unpacker decompresses the pages of a column chunk. Its decoders may still have bytes
+// of a previous page, so two files never share an unpacker.
 type unpacker struct {
 	packed bytes.Reader
 	gzip   *gzip.Reader
@@ -60,7 +60,8 @@ func (u *unpacker) unpack(codec format.CompressionCodec, dst, b []byte) error {
 	case format.Gzip:
 		return u.unpackGzip(dst)
 	case format.Brotli:
-		return readExactly(brotli.NewReader(&u.packed), dst) // its Reset leaves the state of a damaged page
+		// A new reader each time: Reset does not clear the state of a damaged page.
+		return readExactly(brotli.NewReader(&u.packed), dst)
 	case format.Zstd:
 		return u.unpackZstd(dst, b)
 	case format.Lz4Raw:
@@ -93,7 +94,7 @@ func (u *unpacker) unpackZstd(dst, b []byte) (err error) {
 	return err
 }
 
-// close frees the decoders.
+// close frees the decoders. The unpacker can be used again.
 func (u *unpacker) close() {
 	if u.zstd != nil {
 		u.zstd.Close()
@@ -101,7 +102,7 @@ func (u *unpacker) close() {
 	*u = unpacker{}
 }
 
-// readExactly fills dst from r, and returns an error if r has more.
+// readExactly fills dst from r. It returns an error if r has fewer or more bytes.
 func readExactly(r io.Reader, dst []byte) error {
 	if _, err := io.ReadFull(r, dst); err != nil {
 		return errPacked
@@ -113,11 +114,11 @@ func readExactly(r io.Reader, dst []byte) error {
 	return nil
 }
 
-// unpackLZ4 fills dst from the LZ4 block b.
+// unpackLZ4 decompresses the LZ4 block b into dst.
 // https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md.
 func unpackLZ4(dst, b []byte) error {
 	const shortestMatch = 4
-	at := 0 // in dst
+	at := 0 // number of bytes in dst that are decompressed
 	for len(b) > 0 {
 		token := b[0]
 		literals, rest := lz4Length(token>>4, b[1:])
@@ -126,7 +127,7 @@ func unpackLZ4(dst, b []byte) error {
 		}
 		at += copy(dst[at:], rest[:literals])
 		if b = rest[literals:]; len(b) == 0 && token&15 == 0 && at == len(dst) {
-			return nil // a block ends in literals, without a match
+			return nil // a block ends with literals that no match follows
 		}
 		if len(b) < 2 {
 			return errPacked
@@ -145,8 +146,9 @@ func unpackLZ4(dst, b []byte) error {
 	return errPacked
 }
 
-// lz4Length reads a length that begins in half a token and continues in b, and returns
-// the bytes after it. If b ends too early, the length is larger than any block.
+// lz4Length decodes a length that begins with half a token and continues in b. It
+// returns the length and the bytes after it. If b ends too early, the length is larger
+// than any block.
 func lz4Length(half byte, b []byte) (int, []byte) {
 	n := int(half)
 	for more := half == 15; more; b = b[1:] {

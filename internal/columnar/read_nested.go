@@ -6,41 +6,41 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// assembler rebuilds one nested value as JSON from the levels of its leaves:
+// assembler builds one nested value as JSON from the levels of its leaves:
 // https://research.google/pubs/dremel-interactive-analysis-of-web-scale-datasets/.
 type assembler struct {
 	column *column
-	base   int // index of the column's first leaf
-	out    []byte
+	base   int    // number of the column's first leaf
+	out    []byte // the JSON so far
 }
 
-// pages returns the reader of the first leaf under n.
+// pages returns the page reader of the first leaf in or under n.
 func (a *assembler) pages(n *node) *pageReader { return a.column.leaves[n.leaf-a.base] }
 
-// definition returns the definition level of the next value of the first leaf under n.
-// It returns an error if there is no next value.
+// definition returns the definition level of the next value of the first leaf in or
+// under n. It returns an error if there is no next value.
 func (a *assembler) definition(n *node) (int, error) {
-	if err := a.pages(n).need(); err != nil {
+	if err := a.pages(n).requireNext(); err != nil {
 		return 0, err
 	}
 	_, def := a.pages(n).levels()
 	return def, nil
 }
 
-// take returns the next value of a leaf; ok is false for null.
+// take returns the next value of a leaf. ok is false for a null.
 func (a *assembler) take(n *node) (raw []byte, ok bool, err error) {
-	if err := a.pages(n).need(); err != nil {
+	if err := a.pages(n).requireNext(); err != nil {
 		return nil, false, err
 	}
 	raw, ok = a.pages(n).take()
 	return raw, ok, nil
 }
 
-// drop skips the placeholder value that each leaf of n has when n is absent.
+// drop skips the placeholder that each leaf in or under n has if n is absent.
 func (a *assembler) drop(n *node) error {
 	for i := range n.leaves {
 		pages := a.column.leaves[n.leaf-a.base+i]
-		if err := pages.need(); err != nil {
+		if err := pages.requireNext(); err != nil {
 			return err
 		}
 		pages.take()
@@ -48,7 +48,7 @@ func (a *assembler) drop(n *node) error {
 	return nil
 }
 
-// value writes n: null, a list of its repetitions, or its content.
+// value appends n as JSON: null, a list if n is repeated, or the content of n.
 func (a *assembler) value(n *node) error {
 	if n.leaves == 0 {
 		return badFile("Column %q of the Parquet file is a group without fields.", n.path)
@@ -74,7 +74,7 @@ func (a *assembler) value(n *node) error {
 	return a.content(n)
 }
 
-// elements calls element for each repetition of n, with commas between.
+// elements calls element for each repetition of n, and writes commas between them.
 func (a *assembler) elements(n *node, element func() error) error {
 	def, err := a.definition(n)
 	if err != nil {
@@ -98,7 +98,7 @@ func (a *assembler) elements(n *node, element func() error) error {
 	}
 }
 
-// content writes n, which must be present.
+// content appends the content of n as JSON. n must be present.
 func (a *assembler) content(n *node) error {
 	if n.isLeaf() {
 		raw, ok, err := a.take(n)
@@ -146,7 +146,8 @@ func (a *assembler) content(n *node) error {
 	return nil
 }
 
-// entry writes one key and value of a map. JSON has only text keys.
+// entry appends one key and value of a map. The key becomes text, because JSON allows
+// only text keys.
 func (a *assembler) entry(n *node) error {
 	key := n.children[0]
 	raw, ok, err := a.take(key)
@@ -163,8 +164,7 @@ func (a *assembler) entry(n *node) error {
 	return a.value(n.children[1])
 }
 
-// appendFloat appends the shortest text that parses back to f, as a JSON
-// number.
+// appendFloat appends f as a JSON number: the shortest text that parses back to f.
 func appendFloat(b []byte, f float64, bits int) []byte {
 	format := byte('f')
 	if abs := max(f, -f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {

@@ -9,41 +9,42 @@ import (
 )
 
 const (
-	// pageHeaderStart is how many bytes are read first to find a page header.
-	// Only headers with long minima and maxima are larger.
+	// pageHeaderStart is the number of bytes that are read first to decode a page
+	// header. Only headers with long minima and maxima are larger.
 	pageHeaderStart = 1 << 10
-	// pageHeaderMax is the largest page header, in bytes: twice the longest
-	// row, because a header can hold the page's minimum and maximum.
+	// pageHeaderMax is the largest page header, in bytes: twice the longest row,
+	// because a header can have the minimum and the maximum of the page.
 	pageHeaderMax = 32 << 20
 )
 
-// pageReader reads the values of a leaf in a row group, page by page. It
-// decodes and checks the whole page before it returns a value: the page must
-// hold exactly the bytes, levels and values that its header claims. No other
-// reader uses its buffers, so no value can come from another file.
+// pageReader reads the values of a leaf in a row group, page by page. It decodes and
+// checks the whole page before it returns a value: the page must have exactly the
+// bytes, levels and values that its header claims. Each pageReader has its own buffers,
+// so no value can come from another file.
 type pageReader struct {
 	src     *source
 	limits  *Limits
-	leaf    *node
-	group   int
+	leaf    *node // the column that is read
+	group   int   // number of the row group
 	codec   format.CompressionCodec
-	at, end int64 // the next page's header, the end of the column chunk
-	values  int64 // values in the pages that are not read yet
-	rows    int64 // rows that begin in these pages
+	at, end int64 // offset of the next page's header, and end of the column chunk
+	values  int64 // number of values in unread pages, nulls included
+	rows    int64 // number of rows that begin in unread pages
 	page    int   // number of the current page; a dictionary is page 0
-	header  int64 // offset of the current page's header
+	header  int64 // offset of the current page's header in the file
 
 	unpacker
-	stored, plain    []byte // the current page, compressed and decompressed
-	decoded, lengths []byte // its values, if their encoding is not PLAIN, and their lengths
-	index            []uint32
-	dictionary       *leafValues
+	stored, plain    []byte      // the current page, compressed and decompressed
+	decoded, lengths []byte      // values of the page and their lengths, if the encoding is not PLAIN
+	index            []uint32    // buffer for leafValues.index
+	dictionary       *leafValues // dictionary of the column chunk, or nil
 
 	rep, def []byte // levels of the page's values; nil if all are 0
 	leafValues
-	next, n int // index of the page's next value, and number of its values, nulls included
+	next, n int // position of the next value in the page, and number of values, nulls included
 }
 
+// newPageReader returns a reader of the column chunk of a leaf in a row group.
 func newPageReader(f *File, group int, leaf *node) (*pageReader, error) {
 	m, err := f.chunk(group, leaf)
 	if err != nil {
@@ -73,8 +74,8 @@ func (r *pageReader) more() (bool, error) {
 	return true, nil
 }
 
-// need is like more, but the end of the column chunk is an error.
-func (r *pageReader) need() error {
+// requireNext is like more, but returns an error at the end of the column chunk.
+func (r *pageReader) requireNext() error {
 	ok, err := r.more()
 	if err == nil && !ok {
 		err = badFile("The Parquet file is corrupt: column %q ends inside a row of row group %d.", r.leaf.path, r.group)
@@ -82,7 +83,7 @@ func (r *pageReader) need() error {
 	return err
 }
 
-// levels returns the repetition and the definition level of the next value.
+// levels returns the repetition level and the definition level of the next value.
 func (r *pageReader) levels() (rep, def int) {
 	if r.rep != nil {
 		rep = int(r.rep[r.next])
@@ -93,8 +94,8 @@ func (r *pageReader) levels() (rep, def int) {
 	return rep, def
 }
 
-// take returns the next value as PLAIN encodes it: a boolean is one byte, 0 or 1, and
-// text has no length before it. ok is false for null. The value is valid until the
+// take returns the next value in PLAIN encoding, but a boolean is one byte (0 or 1),
+// and no length precedes a text. ok is false for a null. The value is valid until the
 // next page is read.
 func (r *pageReader) take() (raw []byte, ok bool) {
 	_, def := r.levels()
@@ -105,7 +106,8 @@ func (r *pageReader) take() (raw []byte, ok bool) {
 	return r.leafValues.take(), true
 }
 
-// fail adds column, row group and page to an error about the content of a page.
+// fail adds the column, the row group and the page to an error about the content of a
+// page. It returns other errors unchanged.
 func (r *pageReader) fail(err error) error {
 	var known *FormatError
 	if err == nil || errors.As(err, &known) || r.src.err != nil {
@@ -115,12 +117,13 @@ func (r *pageReader) fail(err error) error {
 		r.page, r.leaf.path, r.group, r.header, err)
 }
 
+// tooLarge returns the error for a page that has size bytes or more.
 func (r *pageReader) tooLarge(size int64) error {
 	return badFile("A page of column %q has %d bytes or more, the limit is %d. Write the Parquet file with smaller pages or row groups.",
 		r.leaf.path, size, r.limits.MaxPageBytes)
 }
 
-// read reads the next page.
+// read reads and decodes the next page.
 func (r *pageReader) read() error {
 	r.page, r.header, r.next, r.n = r.page+1, r.at, 0, 0
 	var head pageMeta
@@ -130,7 +133,7 @@ func (r *pageReader) read() error {
 	return r.fail(r.readBody(&head))
 }
 
-// readHeader decodes the header at r.at, and sets r.at to its end.
+// readHeader decodes the page header at r.at, and moves r.at to the end of the header.
 func (r *pageReader) readHeader(head *pageMeta) error {
 	for size := int64(pageHeaderStart); ; size *= 8 {
 		size = min(size, r.end-r.at)
@@ -146,18 +149,18 @@ func (r *pageReader) readHeader(head *pageMeta) error {
 			err = decodeThrift(r.stored[:n], head)
 		}
 		if err != nil {
-			return errors.New("its header is damaged")
+			return errors.New("the page header is damaged")
 		}
 		r.at += int64(n)
 		return nil
 	}
 }
 
-// readBody reads and decodes the page after a header, and sets r.at to its end.
+// readBody reads and decodes the body of a page, and moves r.at to the end of the page.
 func (r *pageReader) readBody(head *pageMeta) error {
 	stored, size := int64(head.CompressedPageSize), int64(head.UncompressedPageSize)
 	if stored < 0 || size < 0 || stored > r.end-r.at {
-		return fmt.Errorf("its header says that the page has %d bytes, but the column has only %d more", stored, r.end-r.at)
+		return fmt.Errorf("the page header says that the page has %d bytes, but the column has only %d more", stored, r.end-r.at)
 	}
 	if max(size, stored) > r.limits.MaxPageBytes {
 		return r.tooLarge(max(size, stored))
@@ -168,7 +171,7 @@ func (r *pageReader) readBody(head *pageMeta) error {
 	}
 	r.at += stored
 	if head.CRC.Valid && crc32.ChecksumIEEE(r.stored) != uint32(head.CRC.V) {
-		return errors.New("its checksum is wrong")
+		return errors.New("the page's checksum is wrong")
 	}
 	switch {
 	case head.Type == format.DictionaryPage && head.Dictionary.Valid:
@@ -178,12 +181,14 @@ func (r *pageReader) readBody(head *pageMeta) error {
 	case head.Type == format.DataPageV2 && head.DataV2.Valid:
 		return r.readDataV2(&head.DataV2.V, int(size), !head.DataV2.V.IsCompressed.Valid || head.DataV2.V.IsCompressed.V)
 	}
-	return errors.New("its type is not known")
+	return errors.New("the type of the page is not known")
 }
 
+// readDictionary decodes a dictionary page. size is the size after decompression, in
+// bytes.
 func (r *pageReader) readDictionary(head *dictionaryMeta, size int) error {
 	if r.page != 0 {
-		return errors.New("a dictionary is not the first page")
+		return errors.New("the dictionary page is not the first page of the column")
 	}
 	if head.Encoding != format.Plain && head.Encoding != oldDictionary {
 		return fmt.Errorf("a dictionary page has the encoding %v, which the format does not allow", head.Encoding)
@@ -191,7 +196,7 @@ func (r *pageReader) readDictionary(head *dictionaryMeta, size int) error {
 	if err := r.checkCount(head.NumValues, false); err != nil {
 		return err
 	}
-	plain := make([]byte, size) // used until the last page is read
+	plain := make([]byte, size) // a new buffer, because all pages of the chunk use the dictionary
 	if err := r.unpack(r.codec, plain, r.stored); err != nil {
 		return errPacked
 	}
@@ -211,6 +216,8 @@ func (r *pageReader) readDictionary(head *dictionaryMeta, size int) error {
 	return nil
 }
 
+// readData decodes a data page of version 1. size is the size after decompression, in
+// bytes.
 func (r *pageReader) readData(head *dataPageMeta, size int) (err error) {
 	if err := r.checkCount(head.NumValues, true); err != nil {
 		return err
@@ -236,6 +243,8 @@ func (r *pageReader) readData(head *dataPageMeta, size int) (err error) {
 	return err
 }
 
+// readDataV2 decodes a data page of version 2. size is the size after decompression, in
+// bytes.
 func (r *pageReader) readDataV2(head *dataPageV2Meta, size int, compressed bool) (err error) {
 	if err := r.checkCount(head.NumValues, true); err != nil {
 		return err
@@ -266,18 +275,19 @@ func (r *pageReader) readDataV2(head *dataPageV2Meta, size int, compressed bool)
 	switch rows := before - r.rows; {
 	case err != nil:
 		return err
-	case head.NumNulls >= 0 && int(head.NumNulls) != nulls: // some versions of parquet-java wrote -1
-		return fmt.Errorf("its header says that it has %d nulls, but it has %d", head.NumNulls, nulls)
-	case int64(head.NumRows) != rows && int(head.NumRows) != n: // some writers count values
-		return fmt.Errorf("its header says that it has %d rows, but it has %d", head.NumRows, rows)
+	case head.NumNulls >= 0 && int(head.NumNulls) != nulls: // parquet-java may write -1
+		return fmt.Errorf("the page header says that the page has %d nulls, but it has %d", head.NumNulls, nulls)
+	case int64(head.NumRows) != rows && int(head.NumRows) != n: // some programs write the number of values here
+		return fmt.Errorf("the page header says that the page has %d rows, but it has %d", head.NumRows, rows)
 	}
 	return nil
 }
 
-// checkCount checks a number of values before anything is allocated for them.
+// checkCount checks the number of values in a page header before memory is allocated
+// for them. data is true for a data page.
 func (r *pageReader) checkCount(n int32, data bool) error {
 	if n < 0 || data && int64(n) > r.values {
-		return fmt.Errorf("its header says that it has %d values, but the row group has only %d more", n, r.values)
+		return fmt.Errorf("the page header says that the page has %d values, but the row group has only %d more", n, r.values)
 	}
 	if int(n) > r.limits.MaxPageValues {
 		return badFile("A page of column %q has %d values, more than %d. Write the Parquet file with smaller pages or row groups.",
@@ -286,8 +296,9 @@ func (r *pageReader) checkCount(n int32, data bool) error {
 	return nil
 }
 
-// levelsV1 decodes n levels up to highest from the front of a data page of version 1,
-// into dst if it has room, and returns the bytes after them.
+// levelsV1 decodes n levels from 0 to highest at the front of a data page of version 1.
+// It uses the memory of dst if that is large enough. It returns the levels and the
+// bytes after them.
 func (r *pageReader) levelsV1(dst, data []byte, encoding format.Encoding, n, highest int) (levels, rest []byte, err error) {
 	if highest == 0 {
 		return nil, data, nil
@@ -306,7 +317,8 @@ func (r *pageReader) levelsV1(dst, data []byte, encoding format.Encoding, n, hig
 	return nil, nil, fmt.Errorf("the encoding %v is not supported", encoding)
 }
 
-// begin decodes the values of a page, after its levels. It returns the number of nulls.
+// begin decodes the values of a page, after its levels were decoded. n is the number of
+// values, nulls included. begin returns the number of nulls.
 func (r *pageReader) begin(data []byte, encoding format.Encoding, n int) (nulls int, err error) {
 	rows := int64(n)
 	for _, level := range r.rep {
@@ -320,7 +332,7 @@ func (r *pageReader) begin(data []byte, encoding format.Encoding, n int) (nulls 
 		}
 	}
 	if rows > r.rows {
-		return 0, fmt.Errorf("it has %d rows, but the row group has only %d more", rows, r.rows)
+		return 0, fmt.Errorf("the page has %d rows, but the row group has only %d more", rows, r.rows)
 	}
 	if r.leafValues, err = r.decode(data, encoding, n-nulls); err != nil {
 		return 0, err

@@ -10,35 +10,35 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Rows reads some columns of a file row by row, all columns together. It holds
-// one page per column in memory. It is for one goroutine.
+// Rows reads some columns of a user's file together, row by row. It has one page per
+// column in memory. Only one goroutine may use it.
 type Rows struct {
 	f       *File
-	columns []*column
-	group   int   // the next row group
-	left    int64 // rows of the current row group that are not read yet
-	row     int64 // rows returned so far
-	err     error
+	columns []*column // the columns that are read
+	group   int       // number of the next row group
+	left    int64     // number of unread rows in the current row group
+	row     int64     // number of rows returned so far
+	err     error     // error that every later Next returns
 }
 
-// column is a column that Rows reads. A flat column has one leaf, and its value
-// stays in the leaf's page. The JSON of a nested column is built at once.
+// column is a column that Rows reads. A flat column has one leaf, and its value stays
+// in the leaf's page. For a nested column, the value is built as JSON at once.
 type column struct {
 	node   *node
-	leaf   *Leaf // the type that an ID of this column keeps, or nil
-	leaves []*pageReader
-	null   bool
-	raw    []byte // a flat column's value, as pageReader.take returns it
-	json   []byte
+	leaf   *Leaf         // type of the IDs in this column if it is a leaf type, or nil
+	leaves []*pageReader // readers of all leaves in or under the node
+	null   bool          // true if the current value is null
+	raw    []byte        // current value of a flat column, as pageReader.take returns it
+	json   []byte        // current value of a nested column
 }
 
-// Rows begins to read columns. Each argument is a position in Columns.
+// Rows begins to read columns. Each argument is a column's position in Columns.
 func (f *File) Rows(columns ...int) *Rows {
 	r := &Rows{f: f}
 	for _, i := range columns {
 		c := &column{node: f.root.children[i]}
 		if c.node.flat() {
-			if leaf, ok := leafIn(c.node.element, f.notes[i]); ok {
+			if leaf, ok := leafWithNote(c.node.element, f.notes[i]); ok {
 				c.leaf = leaf
 			}
 		}
@@ -47,8 +47,8 @@ func (f *File) Rows(columns ...int) *Rows {
 	return r
 }
 
-// Next moves to the next row and drops the values of the row before. It returns
-// io.EOF at the end.
+// Next moves to the next row. The values of the previous row become invalid. After the
+// last row it returns io.EOF.
 func (r *Rows) Next() error {
 	if r.err != nil {
 		return r.err
@@ -62,7 +62,7 @@ func (r *Rows) Next() error {
 		if c.node.flat() {
 			pages := c.leaves[0]
 			if pages.next == pages.n {
-				if r.err = r.guarded(pages.need); r.err != nil {
+				if r.err = r.guarded(pages.requireNext); r.err != nil {
 					return r.err
 				}
 			}
@@ -80,7 +80,7 @@ func (r *Rows) Next() error {
 	return nil
 }
 
-// Close releases the pages in memory.
+// Close frees the pages in memory. It does not close the file.
 func (r *Rows) Close() error {
 	if r.err == nil {
 		r.err = errors.New("rows are closed")
@@ -91,6 +91,8 @@ func (r *Rows) Close() error {
 	return nil
 }
 
+// nextGroup opens the columns of the next row group. After the last row group it
+// returns io.EOF.
 func (r *Rows) nextGroup() error {
 	err := r.guarded(func() error {
 		for _, c := range r.columns {
@@ -118,9 +120,10 @@ func (r *Rows) nextGroup() error {
 	return nil
 }
 
+// guarded calls f. A panic of f becomes an error.
 func (r *Rows) guarded(f func() error) error { return r.f.src.guard("read Parquet file", f) }
 
-// open begins to read the leaves in and under n.
+// open creates a page reader for each leaf in or under n.
 func (c *column) open(f *File, group int, n *node) error {
 	if n.isLeaf() {
 		pages, err := newPageReader(f, group, n)
@@ -137,8 +140,7 @@ func (c *column) open(f *File, group int, n *node) error {
 	return nil
 }
 
-// end checks that the pages of a row group do not hold more rows than the row
-// group.
+// end returns an error if the pages of a row group have more rows than the row group.
 func (c *column) end() error {
 	for _, pages := range c.leaves {
 		more, err := pages.more()
@@ -159,10 +161,10 @@ func (c *column) close() {
 	c.leaves = c.leaves[:0]
 }
 
-// Text returns the value of column i as text. Numbers become the shortest text
-// that parses back, dates and times follow RFC 3339, binary columns of fixed
-// length become hexadecimal, groups, lists and maps become JSON, null and NaN
-// become the empty string.
+// Text returns the value of column i as text. i is a position in the arguments of
+// File.Rows. A number becomes the shortest text that parses back to the number. Dates
+// and times follow RFC 3339. A binary value of fixed length becomes hexadecimal. A
+// group, list or map becomes JSON. Null and NaN become an empty string.
 func (r *Rows) Text(i int) (string, error) {
 	c := r.columns[i]
 	switch {
@@ -181,12 +183,13 @@ func (r *Rows) Text(i int) (string, error) {
 	}
 	b, err := c.node.kind.appendText(make([]byte, 0, 48), c.raw)
 	if err != nil {
-		return "", r.at(c, err)
+		return "", r.textError(c, err)
 	}
 	return string(b), nil
 }
 
-// ID returns the value of column i with its type.
+// ID returns the value of column i as an ID with its type. i is a position in the
+// arguments of File.Rows.
 func (r *Rows) ID(i int) (rowmill.ID, error) {
 	c := r.columns[i]
 	if c.null {
@@ -204,39 +207,44 @@ func (r *Rows) ID(i int) (rowmill.ID, error) {
 	return rowmill.ID{Kind: rowmill.IDString, Text: text}, err
 }
 
-// leafID returns a value with the type that the file gives it. Data frames
-// write NaN for a missing number, so NaN becomes null.
+// leafID returns the current value of a column as an ID that has the type in the file.
+// NaN becomes null, because data frames write NaN for a missing number.
 func (r *Rows) leafID(c *column) (rowmill.ID, error) {
 	if k := &c.node.kind; (k.class == classFloat || k.class == classHalf) && math.IsNaN(k.float(c.raw)) {
 		return rowmill.ID{}, nil
 	}
 	id := rowmill.ID{Kind: rowmill.IDLeafValue, Text: string(c.raw)}
 	if !c.leaf.Fits(id.Text) {
-		return rowmill.ID{}, badFile("Column %q of row %d has a value of %d bytes, which its type does not permit.", c.node.name, r.row-1, len(id.Text))
+		return rowmill.ID{}, badFile("Column %q of row %d has a value of %d bytes, which the column's type does not permit.", c.node.name, r.row-1, len(id.Text))
 	}
 	return id, nil
 }
 
-// IDType returns the type of the IDs in column i of Columns.
+// IDType returns the type of the IDs if column i is the ID column. i is a position in
+// Columns.
 func (f *File) IDType(i int) (rowmill.IDType, error) {
 	return f.root.children[i].idType(f.notes[i])
 }
 
+// notText returns the error for a value of a text column that is not UTF-8.
 func (r *Rows) notText(c *column) error {
 	return badFile("Column %q of row %d is not UTF-8 text. Write the column as strings.", c.node.name, r.row-1)
 }
 
-func (r *Rows) at(c *column, err error) error {
+// textError returns the error for a value that cannot become text. It names the column and the
+// row.
+func (r *Rows) textError(c *column, err error) error {
 	if errors.Is(err, errNotText) {
 		return r.notText(c)
 	}
 	return badFile("Column %q of row %d cannot be turned into text: %v.", c.node.name, r.row-1, err)
 }
 
-// assemble reads one row of a nested column as JSON.
+// assemble reads the value of a nested column in the next row, and stores it as JSON in
+// c.json.
 func (c *column) assemble() error {
 	for _, pages := range c.leaves {
-		if err := pages.need(); err != nil {
+		if err := pages.requireNext(); err != nil {
 			return err
 		}
 		if rep, _ := pages.levels(); rep != 0 {

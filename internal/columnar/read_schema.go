@@ -7,25 +7,26 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// maxSchemaDepth limits nesting. Real schemas stay far below it.
+// maxSchemaDepth is the largest depth of a schema. Real schemas are much less deep.
 const maxSchemaDepth = 64
 
-// node is a column or a group of columns.
+// node is a column or a group of columns in the schema of a user's file.
 type node struct {
 	name     string
-	path     string // from the root, with dots
+	path     string // names from the root to the node, separated by dots
 	element  *format.SchemaElement
-	optional bool
-	repeated bool
-	rep, def int    // repetition and definition level of a present value
-	variant  string // path of the VARIANT that holds the node, or empty
+	optional bool   // true if the value can be null
+	repeated bool   // true if the node can have several values
+	rep, def int    // repetition level and definition level of a present value
+	variant  string // path of the column of type VARIANT that contains the node, or empty
 	children []*node
-	leaf     int // index of the first leaf in or under the node
-	leaves   int // leaves in or under the node
-	kind     leafKind
+	leaf     int      // number of the first leaf in or under the node
+	leaves   int      // number of leaves in or under the node
+	kind     leafKind // how values of a leaf become text
 }
 
-// schemaTree builds the tree from a depth-first list.
+// schemaTree builds the tree of nodes from the schema elements, which are in
+// depth-first order.
 func schemaTree(elements []format.SchemaElement) (*node, error) {
 	b := treeBuilder{elements: elements}
 	root, err := b.build(nil, 0)
@@ -38,12 +39,15 @@ func schemaTree(elements []format.SchemaElement) (*node, error) {
 	return root, nil
 }
 
+// treeBuilder is the state of one call of schemaTree: the next element, and the number
+// of the next leaf.
 type treeBuilder struct {
 	elements []format.SchemaElement
 	next     int
 	leaf     int
 }
 
+// build builds the node of the next element, and its children.
 func (b *treeBuilder) build(parent *node, depth int) (*node, error) {
 	if b.next >= len(b.elements) || depth > maxSchemaDepth {
 		return nil, badFile("The Parquet file is corrupt or nested too deeply: its schema ends early or has more than %d levels.", maxSchemaDepth)
@@ -86,15 +90,15 @@ func (b *treeBuilder) build(parent *node, depth int) (*node, error) {
 	return n, nil
 }
 
-// flat reports whether the node is a column of single values.
+// flat reports whether the node is a column of single values: no group, list or map.
 func (n *node) flat() bool { return n.isLeaf() && n.rep == 0 && len(n.children) == 0 }
 
 func (n *node) isLeaf() bool { return n.element.Type.Valid }
 
-// byteArray is the width of a column if each value has a length of its own.
+// byteArray is the width of a column whose values have different lengths.
 const byteArray = -1
 
-// width returns the number of bytes of a decoded value, or byteArray.
+// width returns the size of a decoded value in bytes, or byteArray.
 func (n *node) width() int {
 	switch n.element.Type.V {
 	case format.Boolean:
@@ -126,9 +130,9 @@ func (n *node) checkReadable() error {
 	return nil
 }
 
-// isList reports whether the node is a list in the sense of the format's LIST
-// annotation: a group with a single repeated child. item is the element: the
-// child itself or its only field.
+// isList reports whether the node is a list as the format's LIST annotation defines it:
+// a group with a single repeated child. item is the node of an element: the child
+// itself, or the only field of the child.
 // https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#lists
 func (n *node) isList() (repeated *node, item *node, ok bool) {
 	_, logical := n.element.LogicalType.Value.(*format.ListType)
@@ -144,8 +148,8 @@ func (n *node) isList() (repeated *node, item *node, ok bool) {
 	return repeated, repeated.children[0], true
 }
 
-// isMap reports whether the node is a map: a group with a single repeated group
-// of key and value.
+// isMap reports whether the node is a map: a group with a single repeated child that
+// has a key and a value.
 // https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#maps
 func (n *node) isMap() (repeated *node, ok bool) {
 	_, logical := n.element.LogicalType.Value.(*format.MapType)
@@ -157,7 +161,7 @@ func (n *node) isMap() (repeated *node, ok bool) {
 	return n.children[0], true
 }
 
-// typeName returns the node's type as users read it.
+// typeName returns the name of the node's type for users.
 func (n *node) typeName() string {
 	if s := n.element.LogicalType.String(); s != "" {
 		return s
@@ -173,8 +177,8 @@ func (n *node) typeName() string {
 	return "GROUP"
 }
 
-// convertedNames maps the annotations of old writers to names. The format
-// package has no names for these.
+// convertedNames maps old type annotations (ConvertedType) to type names. The format
+// package has no names for them.
 var convertedNames = map[deprecated.ConvertedType]string{
 	deprecated.UTF8: "STRING", deprecated.Enum: "ENUM", deprecated.Json: "JSON", deprecated.Bson: "BSON",
 	deprecated.Map: "MAP", deprecated.MapKeyValue: "MAP", deprecated.List: "LIST",

@@ -18,24 +18,26 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// leafKind says how the values of a leaf become text. Formats:
+// leafKind says how the values of a leaf become text. It comes from the leaf's type
+// annotations:
 // https://github.com/apache/parquet-format/blob/master/LogicalTypes.md.
 type leafKind struct {
 	class    leafClass
 	physical format.Type
-	scale    int           // of decimals
-	unit     time.Duration // of times and timestamps
-	utc      bool          // timestamps: an instant, not local time
+	scale    int           // decimals: number of digits after the point
+	unit     time.Duration // times and timestamps: the unit of the number
+	utc      bool          // timestamps: true for an instant, false for a local time
 }
 
+// leafClass is the group of types whose values become text in the same way.
 type leafClass uint8
 
 const (
-	classNull leafClass = iota // only nulls
-	classText                  // strings, enums and unmarked bytes: UTF-8
+	classNull leafClass = iota // a column that has only nulls
+	classText                  // strings, enums and bytes without annotation; must be UTF-8
 	classJSON                  // text that is JSON
-	classBSON                  // cannot be read, see checkReadable
-	classHex                   // bytes of fixed length; geometries
+	classBSON                  // not supported, see checkReadable
+	classHex                   // bytes of fixed length, and geometries: hexadecimal
 	classBool
 	classInt
 	classUint
@@ -51,17 +53,17 @@ const (
 )
 
 var (
-	errNotText = errors.New("it is not UTF-8 text")
+	errNotText = errors.New("the value is not UTF-8 text")
 	errKind    = errors.New("the column has a value, but its type says that all values are null")
 	errScale   = errors.New("the decimal's scale is out of range")
 )
 
-// maxScale is the largest scale of a decimal. Usual precisions go up to 38, and
-// wide decimals stay below 100.
+// maxScale is the largest scale of a decimal. The usual precision is at most 38, and
+// wide decimals have less than 100 digits.
 const maxScale = 1000
 
-// leafKindOf reads the annotations of a leaf. It ignores an annotation that
-// does not fit the physical type, as the format requires.
+// leafKindOf returns the kind of a leaf from its annotations. It ignores an annotation
+// that does not fit the physical type, as the format requires.
 func leafKindOf(e *format.SchemaElement) leafKind {
 	k := leafKind{physical: e.Type.V}
 	k.class = map[format.Type]leafClass{
@@ -102,7 +104,7 @@ func leafKindOf(e *format.SchemaElement) leafKind {
 	return k
 }
 
-// converted reads the annotations of old writers.
+// converted reads the annotations of old programs (ConvertedType).
 func (k *leafKind) converted(e *format.SchemaElement, whole bool, fixed func(int32) bool) {
 	if !e.ConvertedType.Valid {
 		return
@@ -135,18 +137,21 @@ func (k *leafKind) converted(e *format.SchemaElement, whole bool, fixed func(int
 	}
 }
 
+// set sets the class if the annotation fits the physical type.
 func (k *leafKind) set(class leafClass, fits bool) {
 	if fits {
 		k.class = class
 	}
 }
 
+// decimal sets the scale, and the class if the physical type can be a decimal.
 func (k *leafKind) decimal(scale int) {
 	k.scale = scale
 	k.set(classDecimal, k.physical == format.Int32 || k.physical == format.Int64 ||
 		k.physical == format.ByteArray || k.physical == format.FixedLenByteArray)
 }
 
+// unitOf returns the duration of a time unit, or 0 if the unit is not known.
 func unitOf(u format.TimeUnit) time.Duration {
 	if u.Value == nil {
 		return 0
@@ -154,7 +159,7 @@ func unitOf(u format.TimeUnit) time.Duration {
 	return u.Value.Duration()
 }
 
-// idKind returns the ID type of the leaf's values.
+// idKind returns the ID kind for values of the leaf.
 func (k *leafKind) idKind() rowmill.IDKind {
 	switch k.class {
 	case classBool:
@@ -169,8 +174,8 @@ func (k *leafKind) idKind() rowmill.IDKind {
 	return rowmill.IDString
 }
 
-// number returns the ID of a value that is not text. Data frames write NaN for
-// a missing number, so NaN becomes null.
+// number returns the ID for a number or a bool. ok is false for other values. NaN
+// becomes null, because data frames write NaN for a missing number.
 func (k *leafKind) number(raw []byte) (id rowmill.ID, ok bool) {
 	id.Kind = k.idKind()
 	switch id.Kind {
@@ -214,8 +219,8 @@ func (k *leafKind) float(raw []byte) float64 {
 	return halfFloat(binary.LittleEndian.Uint16(raw))
 }
 
-// appendText appends a value as plain text, and nothing for NaN. raw is the
-// value in PLAIN encoding, but a boolean is one byte, 0 or 1.
+// appendText appends a value as plain text to b, and nothing for NaN. raw is the value
+// in PLAIN encoding, but a boolean is one byte, 0 or 1.
 func (k *leafKind) appendText(b, raw []byte) ([]byte, error) {
 	switch k.class {
 	case classText, classJSON:
@@ -262,7 +267,7 @@ func (k *leafKind) appendText(b, raw []byte) ([]byte, error) {
 	return b, errKind
 }
 
-// appendJSON appends a value as JSON. Numbers that JSON cannot hold become
+// appendJSON appends a value as JSON to b. A number that JSON cannot represent becomes
 // null.
 func (k *leafKind) appendJSON(b, raw []byte) ([]byte, error) {
 	text, err := k.appendText(make([]byte, 0, 64), raw)
@@ -285,6 +290,7 @@ func (k *leafKind) appendJSON(b, raw []byte) ([]byte, error) {
 	return textfmt.AppendString(b, text), nil
 }
 
+// appendDecimal appends a decimal with all its digits to b.
 func (k *leafKind) appendDecimal(b, raw []byte) ([]byte, error) {
 	if k.scale < 0 || k.scale > maxScale {
 		return b, errScale
@@ -317,7 +323,7 @@ func (k *leafKind) appendDecimal(b, raw []byte) ([]byte, error) {
 	return b, nil
 }
 
-// instant returns the time n units after 1970.
+// instant returns the time that is n units after 1970-01-01 UTC.
 func (k *leafKind) instant(n int64) time.Time {
 	perSecond := int64(time.Second / k.unit)
 	return time.Unix(n/perSecond, n%perSecond*int64(k.unit)).UTC()

@@ -5,42 +5,48 @@ import (
 	"errors"
 )
 
-// Footers and page headers are thrift, and the thrift decoder trusts the
-// lengths that it reads. So scanThrift checks the bytes first: every string
-// must fit, and the total number of list members is limited. Compact protocol:
+// Footers and page headers are encoded with thrift, and the thrift decoder trusts the
+// lengths that it reads. So scanThrift checks the bytes first: every string must end
+// within the bytes, and the total number of list members is limited. Compact protocol:
 // https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 
 const (
-	// maxFooterStructs limits the structures in a footer's lists: schema
-	// elements, row groups, column chunks and encoding statistics. Each takes
-	// up to 600 bytes when decoded.
+	// maxFooterStructs is the largest number of structures in all lists of a footer:
+	// schema elements, row groups, column chunks and encoding statistics. Each needs up
+	// to 600 bytes of memory when decoded.
 	maxFooterStructs = 1 << 19
-	// maxFooterItems limits the other members of lists: path elements,
-	// encodings, histograms. Each takes up to 24 bytes when decoded.
+	// maxFooterItems is the largest number of other members in all lists of a footer:
+	// path elements, encodings, histograms. Each needs up to 24 bytes of memory when
+	// decoded.
 	maxFooterItems = 1 << 21
-	// maxThriftDepth is far above the nesting of Parquet's structures.
+	// maxThriftDepth is the largest nesting of structures and lists. Parquet's
+	// structures are much less nested.
 	maxThriftDepth = 24
 )
 
 var (
-	errShort   = errors.New("it ends too early")
-	errTooMany = errors.New("it has too many elements")
-	errThrift  = errors.New("it is not well-formed")
+	errShort   = errors.New("the metadata end too early")
+	errTooMany = errors.New("the metadata have too many elements")
+	errThrift  = errors.New("the metadata are not well-formed")
 )
 
+// thriftScan is the state of one call of scanThrift.
 type thriftScan struct {
 	b              []byte
-	at             int
-	structs, items int // structures and other members that further lists may have
+	at             int // position of the next byte
+	structs, items int // number of structures and of other members that later lists may have
 }
 
-// scanThrift checks the structure at the beginning of b and returns its length.
+// scanThrift checks the structure at the beginning of b and returns its length in
+// bytes. structs and items limit the members of all lists: structures and other
+// members.
 func scanThrift(b []byte, structs, items int) (int, error) {
 	s := thriftScan{b: b, structs: structs, items: items}
 	err := s.structure(0)
 	return s.at, err
 }
 
+// structure checks the next structure.
 func (s *thriftScan) structure(depth int) error {
 	if depth > maxThriftDepth {
 		return errThrift
@@ -53,13 +59,13 @@ func (s *thriftScan) structure(depth int) error {
 		if head == 0 {
 			return nil
 		}
-		if head>>4 == 0 { // the field's id follows
+		if head>>4 == 0 { // the field ID follows the header
 			if _, err := s.uvarint(); err != nil {
 				return err
 			}
 		}
 		kind := head & 0x0f
-		if kind == 1 || kind == 2 { // booleans are in the header
+		if kind == 1 || kind == 2 { // the header has the value of a boolean
 			continue
 		}
 		if err := s.value(kind, depth); err != nil {
@@ -68,6 +74,7 @@ func (s *thriftScan) structure(depth int) error {
 	}
 }
 
+// value checks the next value. kind is its thrift type.
 func (s *thriftScan) value(kind byte, depth int) error {
 	switch kind {
 	case 1, 2, 3: // boolean in a list, byte
@@ -91,6 +98,7 @@ func (s *thriftScan) value(kind byte, depth int) error {
 	return errThrift // Parquet has no maps
 }
 
+// list checks the next list.
 func (s *thriftScan) list(depth int) error {
 	if depth > maxThriftDepth {
 		return errThrift
@@ -141,6 +149,7 @@ func (s *thriftScan) uvarint() (uint64, error) {
 	return v, nil
 }
 
+// skip skips n bytes.
 func (s *thriftScan) skip(n uint64) error {
 	if n > uint64(len(s.b)-s.at) {
 		return errShort

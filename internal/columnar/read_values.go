@@ -10,33 +10,33 @@ import (
 )
 
 // This file decodes levels and values:
-// https://github.com/apache/parquet-format/blob/master/Encodings.md. Each
-// decoder takes the number of values and fails if the bytes hold fewer or more.
-// Zeros at the end are allowed: some writers add them as padding.
+// https://github.com/apache/parquet-format/blob/master/Encodings.md. Each decoder gets
+// the number of values, and returns an error if the bytes have fewer or more values.
+// Zero bytes at the end are allowed, because some programs add them as padding.
 
 var (
-	errShortPage = errors.New("it has fewer values than its header says")
-	errLongPage  = errors.New("it has more values than its header says")
-	errCount     = errors.New("it has another number of values than its header says")
-	errEncoding  = errors.New("its encoding is damaged")
-	errHighest   = errors.New("it has a level or a position above the highest")
+	errShortPage = errors.New("the page has fewer values than its header says")
+	errLongPage  = errors.New("the page has more values than its header says")
+	errCount     = errors.New("the number of values differs from the number in the page header")
+	errEncoding  = errors.New("the encoded values are damaged")
+	errHighest   = errors.New("a level or a dictionary position is too high")
 )
 
-// oldDictionary is PLAIN_DICTIONARY. Old writers use its name for PLAIN in a
-// dictionary page and for RLE_DICTIONARY in a data page.
+// oldDictionary is the encoding PLAIN_DICTIONARY. Old programs use it in place of PLAIN
+// in a dictionary page, and in place of RLE_DICTIONARY in a data page.
 const oldDictionary = format.Encoding(2)
 
-// leafValues holds the values of a page, without nulls, or of a dictionary.
+// leafValues holds the values of a page, without nulls, or the values of a dictionary.
 type leafValues struct {
-	width  int      // bytes of a value, or byteArray
+	width  int      // size of a value in bytes, or byteArray
 	count  int      // number of values
-	data   []byte   // the values; for byteArray, a length of four bytes precedes each value
+	data   []byte   // the values; for byteArray, each value follows its length of four bytes
 	at     int      // position of the next value: in index if index is set, otherwise in data
-	index  []uint32 // for a page with a dictionary: position of each value in the dictionary; data then holds the dictionary
-	starts []uint32 // for a dictionary of byteArray: offset of each value in data
+	index  []uint32 // with a dictionary: each value's position in it, and data has the dictionary; else nil
+	starts []uint32 // for a dictionary of width byteArray: offset of each value in data
 }
 
-// take returns the next value. The caller makes sure that there is one.
+// take returns the next value. The caller must check that there is a next value.
 func (v *leafValues) take() []byte {
 	at := v.at
 	switch {
@@ -55,7 +55,7 @@ func (v *leafValues) take() []byte {
 	return v.data[at+4 : v.at]
 }
 
-// decode decodes the n values of a page that are not null.
+// decode decodes the values of a page. n is the number of values that are not null.
 func (r *pageReader) decode(data []byte, encoding format.Encoding, n int) (v leafValues, err error) {
 	kind, width := r.leaf.element.Type.V, r.leaf.width()
 	v.width, v.count = width, n
@@ -63,13 +63,13 @@ func (r *pageReader) decode(data []byte, encoding format.Encoding, n int) (v lea
 		return plainValues(&r.decoded, data, n, kind, width)
 	}
 	if n == 0 {
-		return v, nil // writers encode a page without values in different ways
+		return v, nil // programs encode a page without values in different ways
 	}
 	whole := kind == format.Int32 || kind == format.Int64
 	switch {
 	case encoding == oldDictionary || encoding == format.RLEDictionary:
 		if r.dictionary == nil {
-			return v, errors.New("its dictionary is missing")
+			return v, errors.New("the dictionary of the page is missing")
 		}
 		if cap(r.index) < n {
 			r.index = make([]uint32, n)
@@ -117,7 +117,7 @@ func (r *pageReader) decode(data []byte, encoding format.Encoding, n int) (v lea
 	return v, err
 }
 
-// checkPadding returns an error if b holds a byte that is not zero.
+// checkPadding returns an error if b has a byte that is not zero.
 func checkPadding(b []byte) error {
 	for _, c := range b {
 		if c != 0 {
@@ -127,8 +127,8 @@ func checkPadding(b []byte) error {
 	return nil
 }
 
-// checkSize returns an error if data does not hold exactly size bytes plus
-// padding.
+// checkSize returns an error if data does not have exactly size bytes, plus padding of
+// zero bytes.
 func checkSize(data []byte, size int) error {
 	if len(data) < size {
 		return errShortPage
@@ -136,8 +136,8 @@ func checkSize(data []byte, size int) error {
 	return checkPadding(data[size:])
 }
 
-// plainValues checks n values in the encoding PLAIN. It unpacks booleans into buf,
-// which it grows, and leaves other values in data.
+// plainValues checks n values in PLAIN encoding. It unpacks booleans into buf, which it
+// may enlarge, and leaves other values in data.
 func plainValues(buf *[]byte, data []byte, n int, kind format.Type, width int) (leafValues, error) {
 	v := leafValues{width: width, data: data, count: n}
 	switch {
@@ -168,8 +168,8 @@ func plainValues(buf *[]byte, data []byte, n int, kind format.Type, width int) (
 	return v, checkSize(data, at)
 }
 
-// prefixed reads a length of four bytes. It returns that many bytes and the
-// rest.
+// prefixed splits data after a prefix with a length of four bytes: b has that many
+// bytes, and rest has the bytes after b.
 func prefixed(data []byte) (b, rest []byte, err error) {
 	if len(data) < 4 {
 		return nil, nil, errShortPage
@@ -181,8 +181,9 @@ func prefixed(data []byte) (b, rest []byte, err error) {
 	return data[4 : 4+n], data[4+n:], nil
 }
 
-// decodeLevels decodes n levels up to highest into dst, which it grows. It returns nil
-// if highest is 0: some writers store bytes for such levels.
+// decodeLevels decodes n levels from 0 to highest. It uses the memory of dst or
+// allocates more. If highest is 0, it returns nil and ignores b, because some programs
+// store bytes for such levels.
 func decodeLevels(dst, b []byte, n, highest int) ([]byte, error) {
 	if highest == 0 {
 		return nil, nil
@@ -191,7 +192,7 @@ func decodeLevels(dst, b []byte, n, highest int) ([]byte, error) {
 	return dst, decodeRuns(dst, b, bits.Len(uint(highest)), uint32(highest))
 }
 
-// decodeIndexes decodes positions in a dictionary of count values.
+// decodeIndexes decodes positions in a dictionary of count values into dst.
 func decodeIndexes(dst []uint32, data []byte, count int) error {
 	if len(data) == 0 {
 		return errShortPage
@@ -201,13 +202,13 @@ func decodeIndexes(dst []uint32, data []byte, count int) error {
 		return errEncoding
 	}
 	if count == 0 {
-		return errors.New("its dictionary is empty")
+		return errors.New("the dictionary of the page is empty")
 	}
 	return decodeRuns(dst, data[1:], width, uint32(count-1))
 }
 
-// decodeRuns fills dst from the hybrid of run lengths and bit packing: numbers of width
-// bits, up to highest.
+// decodeRuns decodes the hybrid of run-length and bit-packed encoding into dst. Each
+// number has width bits and is at most highest.
 func decodeRuns[T byte | uint32](dst []T, b []byte, width int, highest uint32) error {
 	for len(dst) > 0 {
 		head, size := binary.Uvarint(b)
@@ -223,7 +224,8 @@ func decodeRuns[T byte | uint32](dst []T, b []byte, width int, highest uint32) e
 			var raw [4]byte
 			copy(raw[:], b[:bytes])
 			b = b[bytes:]
-			// Some writers set the unused bits too, and round the last run up to 8.
+			// Some programs set the unused bits too, and round up the last run to 8
+			// numbers.
 			v := uint32(uint64(binary.LittleEndian.Uint32(raw[:])) & (1<<width - 1))
 			if run >= uint64(len(dst)+8) {
 				return errLongPage
@@ -239,8 +241,8 @@ func decodeRuns[T byte | uint32](dst []T, b []byte, width int, highest uint32) e
 			continue
 		}
 		groups := min(head>>1, uint64(len(b)+len(dst)))
-		// After the last number of a page, some writers leave meaningless bits
-		// for several groups. Other writers leave out the rest of the group.
+		// After the last number of a page, some programs leave meaningless bits for
+		// several groups. Other programs leave out the unused bits of the last group.
 		n := min(int(groups)*8, len(dst))
 		packed := b[:min(int(groups)*width, len(b))]
 		if len(packed) < (n*width+7)/8 {
@@ -254,7 +256,8 @@ func decodeRuns[T byte | uint32](dst []T, b []byte, width int, highest uint32) e
 	return checkPadding(b)
 }
 
-// unpackBits fills dst from numbers of width bits, the lowest bits first.
+// unpackBits decodes bit-packed numbers of width bits into dst. The lowest bits come
+// first.
 func unpackBits[T byte | uint32](dst []T, b []byte, width int, highest uint32) error {
 	var bits uint64
 	have := 0
@@ -276,8 +279,8 @@ func unpackBits[T byte | uint32](dst []T, b []byte, width int, highest uint32) e
 	return nil
 }
 
-// decodeBitPacked decodes n levels from the front of data, the highest bits first, as
-// old writers encode them.
+// decodeBitPacked decodes n levels from the front of data. The highest bits come first,
+// as old programs encode levels.
 func decodeBitPacked(dst, data []byte, n, highest int) (levels, rest []byte, err error) {
 	width := bits.Len(uint(highest))
 	size := (n*width + 7) / 8
@@ -298,8 +301,8 @@ func decodeBitPacked(dst, data []byte, n, highest int) (levels, rest []byte, err
 	return levels, data[size:], nil
 }
 
-// decodeDelta fills dst from DELTA_BINARY_PACKED, with integers of width bytes, and
-// returns the bytes after it.
+// decodeDelta decodes DELTA_BINARY_PACKED integers of width bytes into dst, and returns
+// the bytes after them.
 func decodeDelta(dst, b []byte, width int) (rest []byte, err error) {
 	d := deltaReader{b: b}
 	block, minis, count := d.uvarint(), d.uvarint(), d.uvarint()
@@ -338,7 +341,7 @@ func decodeDelta(dst, b []byte, width int) (rest []byte, err error) {
 			if bits > 64 {
 				return nil, errEncoding
 			}
-			if len(d.b) < (n*int(bits)+7)/8 { // some writers leave out the rest of the miniblock
+			if len(d.b) < (n*int(bits)+7)/8 { // some programs leave out the unused bits of the last miniblock
 				return nil, errShortPage
 			}
 			packed := d.b[:min(size, len(d.b))]
@@ -352,7 +355,7 @@ func decodeDelta(dst, b []byte, width int) (rest []byte, err error) {
 	return d.b, nil
 }
 
-// decodeDeltaLengths decodes DELTA_LENGTH_BYTE_ARRAY into r.decoded.
+// decodeDeltaLengths decodes n values of DELTA_LENGTH_BYTE_ARRAY into r.decoded.
 func (r *pageReader) decodeDeltaLengths(data []byte, n int) error {
 	r.lengths = sized(r.lengths, 4*n)
 	data, err := decodeDelta(r.lengths, data, 4)
@@ -371,8 +374,8 @@ func (r *pageReader) decodeDeltaLengths(data []byte, n int) error {
 	return checkPadding(data)
 }
 
-// decodeDeltaStrings decodes DELTA_BYTE_ARRAY into r.decoded. Each value is a
-// prefix of the value before, followed by new bytes.
+// decodeDeltaStrings decodes n values of DELTA_BYTE_ARRAY into r.decoded. Each value
+// begins with a prefix of the previous value, and new bytes follow.
 func (r *pageReader) decodeDeltaStrings(data []byte, n, width int) error {
 	r.lengths = sized(r.lengths, 8*n)
 	shared, own := r.lengths[:4*n], r.lengths[4*n:]
@@ -407,6 +410,8 @@ func (r *pageReader) decodeDeltaStrings(data []byte, n, width int) error {
 	return checkPadding(data)
 }
 
+// deltaReader reads variable-length integers from the front of b. bad is true after the
+// first integer that is damaged.
 type deltaReader struct {
 	b   []byte
 	bad bool
@@ -427,8 +432,8 @@ func (d *deltaReader) varint() int64 {
 	return int64(v>>1) ^ -int64(v&1)
 }
 
-// bitsAt returns a number of width bits, up to 64, that begins at bit at. The
-// lowest bits come first.
+// bitsAt returns a number of width bits (up to 64) that begins at bit number at of b.
+// The lowest bits come first.
 func bitsAt(b []byte, at, width int) (v uint64) {
 	for have := 0; have < width; {
 		shift := (at + have) % 8

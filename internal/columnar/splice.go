@@ -12,54 +12,55 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// copyBytes is how many bytes of a column chunk are in memory during a copy.
+// copyBytes is the size of the copy buffer, in bytes.
 const copyBytes = 256 << 10
 
-// Splicer concatenates tables into one table, with all or some of their
-// columns. It copies column chunks and column indexes byte for byte, and
-// rebuilds only the footer and the offset indexes. It keeps a few hundred bytes
-// per chunk in memory. It is for one goroutine.
+// Splicer concatenates tables into one table that has all or some of their columns. It
+// copies column chunks and column indexes byte for byte, and writes only the footer and
+// new offset indexes. It needs a few hundred bytes of memory per chunk. Only one
+// goroutine may use it.
 type Splicer struct {
 	w        *bufio.Writer
-	to       RangeWriter // the writer under w, or nil if it is not a RangeWriter
-	pending  sourceRange // a range that is not copied yet; it is the end of the table so far
-	begun    bool        // parquetMagic was written or is part of pending
-	offset   int64
+	to       RangeWriter // the writer under w if that is a RangeWriter, or nil
+	pending  sourceRange // the last range of the table, which is not copied yet
+	begun    bool        // true if parquetMagic was written or is part of pending
+	offset   int64       // size of the table so far in bytes, pending included
 	columns  []TableColumn
-	trailing int // the first trailing column, see SetTrailing
+	trailing int // position of the first trailing column, see SetTrailing
 	meta     []KeyValue
 	groups   []format.RowGroup
-	trailed  int            // number of row groups with copied trailing chunks
-	chunks   []splicedChunk // by row group and column
+	trailed  int            // number of row groups whose trailing chunks are copied
+	chunks   []splicedChunk // all columns of a row group, then the next row group
 	buffer   []byte
 	places   []pageLocation
 }
 
-// RangeWriter is a writer that can copy a range of a source by itself, so that
-// the bytes do not pass through this process.
+// RangeWriter is a writer that can copy a range of a source itself, for example by a
+// server-side copy. Then the bytes do not pass through this process.
 type RangeWriter interface {
 	io.Writer
-	// WriteRange appends length bytes of a table's source, from offset on.
+	// WriteRange appends length bytes of a table's source, from offset on, to the
+	// written data.
 	WriteRange(src io.ReaderAt, offset, length int64) error
 }
 
-// sourceRange is a range of a source.
+// sourceRange is a range of bytes in the source of a table.
 type sourceRange struct {
 	t              *Table
 	offset, length int64
 }
 
-// splicedChunk is the position of a copied chunk's indexes in the source, and
-// how far the chunk moved.
+// splicedChunk says where the indexes of a copied chunk are in the source, and how far
+// the chunk moved.
 type splicedChunk struct {
-	t      *Table      // has only a source and a size, so that the footer can be freed
-	column offsetIndex // the column index; rows is not set
-	places offsetIndex
-	moved  int64
+	t      *Table      // the source and its size; other fields are not set, so that the footer can be freed
+	column offsetIndex // position of the column index; rows is not set
+	places offsetIndex // position of the offset index
+	moved  int64       // distance from the offset in the source to the new offset, in bytes
 }
 
-// NewSplicer begins a table with the given columns on w. If w is a RangeWriter,
-// consecutive chunks are copied as one range.
+// NewSplicer returns a Splicer that writes a table with the given columns to w. If w is
+// a RangeWriter, consecutive chunks are copied as one range.
 func NewSplicer(w io.Writer, columns []TableColumn, meta []KeyValue) (*Splicer, error) {
 	if err := checkColumns(columns); err != nil {
 		return nil, err
@@ -72,14 +73,14 @@ func NewSplicer(w io.Writer, columns []TableColumn, meta []KeyValue) (*Splicer, 
 	return s, nil
 }
 
-// SetTrailing puts the chunks of column c and of later columns after the chunks
-// of all earlier columns, across row groups. Then the earlier columns are one
-// range of the file that can be copied alone. Call it before Append. Data
-// appended after Attach begins another range.
+// SetTrailing puts the chunks of column c and of later columns after the chunks of all
+// earlier columns, across row groups. Then the earlier columns are one contiguous range
+// of the file, which can be copied alone. SetTrailing must be called before Append. A
+// row group that is appended after Attach begins another range.
 func (s *Splicer) SetTrailing(c int) { s.trailing = c }
 
-// Append copies the row groups of t. The source of t must stay open until
-// Close. t must have the splicer's columns, with equal types.
+// Append copies all row groups of t. The source of t must stay open until Close. t must
+// have the splicer's columns with the same types.
 func (s *Splicer) Append(ctx context.Context, t *Table) error {
 	at := make([]int, len(s.columns))
 	for i, c := range s.columns {
@@ -102,6 +103,8 @@ func (s *Splicer) Append(ctx context.Context, t *Table) error {
 	return nil
 }
 
+// appendGroup copies row group g of t. at has the positions of the splicer's columns in
+// t.
 func (s *Splicer) appendGroup(t *Table, g int, at []int) error {
 	if len(s.groups) >= maxGroups {
 		return fmt.Errorf("a table of more than %d row groups cannot be read", maxGroups)
@@ -110,7 +113,8 @@ func (s *Splicer) appendGroup(t *Table, g int, at []int) error {
 	bare := &Table{src: t.src, size: t.size}
 	for i, c := range at {
 		m := t.meta.RowGroups[g].Columns[c].MetaData
-		m.PathInSchema = s.columns[i].path() // the decoded text would keep the whole footer in memory
+		// A new slice, because the decoded slice would keep the whole footer in memory.
+		m.PathInSchema = s.columns[i].path()
 		m.Statistics.MinValue = bytes.Clone(m.Statistics.MinValue)
 		m.Statistics.MaxValue = bytes.Clone(m.Statistics.MaxValue)
 		group.Columns = append(group.Columns, format.ColumnChunk{MetaData: m})
@@ -124,8 +128,9 @@ func (s *Splicer) appendGroup(t *Table, g int, at []int) error {
 	return s.copyChunks(len(s.groups)-1, 0, s.trailing)
 }
 
-// copyChunks copies the chunks of some columns of a row group. Before that,
-// their metadata hold the offsets in the source.
+// copyChunks copies the chunks of columns from (included) to to (excluded) of row group
+// g. It changes the offsets in their metadata from offsets in the source to offsets in
+// the new table.
 func (s *Splicer) copyChunks(g, from, to int) error {
 	for i := from; i < to; i++ {
 		m, source := &s.groups[g].Columns[i].MetaData, &s.chunks[g*len(s.columns)+i]
@@ -138,7 +143,8 @@ func (s *Splicer) copyChunks(g, from, to int) error {
 	return nil
 }
 
-// copyTrailing copies the chunks of the trailing columns.
+// copyTrailing copies the chunks of the trailing columns of all row groups that still
+// lack them.
 func (s *Splicer) copyTrailing() error {
 	for ; s.trailed < len(s.groups); s.trailed++ {
 		if err := s.copyChunks(s.trailed, s.trailing, len(s.columns)); err != nil {
@@ -148,16 +154,17 @@ func (s *Splicer) copyTrailing() error {
 	return nil
 }
 
-// Attach does the same as TableWriter.Attach.
+// Attach writes b between the row groups and stores its position under key, like
+// TableWriter.Attach.
 func (s *Splicer) Attach(key string, b []byte) error {
 	if err := s.copyTrailing(); err != nil {
 		return err
 	}
-	s.meta = append(slices.Clip(s.meta), KeyValue{key, placeOf(s.offset, len(b))})
+	s.meta = append(slices.Clip(s.meta), KeyValue{key, formatPosition(s.offset, len(b))})
 	return s.put(b)
 }
 
-// Rows returns the number of rows appended.
+// Rows returns the number of rows in all appended tables.
 func (s *Splicer) Rows() (rows int64) {
 	for _, g := range s.groups {
 		rows += g.NumRows
@@ -165,8 +172,8 @@ func (s *Splicer) Rows() (rows int64) {
 	return rows
 }
 
-// Close writes the indexes and the footer. It reads the indexes from the
-// sources again. It does not close the underlying writer.
+// Close writes the indexes and the footer. It reads the indexes from the sources a
+// second time. It does not close the underlying writer.
 func (s *Splicer) Close() error {
 	if err := s.copyTrailing(); err != nil {
 		return err
@@ -185,7 +192,7 @@ func (s *Splicer) Close() error {
 	for i, from := range s.chunks {
 		chunk := &s.groups[i/width].Columns[i%width]
 		var err error
-		if s.buffer, s.places, err = from.t.readPlaces(from.places, s.buffer, s.places); err != nil {
+		if s.buffer, s.places, err = from.t.readPageLocations(from.places, s.buffer, s.places); err != nil {
 			return fmt.Errorf("splice offset index: %w", err)
 		}
 		for j := range s.places {
@@ -210,11 +217,13 @@ func (s *Splicer) Close() error {
 	return nil
 }
 
-// copy writes length bytes of t's source from offset on. A RangeWriter takes
-// them as a range; otherwise they are read straight into the writer's buffer.
+// copy writes length bytes of t's source from offset on. A RangeWriter gets them as a
+// range. For any other writer, copy reads them directly into the write buffer.
 func (s *Splicer) copy(t *Table, offset, length int64) error {
 	if s.to != nil {
-		if magic := int64(len(parquetMagic)); !s.begun && offset == magic { // the source begins with the same magic, so that the range can include it
+		// The source file begins with the magic bytes that the output needs too, so the first
+		// range can begin with them.
+		if magic := int64(len(parquetMagic)); !s.begun && offset == magic {
 			s.begun, s.pending = true, sourceRange{t, 0, magic + length}
 			s.offset += length
 			return nil
@@ -233,7 +242,7 @@ func (s *Splicer) copy(t *Table, offset, length int64) error {
 		s.offset += length
 		return nil
 	}
-	if err := s.writeMagic(); err != nil { // first, because it changes the free part of the buffer
+	if err := s.writeMagic(); err != nil { // before AvailableBuffer, because it writes into the buffer
 		return err
 	}
 	for length > 0 {
@@ -255,7 +264,7 @@ func (s *Splicer) copy(t *Table, offset, length int64) error {
 	return nil
 }
 
-// flushRange makes the RangeWriter copy the pending range.
+// flushRange lets the RangeWriter copy the pending range.
 func (s *Splicer) flushRange() error {
 	from := s.pending
 	s.pending = sourceRange{}
@@ -272,7 +281,8 @@ func (s *Splicer) flushRange() error {
 	return nil
 }
 
-// writeMagic writes the first bytes of the file, unless a range includes them.
+// writeMagic writes the magic bytes at the beginning of the file, unless they are
+// already written or part of a range.
 func (s *Splicer) writeMagic() error {
 	if s.begun {
 		return nil
@@ -284,6 +294,7 @@ func (s *Splicer) writeMagic() error {
 	return nil
 }
 
+// put writes b after the pending range.
 func (s *Splicer) put(b []byte) error {
 	if err := errors.Join(s.writeMagic(), s.flushRange()); err != nil {
 		return err

@@ -11,19 +11,20 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// TableConfig limits how much a TableWriter holds in memory.
+// TableConfig sets how much data a TableWriter collects in memory before it writes.
 type TableConfig struct {
-	// BlockBytes is the raw size at which a block (one page per column) is
-	// closed. Default 256 KiB. A reader decodes one block to find one row, and
-	// a merge holds one block per part.
+	// BlockBytes is the size before compression, in bytes, at which a block (one page
+	// per column) is closed. Default 256 KiB. A reader decodes one block to find one
+	// row, and a merge has one block per part in memory.
 	BlockBytes int
 
-	// GroupBytes is the raw size at which a row group is written. The writer
-	// holds the group's compressed pages until then. Default 16 MiB.
+	// GroupBytes is the size before compression, in bytes, at which a row group is
+	// written. Until then the writer has the group's compressed pages in memory.
+	// Default 16 MiB.
 	GroupBytes int64
 
-	// GroupRows is the number of rows at which a row group is written, whatever its size.
-	// Default 131,072, as other writers use.
+	// GroupRows is the number of rows at which a row group is written, even if it is
+	// small. Default 131,072, like other Parquet writers.
 	GroupRows int64
 }
 
@@ -56,35 +57,37 @@ type KeyValue struct{ Key, Value string }
 // number in 16 bits.
 const maxGroups = math.MaxInt16
 
-// TableWriter writes a Table. For each row, the caller gives each column one
-// value, with the method of its kind or with Null, in any order, and then calls
-// EndRow. Columns are named by their index. A value of the wrong kind panics,
-// because then the caller's schema is wrong. It is for one goroutine.
+// TableWriter writes a Table. For each row, the caller gives each column one value, in
+// any order, with the method of the column's kind or with Null. Then the caller calls
+// EndRow. Columns are named by their position. A value of the wrong kind causes a
+// panic, because then the caller's schema is wrong. Only one goroutine may use a
+// TableWriter.
 type TableWriter struct {
 	w       io.Writer
 	cfg     TableConfig
 	columns []TableColumn
 	meta    []KeyValue
 	buffers []tableBuffer
-	scratch tableScratch
-	offset  int64
-	err     error // first failed write; nothing is written after it
+	scratch tableScratch // buffers for encoding
+	offset  int64        // number of bytes written so far
+	err     error        // error of the first failed write; after it nothing is written
 
-	rows       int64 // in total
-	blockRows  int
-	blockBytes int
-	groupRows  int64 // in closed blocks of the open row group
-	groupBytes int64
+	rows       int64 // number of ended rows
+	blockRows  int   // number of ended rows in the open block
+	blockBytes int   // size of the open block before compression, in bytes
+	groupRows  int64 // number of rows in closed blocks of the open row group
+	groupBytes int64 // size of these closed blocks before compression, in bytes
 
 	groups  []format.RowGroup
-	indexes [][]byte         // encoded column indexes, by row group and column
-	places  [][]pageLocation // page locations, by row group and column
+	indexes [][]byte         // encoded column indexes: all columns of a row group, then the next group
+	places  [][]pageLocation // page locations, in the same order as indexes
 }
 
-// tableScratch is memory for encoding pages.
+// tableScratch has buffers for encoding pages.
 type tableScratch struct{ raw, stored, head []byte }
 
-// NewTableWriter begins a table on w.
+// NewTableWriter returns a TableWriter that writes to w. meta is the key-value metadata
+// of the table.
 func NewTableWriter(w io.Writer, columns []TableColumn, meta []KeyValue, cfg TableConfig) (*TableWriter, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -102,7 +105,7 @@ func NewTableWriter(w io.Writer, columns []TableColumn, meta []KeyValue, cfg Tab
 	return t, t.err
 }
 
-// Rows returns the number of rows ended so far.
+// Rows returns the number of rows that were ended with EndRow.
 func (t *TableWriter) Rows() int64 { return t.rows }
 
 // Null adds a null to column c.
@@ -115,7 +118,7 @@ func (t *TableWriter) Null(c int) {
 	t.blockBytes++
 }
 
-// Text adds s, which must be UTF-8, to column c.
+// Text adds a text, which must be UTF-8, to column c.
 func (t *TableWriter) Text(c int, s string) {
 	t.blockBytes += t.buffer(c, TableText).text(unsafe.Slice(unsafe.StringData(s), len(s)))
 }
@@ -135,12 +138,12 @@ func (t *TableWriter) Real(c int, v float64) {
 	t.blockBytes += t.buffer(c, TableReal).fixed(math.Float64bits(v))
 }
 
-// Leaf adds a value of a user's file to column c. The value must fit the
+// Leaf adds a value of a user's file to column c of kind TableLeaf. raw must fit the
 // column's type.
 func (t *TableWriter) Leaf(c int, raw string) {
 	b := t.buffer(c, TableLeaf)
 	if !b.leaf.Fits(raw) {
-		panic(fmt.Sprintf("column %q: a value of %d bytes does not fit its type", b.Name, len(raw)))
+		panic(fmt.Sprintf("column %q: a value of %d bytes does not fit the column's type", b.Name, len(raw)))
 	}
 	t.blockBytes += b.value(unsafe.Slice(unsafe.StringData(raw), len(raw)))
 }
@@ -160,6 +163,8 @@ func (t *TableWriter) Floats(c int, v []float32) {
 	t.blockBytes += t.buffer(c, TableFloats).list(raw)
 }
 
+// buffer returns the buffer of column c. It panics if the column is not of the given
+// kind.
 func (t *TableWriter) buffer(c int, kind TableKind) *tableBuffer {
 	b := &t.buffers[c]
 	if b.Kind != kind {
@@ -168,8 +173,8 @@ func (t *TableWriter) buffer(c int, kind TableKind) *tableBuffer {
 	return b
 }
 
-// CopyRow adds row i of b and ends the row. b must be a block of a scan over
-// all columns of a table with equal columns.
+// CopyRow adds all values of row i of b, and ends the row. b must come from a scan of
+// all columns, and its table must have the same columns as t.
 func (t *TableWriter) CopyRow(b *Block, i int) error {
 	for c := range t.buffers {
 		to, from := &t.buffers[c], &b.columns[c]
@@ -193,8 +198,7 @@ func (t *TableWriter) CopyRow(b *Block, i int) error {
 	return t.EndRow()
 }
 
-// EndRow ends a row. It returns the error of a failed write, of this call or an
-// earlier one.
+// EndRow ends a row. It returns an error if this write or an earlier write failed.
 func (t *TableWriter) EndRow() error {
 	t.rows++
 	t.blockRows++
@@ -204,7 +208,7 @@ func (t *TableWriter) EndRow() error {
 	return t.closeBlock()
 }
 
-// closeBlock makes a page of each column's values.
+// closeBlock makes one page from the collected values of each column.
 func (t *TableWriter) closeBlock() error {
 	for i := range t.buffers {
 		b := &t.buffers[i]
@@ -225,7 +229,7 @@ func (t *TableWriter) closeBlock() error {
 	return t.err
 }
 
-// closeGroup writes the finished pages as a row group.
+// closeGroup writes the pages of the open row group.
 func (t *TableWriter) closeGroup() {
 	if len(t.groups) >= maxGroups {
 		t.err = fmt.Errorf("a table of more than %d row groups cannot be read", maxGroups)
@@ -251,16 +255,16 @@ func (t *TableWriter) closeGroup() {
 	t.groupRows, t.groupBytes = 0, 0
 }
 
-// Attach writes b between the row groups, where Parquet readers do not look.
-// The metadata store the position of b under key. b must not be empty.
+// Attach writes b between row groups, where Parquet readers do not look. The key-value
+// metadata then has the position of b under key. b must not be empty.
 func (t *TableWriter) Attach(key string, b []byte) error {
-	t.meta = append(slices.Clip(t.meta), KeyValue{key, placeOf(t.offset, len(b))})
+	t.meta = append(slices.Clip(t.meta), KeyValue{key, formatPosition(t.offset, len(b))})
 	t.put(b)
 	return t.err
 }
 
-// Close writes the open block, the page indexes and the footer. It does not
-// close the underlying writer.
+// Close writes the open block, the page indexes and the footer. It does not close the
+// underlying writer.
 func (t *TableWriter) Close() error {
 	if t.blockRows > 0 {
 		if err := t.closeBlock(); err != nil {

@@ -14,65 +14,67 @@ import (
 )
 
 const (
-	// maxPage is the largest page before compression, and so the largest value:
-	// a block ends with the row that fills it, so a page is at most one block
+	// maxPage is the largest page before compression, in bytes, and so the largest
+	// value. A block ends with the row that fills it, so a page is at most one block
 	// plus one row.
 	maxPage = 256 << 20
 
-	// boundBytes is the longest text in the column index as a page's bound:
-	// long enough to skip pages, short enough to keep indexes small.
+	// boundBytes is the longest text, in bytes, that is a page's minimum or maximum in
+	// the column index: long enough to skip pages, but short enough to keep indexes
+	// small.
 	boundBytes = 32
 
-	// exactBytes is the longest text in the bounds of a column chunk. Readers
-	// take these bounds as exact, so the writer leaves out a longer text and
-	// does not cut it.
+	// exactBytes is the longest text, in bytes, that is the minimum or maximum of a
+	// column chunk. Readers take these bounds as exact values, so the writer leaves out
+	// a longer text and does not shorten it.
 	exactBytes = 64
 )
 
-// tableBuffer is a column of a TableWriter: the values of the open block, and
-// the finished pages of the open row group.
+// tableBuffer collects the values of one column of a TableWriter: the values of the
+// open block, and the finished pages of the open row group.
 type tableBuffer struct {
 	TableColumn
-	leaf  *Leaf // TableLeaf
-	order order
+	leaf  *Leaf // type of a TableLeaf column, or nil
+	order order // how readers compare the values
 
 	// The open block.
-	data   []byte // PLAIN values
-	bits   int    // TableBool: values in data, 8 to a byte
-	def    levelRuns
-	rep    levelRuns
+	data   []byte    // values in PLAIN encoding
+	bits   int       // only TableBool: number of values in data, 8 per byte
+	def    levelRuns // definition levels
+	rep    levelRuns // repetition levels of a list
 	rows   int
-	values int // entries, nulls included
-	nulls  int
-	bounds
+	values int // number of values, nulls included
+	nulls  int // number of nulls
+	bounds     // smallest and largest value
 
 	// The open row group.
-	pages       [][]byte // headers and bodies
-	spares      [][]byte // page buffers of written row groups, for reuse
+	pages       [][]byte // finished pages: header and body
+	spares      [][]byte // buffers of pages that were written, for reuse
 	places      []pageLocation
 	index       format.ColumnIndex
-	raw         int64 // bytes of the pages before compression, headers included
-	stored      int64
-	entries     int64
-	groupNulls  int64 // nulls
+	raw         int64 // size of pages before compression, headers included, in bytes
+	stored      int64 // size of pages as stored, in bytes
+	entries     int64 // number of values, nulls included
+	groupNulls  int64 // number of nulls
 	chunkBounds bounds
-	boundTexts  [2][]byte // texts of chunkBounds
-	tooLong     bool      // a text was too long for chunkBounds
+	boundTexts  [2][]byte // smallest and largest text, for a text column
+	tooLong     bool      // true if a text was too long to be a bound of the chunk
 }
 
-// bounds are the smallest and largest values since the last reset.
+// bounds are the smallest and the largest of some values.
 type bounds struct {
-	any      bool
-	low, hi  uint64 // bits of an int, uint, real, bool or float, or of a leaf
-	from, to span   // texts, in data
+	hasValue bool   // true if there is a value
+	low, hi  uint64 // bits of the smallest and largest number, bool or leaf value
+	from, to span   // smallest and largest text, as ranges of data
 }
 
-// span is a range of tableBuffer.data.
+// span is a range of bytes in tableBuffer.data.
 type span struct{ at, end int }
 
+// of returns the bytes of the range.
 func (s span) of(data []byte) []byte { return data[s.at:s.end] }
 
-// null adds a null.
+// null adds a null to the open block.
 func (c *tableBuffer) null() {
 	c.rows++
 	c.values++
@@ -83,7 +85,7 @@ func (c *tableBuffer) null() {
 	c.def.put(0, 1)
 }
 
-// countPresent counts a value that is not null.
+// countPresent counts a value that is not null and records its level.
 func (c *tableBuffer) countPresent() {
 	c.rows++
 	c.values++
@@ -92,14 +94,16 @@ func (c *tableBuffer) countPresent() {
 	}
 }
 
+// text adds a text to the open block. It returns the number of bytes that the block
+// grows.
 func (c *tableBuffer) text(s []byte) int {
 	c.countPresent()
 	c.data = binary.LittleEndian.AppendUint32(c.data, uint32(len(s)))
 	at := span{len(c.data), len(c.data) + len(s)}
 	c.data = append(c.data, s...)
 	switch {
-	case !c.any:
-		c.any, c.from, c.to = true, at, at
+	case !c.hasValue:
+		c.hasValue, c.from, c.to = true, at, at
 	case bytes.Compare(s, c.to.of(c.data)) > 0:
 		c.to = at
 	case bytes.Compare(s, c.from.of(c.data)) < 0:
@@ -108,6 +112,8 @@ func (c *tableBuffer) text(s []byte) int {
 	return 4 + len(s)
 }
 
+// fixed adds an 8-byte value to the open block. It returns the number of bytes that the
+// block grows.
 func (c *tableBuffer) fixed(bits uint64) int {
 	c.countPresent()
 	c.data = binary.LittleEndian.AppendUint64(c.data, bits)
@@ -115,7 +121,8 @@ func (c *tableBuffer) fixed(bits uint64) int {
 	return 8
 }
 
-// value adds a value of a user's file.
+// value adds the value of a TableLeaf column to the open block. It returns about the
+// number of bytes that the block grows.
 func (c *tableBuffer) value(raw []byte) int {
 	c.countPresent()
 	if c.leaf.width == 0 {
@@ -128,6 +135,8 @@ func (c *tableBuffer) value(raw []byte) int {
 	return max(4, len(raw))
 }
 
+// bool adds a bool to the open block. It returns 1, its share of the block size in
+// bytes.
 func (c *tableBuffer) bool(v bool) int {
 	c.countPresent()
 	if c.bits%8 == 0 {
@@ -143,14 +152,15 @@ func (c *tableBuffer) bool(v bool) int {
 	return 1
 }
 
-// list adds a list of floats. raw holds them as little-endian bytes.
+// list adds a list of floats to the open block. raw has the floats as little-endian
+// bytes. list returns the number of bytes that the block grows.
 func (c *tableBuffer) list(raw []byte) int {
 	c.rows++
 	n := len(raw) / 4
 	c.rep.put(0, 1)
 	if n == 0 {
 		c.values++
-		c.nulls++ // an empty list has no leaf value
+		c.nulls++ // an empty list has no value, so Parquet counts it as a null
 		c.def.put(listEmpty, 1)
 		return 1
 	}
@@ -169,20 +179,20 @@ func (c *tableBuffer) list(raw []byte) int {
 			hi = v
 		}
 	}
-	if low <= hi { // some value is a number
+	if low <= hi { // the list has a float that is not NaN
 		c.bound(math.Float64bits(float64(low)))
 		c.bound(math.Float64bits(float64(hi)))
 	}
 	return 4 * n
 }
 
-// widen extends the bounds so that they include a value.
+// widen extends the bounds so that they include a value. It ignores NaN.
 func (b *bounds) widen(by order, bits uint64) {
 	if by == orderReal && math.IsNaN(math.Float64frombits(bits)) {
 		return
 	}
-	if !b.any {
-		b.any, b.low, b.hi = true, bits, bits
+	if !b.hasValue {
+		b.hasValue, b.low, b.hi = true, bits, bits
 		return
 	}
 	if fixedLess(by, bits, b.low) {
@@ -193,8 +203,10 @@ func (b *bounds) widen(by order, bits uint64) {
 	}
 }
 
+// bound extends the bounds of the open block so that they include a value.
 func (c *tableBuffer) bound(bits uint64) { c.widen(c.order, bits) }
 
+// fixedLess reports whether a is less than b in the given order.
 func fixedLess(by order, a, b uint64) bool {
 	switch by {
 	case orderSigned:
@@ -206,8 +218,9 @@ func fixedLess(by order, a, b uint64) bool {
 	}
 }
 
-// encodeBound encodes a fixed-size bound for statistics. A real zero gets the
-// sign that makes the bound include both zeros, as the format requires.
+// encodeBound encodes a minimum (upper is false) or a maximum (upper is true) of fixed
+// size for statistics. If a float is zero, it gets the sign that includes both zeros,
+// as the format requires.
 func (c *tableBuffer) encodeBound(bits uint64, upper bool) []byte {
 	short := c.Kind == TableFloats || c.leaf != nil && c.leaf.width == 4
 	switch {
@@ -228,24 +241,25 @@ func (c *tableBuffer) encodeBound(bits uint64, upper bool) []byte {
 	return binary.LittleEndian.AppendUint64(nil, bits)
 }
 
-// pageBounds returns the open block's bounds for the column index. A page that
-// has only NaNs gets bounds that include every number.
+// pageBounds returns the minimum and the maximum of the open block for the column
+// index. For a page that has only NaNs, they include every number.
 func (c *tableBuffer) pageBounds() (low, hi []byte) {
 	switch {
 	case c.Kind == TableText:
 		return lowerBound(c.from.of(c.data)), upperBound(c.to.of(c.data))
-	case !c.any:
+	case !c.hasValue:
 		return c.encodeBound(math.Float64bits(math.Inf(-1)), false), c.encodeBound(math.Float64bits(math.Inf(1)), true)
 	default:
 		return c.encodeBound(c.low, false), c.encodeBound(c.hi, true)
 	}
 }
 
-// lowerBound returns a text of at most boundBytes that sorts no later than s.
+// lowerBound returns a prefix of s of at most boundBytes bytes. It sorts no later than
+// s.
 func lowerBound(s []byte) []byte { return bytes.Clone(runePrefix(s)) }
 
-// upperBound returns a short text that sorts no earlier than s: it cuts s and
-// raises the last character by one. If all characters are the last one of
+// upperBound returns a short text that sorts no earlier than s: it shortens s and
+// raises the last character by one. If all these characters are the last character of
 // Unicode, it returns s.
 func upperBound(s []byte) []byte {
 	cut := runePrefix(s)
@@ -266,8 +280,8 @@ func upperBound(s []byte) []byte {
 	return bytes.Clone(s)
 }
 
-// runePrefix returns the longest prefix of s that has at most boundBytes and
-// does not split a character.
+// runePrefix returns the longest prefix of s that has at most boundBytes bytes and ends
+// at a whole character.
 func runePrefix(s []byte) []byte {
 	if len(s) <= boundBytes {
 		return s
@@ -279,8 +293,8 @@ func runePrefix(s []byte) []byte {
 	return s[:n]
 }
 
-// closePage compresses the open block into a page. first is the block's first
-// row in the row group.
+// closePage compresses the open block into a page. first is the block's first row,
+// counted from the beginning of the row group.
 func (c *tableBuffer) closePage(s *tableScratch, first int64) error {
 	raw := c.data
 	if !c.Required {
@@ -329,8 +343,8 @@ func (c *tableBuffer) spare(n int) []byte {
 	return make([]byte, 0, n+n/16) // the next page may be a little longer
 }
 
-// closeStatistics adds the open block to the column index and to the chunk's
-// bounds.
+// closeStatistics adds the bounds of the open block to the column index and to the
+// bounds of the column chunk.
 func (c *tableBuffer) closeStatistics() {
 	if c.order == orderNone {
 		return
@@ -344,7 +358,7 @@ func (c *tableBuffer) closeStatistics() {
 	c.index.MinValues = append(c.index.MinValues, low)
 	c.index.MaxValues = append(c.index.MaxValues, hi)
 	c.index.NullCounts = append(c.index.NullCounts, int64(c.nulls))
-	if !c.any {
+	if !c.hasValue {
 		return
 	}
 	if c.Kind != TableText {
@@ -359,17 +373,18 @@ func (c *tableBuffer) closeStatistics() {
 	if c.tooLong {
 		return
 	}
-	if !c.chunkBounds.any || bytes.Compare(from, c.boundTexts[0]) < 0 {
+	if !c.chunkBounds.hasValue || bytes.Compare(from, c.boundTexts[0]) < 0 {
 		c.boundTexts[0] = append(c.boundTexts[0][:0], from...)
 	}
-	if !c.chunkBounds.any || bytes.Compare(to, c.boundTexts[1]) > 0 {
+	if !c.chunkBounds.hasValue || bytes.Compare(to, c.boundTexts[1]) > 0 {
 		c.boundTexts[1] = append(c.boundTexts[1][:0], to...)
 	}
-	c.chunkBounds.any = true
+	c.chunkBounds.hasValue = true
 }
 
-// closeChunk describes the finished pages as a column chunk that starts at
-// offset, returns it with its encoded column index, and resets the row group.
+// closeChunk returns the metadata of the finished pages as a column chunk at offset,
+// the encoded column index, and the page locations. Then it prepares the buffer for the
+// next row group.
 func (c *tableBuffer) closeChunk(offset int64) (format.ColumnChunk, []byte, []pageLocation, error) {
 	at := offset
 	for i := range c.places {
@@ -388,7 +403,7 @@ func (c *tableBuffer) closeChunk(offset int64) (format.ColumnChunk, []byte, []pa
 		Statistics:            format.Statistics{NullCount: c.groupNulls},
 		EncodingStats:         []format.PageEncodingStats{{PageType: format.DataPage, Encoding: format.Plain, Count: int32(len(c.pages))}},
 	}
-	if c.chunkBounds.any && !c.tooLong {
+	if c.chunkBounds.hasValue && !c.tooLong {
 		if c.Kind == TableText {
 			m.Statistics.MinValue, m.Statistics.MaxValue = bytes.Clone(c.boundTexts[0]), bytes.Clone(c.boundTexts[1])
 		} else {
@@ -413,11 +428,12 @@ func (c *tableBuffer) closeChunk(offset int64) (format.ColumnChunk, []byte, []pa
 
 // levelRuns encodes repetition or definition levels as RLE runs.
 type levelRuns struct {
-	done []byte
-	last byte
-	n    int // levels of value last that are not in done yet
+	done []byte // encoded runs
+	last byte   // level of the run that is not encoded yet
+	n    int    // number of levels in this run
 }
 
+// put adds level v n times.
 func (l *levelRuns) put(v byte, n int) {
 	if v != l.last {
 		l.close()
@@ -426,6 +442,7 @@ func (l *levelRuns) put(v byte, n int) {
 	l.n += n
 }
 
+// close encodes the current run.
 func (l *levelRuns) close() {
 	if l.n > 0 {
 		l.done = append(binary.AppendUvarint(l.done, uint64(l.n)<<1), l.last)
@@ -433,7 +450,7 @@ func (l *levelRuns) close() {
 	}
 }
 
-// appendTo appends the levels, after their length, to b.
+// appendTo appends the size of the encoded levels and the encoded levels to b.
 func (l *levelRuns) appendTo(b []byte) []byte {
 	l.close()
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(l.done)))

@@ -289,7 +289,7 @@ func checkStatistics(tb rapid.TB, file []byte, rows []cells) {
 			if err := thrift.Unmarshal(new(thrift.CompactProtocol), at, &index); err != nil {
 				tb.Fatal(err)
 			}
-			_, places, err := table.readPlaces(table.index(g, c), nil, nil)
+			_, places, err := table.readPageLocations(table.index(g, c), nil, nil)
 			if err != nil || len(places) != len(index.NullPages) {
 				tb.Fatalf("%d pages in one index and %d in the other: %v", len(places), len(index.NullPages), err)
 			}

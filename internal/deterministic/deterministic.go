@@ -19,20 +19,21 @@ import (
 	"github.com/rowmill/rowmill/internal/retry"
 )
 
-// lastV7 is the time of the last time-ordered UUID. Ids never go back within a process,
-// but every simulation begins at the same time.
+// lastV7 is the variable in which the package uuid stores the time of its last
+// time-ordered UUID. Seed resets it, because every simulation begins at the same time,
+// and IDs of a process never go back.
 //
 //go:linkname lastV7 github.com/google/uuid.lastV7time
 var lastV7 int64
 
-// Seed derives all random values from seed until restore is called.
+// Seed makes all random values of the process depend on seed, until restore is called.
 func Seed(seed uint64) (restore func()) {
 	source := &source{seed: seed}
 	reader, chance := crand.Reader, retry.Chance
 	crand.Reader = source
 	uuid.SetRand(source)
 	lastV7 = 0
-	// All calls at the same time get the same answer, so their order does not matter.
+	// All calls at the same time get the same number, so their order does not matter.
 	retry.Chance = func(n int64) int64 { return int64(mix(seed^uint64(time.Now().UnixNano())) % uint64(n)) }
 	return func() {
 		crand.Reader, retry.Chance = reader, chance
@@ -48,9 +49,9 @@ func mix(x uint64) uint64 {
 	return x ^ x>>32
 }
 
-// As runs do under a name. If several goroutines ask for random bytes at the same time,
-// their bytes depend on their names and not on their order.
-func As(name string, do func()) {
+// RunNamed calls do and marks its goroutine with a name. If several goroutines ask for random
+// bytes at the same time, their bytes depend on their names and not on their order.
+func RunNamed(name string, do func()) {
 	pprof.Do(context.Background(), pprof.Labels("as", name), func(context.Context) {
 		label := uintptr(goroutineLabel())
 		names.Store(label, name)
@@ -59,13 +60,13 @@ func As(name string, do func()) {
 	})
 }
 
-var names sync.Map // names of the running calls of As, by the label of the goroutine
+var names sync.Map // names of the running calls of RunNamed, by the label of the goroutine
 
 //go:linkname goroutineLabel runtime/pprof.runtime_getProfLabel
 func goroutineLabel() unsafe.Pointer
 
-// A source derives bytes from the seed, the time, the name given to As, and the number
-// of earlier calls with this name at this time.
+// A source is a reader of random bytes. The bytes depend on the seed, the time, the
+// name given to RunNamed, and the number of earlier calls with this name at this time.
 type source struct {
 	seed uint64
 

@@ -31,7 +31,7 @@ func Open(t testing.TB) (*bolt.Store, *dir.Bucket) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := bucket.Create(t.Context(), layout.Deployment, layout.JSON) // as nodes do at their start
+	w, err := bucket.Create(t.Context(), layout.Deployment, layout.JSON) // nodes also write this object at their start
 	if err == nil {
 		_, err = w.Commit()
 	}

@@ -32,7 +32,8 @@ func MakeFolder(path string) error {
 	return SyncFolder(parent)
 }
 
-// SyncFolder makes the names in a folder durable: created, renamed and removed ones.
+// SyncFolder makes the file names in a folder durable: created, renamed and removed
+// names.
 func SyncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {

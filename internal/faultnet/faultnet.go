@@ -35,32 +35,32 @@ import (
 // A Network is a set of hosts that reach each other. Its methods are not safe for
 // concurrent use.
 type Network struct {
-	name   string       // prefix of the namespaces
-	subnet netip.Prefix // a /24; .1 is the test's process
+	name   string       // prefix of the names of the namespaces
+	subnet netip.Prefix // a /24 network; the address .1 is the test's process
 	hosts  []*Host
 }
 
-// A Host is one of a Network's hosts.
+// A Host is a host in a Network: a network namespace on this machine.
 type Host struct {
 	Name string
 	Addr netip.Addr // address for the other hosts and the test
 
 	namespace string
-	losses    map[*Host]int // percent of the packets from a host
+	losses    map[*Host]int // by sender: percentage of its packets that is dropped here
 	throttled bool
 }
 
 // Prefix returns the words to put before a command line to run it on the host. The
-// process becomes the command, and keeps its PID.
+// process that starts with these words becomes the command and keeps its PID.
 func (h *Host) Prefix() []string { return []string{"ip", "netns", "exec", h.namespace} }
 
-// Command is like exec.CommandContext, on the host.
+// Command is like exec.CommandContext, but the command runs on the host.
 func (h *Host) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	line := append(append(h.Prefix(), name), args...)
 	return exec.CommandContext(ctx, line[0], line[1:]...)
 }
 
-// Usable returns nil if networks can be made, else the reason.
+// Usable returns nil if this process can make networks, else the reason why not.
 func Usable() error {
 	for _, program := range []string{"ip", "nft"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -131,7 +131,8 @@ func (n *Network) Host(ctx context.Context, name string) (*Host, error) {
 	return h, nil
 }
 
-// plug connects the bridge with another namespace, given by name or by PID.
+// plug connects the hub's bridge by a virtual cable with another namespace, given by
+// name or by PID.
 func (n *Network) plug(ctx context.Context, port, device, namespace string) error {
 	port = "to" + port
 	return errors.Join(
@@ -142,15 +143,16 @@ func (n *Network) plug(ctx context.Context, port, device, namespace string) erro
 
 func (n *Network) hub() string { return n.name + ".hub" }
 
-// address returns the address with this last byte and the length of the subnet.
+// address returns the address of the subnet with this last byte, in the form
+// address/length.
 func (n *Network) address(last int) string {
 	bytes := n.subnet.Addr().As4()
 	bytes[3] = byte(last)
 	return netip.PrefixFrom(netip.AddrFrom4(bytes), n.subnet.Bits()).String()
 }
 
-// Lose drops a percentage of the packets from the first hosts to the others; 0 repairs
-// that direction and 100 cuts it. Packets of a host to itself are not dropped.
+// Lose drops a percentage of the packets from the hosts in from to the hosts in to; 0
+// repairs this direction and 100 cuts it. Packets of a host to itself are not dropped.
 func (n *Network) Lose(ctx context.Context, percent int, from, to []*Host) error {
 	if percent < 0 || percent > 100 {
 		return fmt.Errorf("the percentage of lost packets must be 0 to 100, is %d", percent)
@@ -172,8 +174,8 @@ func (n *Network) Part(ctx context.Context, left, right []*Host) error {
 	return errors.Join(n.Lose(ctx, 100, left, right), n.Lose(ctx, 100, right, left))
 }
 
-// Throttle limits the rate of a host's packets to kbit/s. Packets wait up to two
-// seconds and are then dropped; 0 removes the limit.
+// Throttle limits the rate at which a host sends packets, in kbit/s. Packets wait up to
+// two seconds and are then dropped; 0 removes the limit.
 func (n *Network) Throttle(ctx context.Context, h *Host, kbit int) error {
 	if kbit == 0 {
 		h.throttled = false
@@ -203,7 +205,7 @@ func (n *Network) Heal(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// filter replaces the host's rules by the rules for its losses, all at once.
+// filter replaces the host's firewall rules by the rules for its losses, in one step.
 func (h *Host) filter(ctx context.Context) error {
 	var rules strings.Builder
 	rules.WriteString("add table ip faultnet\ndelete table ip faultnet\ntable ip faultnet {\n" +
@@ -223,8 +225,8 @@ func (h *Host) filter(ctx context.Context) error {
 	return output(nft)
 }
 
-// Close kills every process on the hosts and removes the network. Calling it twice is
-// harmless.
+// Close kills every process on the hosts and removes the network. Calling Close twice
+// is harmless.
 func (n *Network) Close(ctx context.Context) error {
 	n.hosts = nil
 	return remove(ctx, func(namespace string) bool { return strings.HasPrefix(namespace, n.name+".") })
@@ -235,7 +237,7 @@ func ip(ctx context.Context, args ...string) error {
 	return output(exec.CommandContext(ctx, "ip", args...))
 }
 
-// output runs a command; the error contains its output.
+// output runs a command. The error contains the command's output.
 func output(command *exec.Cmd) error {
 	out, err := command.CombinedOutput()
 	if err != nil {

@@ -13,15 +13,16 @@ import (
 	"syscall"
 )
 
-// prefix is the start of every namespace's name; the PID of its process follows.
+// prefix is the start of every namespace's name; the PID of the process that made the
+// namespace follows.
 const prefix = "rowmill."
 
-// benchmarks is the block that RFC 2544 reserves for networks inside a laboratory. No
-// address that a test may need is in this block.
+// benchmarks is the block of addresses that RFC 2544 reserves for networks inside a
+// laboratory. No test needs another address of this block.
 var benchmarks = netip.MustParsePrefix("198.18.0.0/15")
 
-// freeSubnet returns a /24 of the block that no interface of this machine has. The
-// search starts at a subnet that depends on the process.
+// freeSubnet returns a /24 of the block benchmarks that no interface of this machine
+// uses. The search starts at a subnet that depends on the process.
 func freeSubnet(ctx context.Context) (netip.Prefix, error) {
 	if err := ctx.Err(); err != nil {
 		return netip.Prefix{}, err
@@ -79,7 +80,7 @@ func remove(ctx context.Context, chosen func(namespace string) bool) error {
 		}
 		for _, text := range strings.Fields(string(pids)) {
 			if pid, err := strconv.Atoi(text); err == nil && pid != os.Getpid() {
-				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended already
+				_ = syscall.Kill(pid, syscall.SIGKILL) // an error does not matter: the process may have ended already
 			}
 		}
 		errs = append(errs, ip(ctx, "netns", "delete", namespace))

@@ -59,7 +59,8 @@ func Script(t testing.TB, path string, run func(command string) string) {
 	Equal(t, path, now)
 }
 
-// replay returns the script with the present output of its commands, and their number.
+// replay runs the commands of a script. It returns the script with the present output
+// of its commands, and the number of commands.
 func replay(script string, run func(command string) string) (now string, commands int) {
 	var out, remarks []string
 	for line := range strings.SplitSeq(strings.TrimRight(script, "\n"), "\n") {
@@ -75,7 +76,7 @@ func replay(script string, run func(command string) string) (now string, command
 		case line == "" || strings.HasPrefix(line, "#"):
 			remarks = append(remarks, line)
 		default:
-			remarks = nil // up to here it is output of the command before
+			remarks = nil // these lines were output of the command before
 		}
 	}
 	return strings.Join(append(out, remarks...), "\n") + "\n", commands

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// inJSON are the paths with JSON answers. Kinds for these paths send a body that is not a
-// valid answer.
+// inJSON lists the paths with JSON answers. Kinds for these paths send a body that is
+// not a valid answer.
 var inJSON = []string{Chat, Embeddings, Models, Tokenize, "/props", "/server_info", "/get_server_info", "/model_info", "/api/ps", "/api/show", "/version"}
 
-// bodies returns the kinds with a bad body in place of JSON: other formats, malformed or
-// deep JSON, JSON without end.
+// bodies returns the kinds that send a bad body instead of JSON: other formats,
+// malformed or deep JSON, JSON without end.
 func bodies() []Kind {
 	body := func(name, text string) Kind {
-		return Kind{Name: name, of: inJSON, write: func(w *wire) { w.body(text) }}
+		return Kind{Name: name, paths: inJSON, write: func(w *wire) { w.body(text) }}
 	}
 	bulky := func(name, start, piece string) Kind {
-		return Kind{Name: name, Bulky: true, of: inJSON, write: func(w *wire) {
+		return Kind{Name: name, Bulky: true, paths: inJSON, write: func(w *wire) {
 			w.head(-1)
 			w.text(start)
 			w.endless(piece)
@@ -41,7 +41,7 @@ func bodies() []Kind {
 		bulky("endless nothing", `{"data":[{}`, ",{}"),
 	}
 	return append(kinds, Kind{
-		Name: "a line of 100 MB before it", Outcome: Keeps, Bulky: true, of: []string{Chat},
+		Name: "a line of 100 MB before it", Outcome: Keeps, Bulky: true, paths: []string{Chat},
 		write: func(w *wire) {
 			w.head(-1)
 			w.text(`{"filler":"`)
@@ -53,15 +53,15 @@ func bodies() []Kind {
 	})
 }
 
-// wrong are JSON values that replace a correct value: values of other types, and values
-// at the limits of each type.
+// wrong lists JSON values that replace a correct value: values of other types, and
+// values at the limits of each type.
 var wrong = []string{
 	"null", "true", `""`, `"simulated"`, "[]", "{}", "[[]]", `[{}]`, "0", "-1", "0.5", "1e400", "1e-99999999", "-9223372036854775809",
 	"9007199254740993", strings.Repeat("9", 400), `"\ud83d"`, strings.Repeat("[", 60) + strings.Repeat("]", 60),
 }
 
-// Mutations returns copies of an honest JSON body, each with one value replaced by a
-// wrong one.
+// Mutations returns copies of a correct JSON body. In each copy one value is replaced
+// by a wrong value.
 func Mutations(good []byte) (all []string) {
 	for _, at := range places(string(good)) {
 		for _, value := range wrong {
@@ -102,15 +102,15 @@ func places(text string) (all []place) {
 	return all
 }
 
-// whole is a complete chat completion with a place for its content in JSON.
-const whole = `{"simulated":true,"choices":[{"index":0,"message":{"role":"assistant","content":%s},"finish_reason":"stop"}],` +
+// completeAnswer is a complete chat completion. %s stands for its content as a JSON string.
+const completeAnswer = `{"simulated":true,"choices":[{"index":0,"message":{"role":"assistant","content":%s},"finish_reason":"stop"}],` +
 	`"usage":{"prompt_tokens":3,"completion_tokens":3}}`
 
 // chatAnswer returns a kind that sends a complete chat completion with this content.
 func chatAnswer(name, content string) Kind {
-	return Kind{Name: name, Outcome: Either, Text: content, of: []string{Chat}, write: func(w *wire) {
+	return Kind{Name: name, Outcome: Either, Text: content, paths: []string{Chat}, write: func(w *wire) {
 		quoted, _ := json.Marshal(content) // a string can always be encoded
-		w.body(fmt.Sprintf(whole, quoted))
+		w.body(fmt.Sprintf(completeAnswer, quoted))
 	}}
 }
 
@@ -131,28 +131,28 @@ func contents() []Kind {
 		chatAnswer("empty content", ""),
 		chatAnswer("escapes", "\x1b[2J\x00\u202e"),
 		chatAnswer("a wall of text", strings.Repeat("simulated ", 400_000)),
-		{Name: "content of 100 MB", Bulky: true, of: []string{Chat}, write: func(w *wire) {
+		{Name: "content of 100 MB", Bulky: true, paths: []string{Chat}, write: func(w *wire) {
 			w.head(-1)
 			w.text(`{"choices":[{"message":{"content":"`)
 			w.endless("x")
 		}},
-		{Name: "content in invalid UTF-8", Outcome: Either, of: []string{Chat}, write: func(w *wire) {
-			w.body(fmt.Sprintf(whole, "\""+strings.Repeat("\xff", 1<<20)+"\""))
+		{Name: "content in invalid UTF-8", Outcome: Either, paths: []string{Chat}, write: func(w *wire) {
+			w.body(fmt.Sprintf(completeAnswer, "\""+strings.Repeat("\xff", 1<<20)+"\""))
 		}},
-		{Name: "no end of choices", Bulky: true, of: []string{Chat}, write: func(w *wire) {
+		{Name: "no end of choices", Bulky: true, paths: []string{Chat}, write: func(w *wire) {
 			w.head(-1)
 			w.text(`{"choices":[{"message":{"content":"x"}}`)
 			w.endless(`,{"message":{"content":"x"}}`)
 		}},
-		{Name: "no end of log probabilities", Bulky: true, of: []string{Chat}, write: func(w *wire) {
+		{Name: "no end of log probabilities", Bulky: true, paths: []string{Chat}, write: func(w *wire) {
 			w.head(-1)
 			w.text(`{"choices":[{"logprobs":{"content":[{"logprob":-1e308}`)
 			w.endless(`,{"token":"x","logprob":-1e308,"bytes":[1]}`)
 		}},
-		{Name: "no known end", of: []string{Chat}, write: func(w *wire) {
-			w.body(strings.ReplaceAll(fmt.Sprintf(whole, `"x"`), `"stop"`, `"`+strings.Repeat("s", 10_000)+`"`))
+		{Name: "no known end", paths: []string{Chat}, write: func(w *wire) {
+			w.body(strings.ReplaceAll(fmt.Sprintf(completeAnswer, `"x"`), `"stop"`, `"`+strings.Repeat("s", 10_000)+`"`))
 		}},
-		{Name: "mutated", Outcome: Either, of: inJSON, write: func(w *wire) {
+		{Name: "mutated", Outcome: Either, paths: inJSON, write: func(w *wire) {
 			all := Mutations(w.Good)
 			w.body(all[w.dice.IntN(len(all))])
 		}},
@@ -164,14 +164,14 @@ func contents() []Kind {
 func streams() []Kind {
 	const delta = `data: {"choices":[{"delta":{"content":"simulated"}}]}`
 	bulky := func(name, start, piece string) Kind {
-		return Kind{Name: name, Bulky: true, of: []string{Stream}, write: func(w *wire) {
+		return Kind{Name: name, Bulky: true, paths: []string{Stream}, write: func(w *wire) {
 			w.head(-1)
 			w.text(start)
 			w.endless(piece)
 		}}
 	}
 	plain := func(name, text string) Kind {
-		return Kind{Name: name, of: []string{Stream}, write: func(w *wire) { w.body(text) }}
+		return Kind{Name: name, paths: []string{Stream}, write: func(w *wire) { w.body(text) }}
 	}
 	return []Kind{
 		bulky("an event without end", `data: {"choices":[{"delta":{"content":"`, "x"),

@@ -1,6 +1,6 @@
-// Package hostile simulates inference servers that misbehave, by fault, by malice or
-// because of a proxy. It owns a list of Kinds: each Kind is one kind of bad answer. A
-// Server is such an inference server; a Front is a proxy before a correct one. The honest
+// Package hostile simulates inference servers that misbehave, because of faults, malice
+// or a proxy. It has a list of Kinds: each Kind is one kind of bad answer. A Server is
+// such an inference server; a Front is a proxy before a correct server. The honest
 // answer is the answer that a correct server would send. The package does not know the
 // clients that read the answers. It knows only whether the bytes contain the honest
 // answer.

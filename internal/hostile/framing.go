@@ -33,7 +33,7 @@ func framings() []Kind {
 		kind("nothing", Breaks, func(*wire) {}),
 		kind("reset", Breaks, func(w *wire) {
 			if tcp, ok := w.conn.(*net.TCPConn); ok {
-				_ = tcp.SetLinger(0) // if it fails, the connection closes normally
+				_ = tcp.SetLinger(0) // if this fails, the connection closes normally
 			}
 		}),
 		kind("no HTTP", Breaks, func(w *wire) { w.text("220 mail.invalid ESMTP\r\n") }),
@@ -78,7 +78,7 @@ func framings() []Kind {
 			w.chunked()
 			for i := range w.Good {
 				w.chunk(string(w.Good[i : i+1]))
-				if i%64 == 0 { // one packet for each byte would take seconds
+				if i%64 == 0 { // 64 chunks per packet: one packet for each byte would take seconds
 					w.flush()
 				}
 			}
@@ -119,7 +119,7 @@ func framings() []Kind {
 	}
 }
 
-// compressed answers with a compressed body that the client did not ask for.
+// compressed sends a gzip body, although the client did not ask for compression.
 func (w *wire) compressed(texts ...[]byte) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)

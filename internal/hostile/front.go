@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 )
 
-// A Front is a proxy before Honest, a correct inference server. It answers a share of the
-// chat completions itself, with kinds from Certain. POST /hostile?share=0.2 sets the
-// share, which is 0 at the start.
+// A Front is a proxy before Honest, a correct inference server. It answers a share of
+// the chat completions itself, with bad answers of the kinds in Certain. POST
+// /hostile?share=0.2 sets the share, which is 0 at the start.
 type Front struct {
 	Honest http.Handler
 
@@ -41,9 +41,9 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// attack answers a request with a random kind. Honest gets the request only if the bad
-// answer contains the honest answer: a request with a broken answer must not count as
-// computed.
+// attack answers a request with a random kind of bad answer. Honest gets the request
+// only if the bad answer contains the honest answer: a request with a broken answer
+// must not count as computed.
 func (f *Front) attack(w http.ResponseWriter, r *http.Request, seed uint64) {
 	kind := Draw(Certain(Chat), seed)
 	body, err := io.ReadAll(r.Body)

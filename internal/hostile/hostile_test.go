@@ -24,7 +24,7 @@ func TestKinds(t *testing.T) {
 				t.Errorf("%s: there are two kinds %q", path, kind.Name)
 			}
 			names = append(names, kind.Name)
-			if kind.Bulky || kind.Waits || len(kind.of) == 0 && path != Chat {
+			if kind.Bulky || kind.Waits || len(kind.paths) == 0 && path != Chat {
 				continue
 			}
 			r := Request{Path: path, Type: "application/json", Good: []byte(`{"a":[1,"x"]}`), Seed: 7}

@@ -7,17 +7,18 @@ import (
 	"sync"
 )
 
-// An Outcome says how a careful client treats an answer.
+// An Outcome is how a careful client must treat an answer.
 type Outcome uint8
 
 // The outcomes.
 const (
-	// Breaks: no client can accept the answer.
+	// Breaks means that no client can accept the answer.
 	Breaks Outcome = iota
-	// Keeps: the bytes contain the honest answer, in a form that HTTP and JSON allow.
+	// Keeps means that the bytes contain the honest answer, in a form that HTTP and
+	// JSON allow.
 	Keeps
-	// Either: a client may refuse the answer, or accept it as another answer than the
-	// honest one.
+	// Either means that a client may refuse the answer, or accept it as an answer that
+	// differs from the honest answer.
 	Either
 )
 
@@ -27,16 +28,18 @@ type Kind struct {
 	Name    string
 	Outcome Outcome
 
-	// Text is the content of the chat completion, if the kind sends a complete one.
+	// Text is the content of the chat completion, if the kind sends a complete chat
+	// completion.
 	Text string
 
-	// Bulky kinds send until the client stops reading, at most MostBytes.
+	// Bulky means that the kind sends until the client stops reading, at most
+	// MostBytes.
 	Bulky bool
 
-	// Waits says that the answer ends only when the client disconnects.
+	// Waits means that the answer ends only when the client disconnects.
 	Waits bool
 
-	of    []string // paths of the requests that the kind can answer; empty: all paths
+	paths []string // paths of the requests that the kind can answer; empty: all paths
 	write func(w *wire)
 }
 
@@ -48,10 +51,10 @@ type Request struct {
 	Seed uint64
 }
 
-// Kinds returns all kinds for a path, in a fixed order. Streamed chat completions have
-// a path of their own here, Stream, which real servers do not have.
+// Kinds returns all kinds that can answer requests for a path, in a fixed order. The
+// path of streamed chat completions is Stream, which real servers do not have.
 func Kinds(path string) []Kind {
-	return slices.DeleteFunc(slices.Clone(all()), func(k Kind) bool { return len(k.of) > 0 && !slices.Contains(k.of, path) })
+	return slices.DeleteFunc(slices.Clone(all()), func(k Kind) bool { return len(k.paths) > 0 && !slices.Contains(k.paths, path) })
 }
 
 // all returns all kinds. It makes them once, because some have texts of megabytes.
@@ -59,14 +62,14 @@ var all = sync.OnceValue(func() []Kind {
 	return slices.Concat(framings(), bodies(), contents(), usages(), lists(), gauges())
 })
 
-// ContentKinds returns the kinds that were made for a path. They use HTTP correctly, but
-// their content is bad.
+// ContentKinds returns the kinds that were made for this path. They use HTTP correctly,
+// but their content is bad.
 func ContentKinds(path string) []Kind {
-	return slices.DeleteFunc(Kinds(path), func(k Kind) bool { return len(k.of) == 0 })
+	return slices.DeleteFunc(Kinds(path), func(k Kind) bool { return len(k.paths) == 0 })
 }
 
-// Certain returns the kinds for a path that always lead to an error, or always to the
-// honest answer. It leaves out kinds that wait.
+// Certain returns the kinds for a path with a known result: always an error, or always
+// the honest answer. It leaves out kinds that wait.
 func Certain(path string) []Kind {
 	return slices.DeleteFunc(Kinds(path), func(k Kind) bool { return k.Outcome == Either || k.Waits })
 }
@@ -82,15 +85,17 @@ func Draw(kinds []Kind, seed uint64) Kind {
 	}
 }
 
-// Answer writes the answer of kind k on a connection and closes it. The caller has read
-// the request. An error of the connection ends the answer; such errors are expected.
+// Answer writes the bad answer on a connection and closes the connection. The caller
+// has read the request. An error of the connection ends the answer; such errors are
+// expected.
 func (k Kind) Answer(conn net.Conn, r Request) {
 	w := newWire(conn, r)
 	k.write(w)
 	w.close()
 }
 
-// URL paths of inference servers. Stream means an answer that is an event stream.
+// URL paths of inference servers. Stream is the path for an answer that is an event
+// stream.
 const (
 	Chat       = "/v1/chat/completions"
 	Stream     = "/v1/chat/completions/stream"
@@ -103,12 +108,12 @@ const (
 // dice returns a source of random numbers that depend only on the seed.
 func dice(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 13)) } //nolint:gosec // the numbers must be repeatable
 
-// Page returns a kind that answers with status 200 and this body.
+// Page returns a kind that sends this body with status 200.
 func Page(body string) Kind {
 	return Kind{Name: "a page", Outcome: Either, write: func(w *wire) { w.body(body) }}
 }
 
-// Spy returns a kind that answers honestly and copies the answer to good.
+// Spy returns a kind that sends the honest answer and copies it to good.
 func Spy(good *[]byte) Kind {
 	return Kind{Name: "a spy", Outcome: Keeps, write: func(w *wire) { *good = w.Good; w.body(string(w.Good)) }}
 }

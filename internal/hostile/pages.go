@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// usages returns the kinds with impossible token counts in an otherwise correct answer.
-// Clients must refuse such an answer, because the account would be billed for the count.
+// usages returns the kinds that send impossible token counts in an otherwise correct
+// answer. Clients must refuse such an answer, because the account would be billed for
+// the counts.
 func usages() (kinds []Kind) {
 	for _, count := range []struct{ name, input, output string }{
 		{"negative", "-1", "-1"},
@@ -19,17 +20,17 @@ func usages() (kinds []Kind) {
 		{"texts", `"3"`, `"1"`},
 	} {
 		usage := fmt.Sprintf(`{"prompt_tokens":%s,"completion_tokens":%s,"total_tokens":0}`, count.input, count.output)
-		kinds = append(kinds, Kind{Name: "usage: " + count.name, of: []string{Chat, Embeddings}, write: func(w *wire) {
+		kinds = append(kinds, Kind{Name: "usage: " + count.name, paths: []string{Chat, Embeddings}, write: func(w *wire) {
 			w.body(strings.TrimSuffix(strings.TrimSpace(string(w.Good)), "}") + `,"usage":` + usage + "}")
 		}})
 	}
 	return kinds
 }
 
-// lists returns the kinds with bad information about the server and its models.
+// lists returns the kinds that send bad information about the server and its models.
 func lists() []Kind {
 	page := func(name string, outcome Outcome, of, text string) Kind {
-		return Kind{Name: name, Outcome: outcome, of: []string{of}, write: func(w *wire) { w.body(text) }}
+		return Kind{Name: name, Outcome: outcome, paths: []string{of}, write: func(w *wire) { w.body(text) }}
 	}
 	const one = `{"object":"list","data":[{"id":%q,"owned_by":"vllm","max_model_len":%s}]}`
 	return []Kind{
@@ -50,13 +51,13 @@ func lists() []Kind {
 	}
 }
 
-// gauges returns the kinds with bad metrics.
+// gauges returns the kinds that send bad metrics.
 func gauges() []Kind {
 	page := func(name, text string) Kind {
-		return Kind{Name: name, Outcome: Either, of: []string{Metrics}, write: func(w *wire) { w.body(text) }}
+		return Kind{Name: name, Outcome: Either, paths: []string{Metrics}, write: func(w *wire) { w.body(text) }}
 	}
 	bulky := func(name, start, piece string) Kind {
-		return Kind{Name: name, Outcome: Either, Bulky: true, of: []string{Metrics}, write: func(w *wire) {
+		return Kind{Name: name, Outcome: Either, Bulky: true, paths: []string{Metrics}, write: func(w *wire) {
 			w.head(-1)
 			w.text(start)
 			w.endless(piece)

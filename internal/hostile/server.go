@@ -27,17 +27,17 @@ type Config struct {
 	// Answer is the content of an honest answer. Default {"n":5}.
 	Answer string
 
-	// Choose selects the kind that answers a request. If Choose is nil or returns nil,
-	// the answer is honest. n is the number of the request, from 0.
+	// Choose selects the kind of bad answer to a request. If Choose is nil or returns
+	// nil, the answer is honest. n is the number of the request, from 0.
 	Choose func(r Request, n uint64) *Kind
 }
 
-// typeStream is the content type of a stream of events.
+// typeStream is the content type of an event stream.
 const typeStream = "text/event-stream"
 
-// Share returns a function for Config.Choose. It chooses a random kind for this share of
-// the requests (0 to 1), and the honest answer for the others. It never chooses kinds
-// that wait.
+// Share returns a function for Config.Choose. It chooses a random bad kind for this
+// share of the requests (0 to 1), and the honest answer for the other requests. It
+// never chooses kinds that wait.
 func Share(share float64, seed uint64) func(Request, uint64) *Kind {
 	return func(r Request, n uint64) *Kind {
 		d := dice(seed ^ n*0x9e3779b97f4a7c15)
@@ -68,7 +68,7 @@ type Server struct {
 	wg    sync.WaitGroup
 }
 
-// Start starts a server.
+// Start starts a server on a free port of 127.0.0.1.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	if c.Flavor == "" {
 		c.Flavor = "vllm"
@@ -173,7 +173,7 @@ func (s *Server) name() string {
 	return "uvicorn"
 }
 
-// honest returns a request for path together with its honest answer. If Good is nil, the
+// honest returns a Request for path with its honest answer in Good. If Good is nil, the
 // server has no such page.
 func (c Config) honest(path string, body []byte) Request {
 	owner := map[string]string{"vllm": "vllm", "sglang": "sglang", "llama.cpp": "llamacpp", "ollama": "library"}[c.Flavor]

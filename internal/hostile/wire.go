@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// MostBytes limits the bytes of a bulky kind. The limit is above the 128 MiB that a
-	// client accepts by default.
+	// MostBytes is the largest number of bytes in the answer of a bulky kind. It is
+	// above the 128 MiB that a client accepts by default.
 	MostBytes = 192 << 20
-	// mostTime limits the time of every answer, also the answer of a kind that waits.
+	// mostTime is the longest duration of an answer, also for a kind that waits.
 	mostTime = 20 * time.Second
 )
 
@@ -30,7 +30,7 @@ type wire struct {
 }
 
 func newWire(conn net.Conn, r Request) *wire {
-	_ = conn.SetDeadline(time.Now().Add(mostTime)) // if it fails, MostBytes ends the answer
+	_ = conn.SetDeadline(time.Now().Add(mostTime)) // if this fails, MostBytes still ends the answer
 	return &wire{Request: r, conn: conn, out: bufio.NewWriterSize(conn, 64<<10), dice: dice(r.Seed)}
 }
 
@@ -50,14 +50,15 @@ func (w *wire) text(parts ...string) {
 	}
 }
 
-// flush sends the buffered bytes in a packet.
+// flush sends the buffered bytes immediately.
 func (w *wire) flush() {
 	if w.err == nil {
 		w.err = w.out.Flush()
 	}
 }
 
-// endless writes a text until the client stops reading or a limit ends it.
+// endless repeats a text until the client stops reading, or until MostBytes or mostTime
+// ends the answer.
 func (w *wire) endless(piece string) {
 	piece = strings.Repeat(piece, max(1, 4096/len(piece)))
 	for w.err == nil {
@@ -65,7 +66,7 @@ func (w *wire) endless(piece string) {
 	}
 }
 
-// close sends the buffered bytes and ends the connection.
+// close sends the buffered bytes and closes the connection.
 func (w *wire) close() {
 	if w.err == nil || errors.Is(w.err, errEnough) {
 		_ = w.out.Flush() // the client may have disconnected
@@ -79,7 +80,7 @@ func (w *wire) wait() {
 	_, _ = io.Copy(io.Discard, w.conn)
 }
 
-// status writes the status line and the first headers.
+// status writes the status line and the headers of every answer.
 func (w *wire) status(code int) {
 	w.text("HTTP/1.1 ", strconv.Itoa(code), " Something\r\nServer: rowmill-sim\r\nX-Simulated: true\r\n")
 }
@@ -103,7 +104,7 @@ func (w *wire) body(text string) {
 	w.text(text)
 }
 
-// chunked starts an answer in chunks.
+// chunked starts an answer with chunked transfer encoding.
 func (w *wire) chunked() {
 	w.status(200)
 	w.header("Content-Type", w.Type)

@@ -15,8 +15,8 @@ import (
 	"sync/atomic"
 )
 
-// Decode reads a document into v. Numbers in values without a type become
-// json.Number: a float64 would change a seed of 64 bits.
+// Decode reads a document into v. Numbers in fields without a type (any) become
+// json.Number, because a float64 would change a seed of 64 bits.
 func Decode[T string | []byte](raw T, v any) error { return reader(string(raw)).Decode(v) }
 
 func reader(text string) *json.Decoder {
@@ -33,11 +33,11 @@ func reader(text string) *json.Decoder {
 //   - in the elements of lists. An element of v continues a stored element that is
 //     equal to it, or else one that has the same first member.
 //
-// A map entry, element or object that v no longer has is removed with its unknown
-// members. Types with their own encoding are replaced completely.
+// A map entry, element or object that v no longer has is removed, together with its
+// unknown members. Types with their own encoding are replaced completely.
 //
-// stored may be empty. The error says that v cannot be encoded, or that stored
-// cannot be decoded into v's type.
+// stored may be empty. An error means that v cannot be encoded, or that stored cannot
+// be decoded into v's type.
 func Rewrite(stored []byte, v any) ([]byte, error) {
 	fresh, err := json.Marshal(v)
 	if err != nil {
@@ -70,15 +70,15 @@ func allKnown(stored []byte, t reflect.Type, v reflect.Value) bool {
 	return strict.Decode(v.Interface()) == nil
 }
 
-// plain holds the hashes of documents that Rewrite has recently returned and that have
-// no unknown members. Rewrite need not decode such a stored document. This saves time,
-// because a node mostly rewrites its own documents, and decoding a record takes three
-// times as long as encoding it.
+// plain is the set of hashes of documents that Rewrite has recently returned and that
+// have no unknown members. Rewrite need not decode such a stored document. This saves
+// time, because a node mostly rewrites its own documents, and decoding a record takes
+// three times as long as encoding it.
 var plain = hashes{seed: maphash.MakeSeed()}
 
 type hashes struct {
 	seed  maphash.Seed
-	slots [4096]atomic.Uint64 // more than the documents that a node writes in a second
+	slots [4096]atomic.Uint64 // one hash per slot; more slots than documents that a node writes in a second
 }
 
 func (h *hashes) has(t reflect.Type, doc []byte) bool {
@@ -99,8 +99,8 @@ func (h *hashes) of(t reflect.Type, doc []byte) uint64 {
 	return of.Sum64()
 }
 
-// merge returns fresh with the members of stored that known lacks. known has only the
-// members of stored that this version knows.
+// merge returns fresh with those members of stored that are missing in known. known is
+// stored without the members that this version does not know.
 func merge(stored, known, fresh json.RawMessage) (json.RawMessage, error) {
 	if bytes.Equal(stored, known) {
 		return fresh, nil
@@ -134,8 +134,8 @@ func mergeMembers(stored, known, fresh map[string]json.RawMessage) (json.RawMess
 	return json.Marshal(fresh)
 }
 
-// spelling returns the name of a member as this version writes it: encoding/json
-// ignores case when it reads names.
+// spelling returns the name of a member as this version spells it, because
+// encoding/json ignores case when it reads names.
 func spelling(name string, objects ...map[string]json.RawMessage) string {
 	for _, object := range objects {
 		if _, exact := object[name]; exact {
@@ -154,7 +154,8 @@ func spelling(name string, objects ...map[string]json.RawMessage) string {
 
 func mergeElements(stored, known, fresh []json.RawMessage) (json.RawMessage, error) {
 	used, merged := make([]bool, len(known)), make([]bool, len(fresh))
-	// Match equal elements first, because several elements may have the same first member.
+	// Match equal elements first, because several elements may have the same first
+	// member.
 	for _, key := range []func(json.RawMessage) string{text, firstMember} {
 		places := map[string][]int{}
 		for i, element := range known {
@@ -193,7 +194,8 @@ func firstMember(object json.RawMessage) string {
 	return fmt.Sprintf("%v:%s", name, value)
 }
 
-// decoded returns an object or a list, or nil if the text is something else.
+// decoded returns the object or the list in a JSON text, or nil if the text is
+// something else.
 func decoded[T map[string]json.RawMessage | []json.RawMessage](text json.RawMessage) (v T) {
 	_ = json.Unmarshal(text, &v)
 	return v

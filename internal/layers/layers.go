@@ -1,8 +1,8 @@
-// Package layers owns the rules for imports between packages. Folders are on numbered
+// Package layers has the rules for imports between packages. Folders are on numbered
 // layers: code imports only from lower layers, packages on the same layer do not import
-// each other, and some libraries have only one importer. The package holds the table and
-// the check; its test runs them on the output of `go list`. It does not know the tasks of
-// the packages.
+// each other, and some libraries have only one importer. The package has the table of
+// the rules and the check; its test checks the output of `go list`. It does not know
+// the tasks of the packages.
 package layers
 
 import (
@@ -17,38 +17,40 @@ const Module = "github.com/rowmill/rowmill"
 
 // Table holds the rules. Paths are inside the module.
 type Table struct {
-	// TopFolders lists the top folders. There are no others.
+	// TopFolders lists all folders in the root of the repository that contain packages.
 	TopFolders []string
 
-	// Layer gives the layer of a folder. It holds for all subfolders that have no entry
-	// of their own. A package must be in a folder with an entry, or be a helper.
+	// Layer has the layer of each folder. It also applies to all subfolders without an
+	// entry of their own. A package must be in a folder with an entry, or be a helper.
 	Layer map[string]int
 
-	// Within gives the step of a package inside a folder of Layer. A package may import
+	// Within has the step of a package inside a folder of Layer. A package may import
 	// the packages on lower steps of the same folder. Packages without an entry may
 	// import only their parents and their own subfolders.
 	Within map[string]int
 
-	// Separate are pairs of top folders that must not import each other, on any layer.
+	// Separate has pairs of top folders that must not import each other, on any layer.
 	Separate [][2]string
 
-	// Importers names the packages, with their subfolders, that may import a library.
-	// Libraries are matched by prefix.
+	// Importers lists, for each library, the packages that may import it; their
+	// subfolders may import it too. Libraries are matched by prefix.
 	Importers map[string][]string
 
-	// VagueNames are folder names that are refused, because they say nothing.
+	// VagueNames are folder names that are refused, because they do not say what a
+	// package is for.
 	VagueNames []string
 
-	// Programs are top folders that each hold one program. Its packages may import each
-	// other.
+	// Programs are top folders with one program each. The packages of a program may
+	// import each other.
 	Programs []string
 
 	// Adapters are packages that implement their parent's interface with one
 	// technology. Only programs may import them.
 	Adapters []string
 
-	// Helpers are top folders of test helpers, except their subfolders in Layer. Shipped
-	// code must not import helpers; helpers may import anything.
+	// Helpers are top folders of test helpers, except their subfolders that have an
+	// entry in Layer. Shipped code must not import helpers; helpers may import
+	// anything.
 	Helpers []string
 }
 
@@ -145,7 +147,8 @@ func (t Table) checkName(path string) []string {
 	return broken
 }
 
-// checkImport returns the reason why from must not import path; empty if from may.
+// checkImport returns the reason why from must not import path, or "" if the import is
+// allowed.
 func (t Table) checkImport(from, path string) string {
 	to, inside := inModule(path)
 	if !inside {
@@ -199,8 +202,8 @@ func (t Table) isHelper(path string) bool {
 	return slices.Contains(t.Helpers, top(path)) && !strings.Contains(t.layerFolder(path), "/")
 }
 
-// layerFolder returns the folder with an entry in Layer that holds the package at path;
-// empty for none.
+// layerFolder returns the folder with an entry in Layer that contains the package at
+// path; empty if there is none.
 func (t Table) layerFolder(path string) string {
 	for path != "" {
 		if _, known := t.Layer[path]; known {
@@ -211,7 +214,8 @@ func (t Table) layerFolder(path string) string {
 	return ""
 }
 
-// inModule returns the path inside the module, empty for the root package.
+// inModule returns the part of an import path inside the module, empty for the root
+// package. It returns false if the path is outside the module.
 func inModule(path string) (string, bool) {
 	if path == Module {
 		return "", true

@@ -15,8 +15,8 @@ const rowmillRoot = "rowmill"
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// Missing returns one sentence for each folder of the table without a package: such an
-// entry would silently permit imports later.
+// Missing returns one sentence for each folder in the table that has no package. Such
+// an entry would silently permit imports later.
 func (t Table) Missing(packages []Package) []string {
 	named := slices.Concat(slices.Collect(maps.Keys(t.Layer)), slices.Collect(maps.Keys(t.Within)), t.Adapters, t.Programs, t.Helpers)
 	for _, allowed := range t.Importers {

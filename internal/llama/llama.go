@@ -32,15 +32,16 @@ const (
 // Dimension is the length of an embedding of the Embed model.
 const Dimension = 64
 
-// startTimeout limits the start: half a second is usual, a busy machine needs more.
+// startTimeout limits the start of the server. It usually takes half a second; a busy
+// machine needs more.
 const startTimeout = 60 * time.Second
 
 // Options of a server. The zero value uses the defaults of start.sh.
 type Options struct {
-	Name    string   // of the model; default tiny-chat and so on
-	Slots   int      // rows in flight at once, default 4
-	Context int      // tokens of all slots together, default 8192
-	Port    int      // on 127.0.0.1; default a free one
+	Name    string   // name of the model; default tiny-chat, tiny-think or tiny-embed
+	Slots   int      // number of rows in flight at once; default 4
+	Context int      // context of all slots together, in tokens; default 8192
+	Port    int      // port on 127.0.0.1; default a free port
 	Args    []string // further arguments of llama-server
 }
 
@@ -48,7 +49,7 @@ type Options struct {
 type Server struct {
 	URL   string // such as http://127.0.0.1:4711
 	Port  int
-	Model string // the name in its model list
+	Model string // name of the model in the server's model list
 	kill  func()
 }
 
@@ -67,8 +68,8 @@ func Dir() string {
 	return filepath.Join(cache, "rowmill-llama")
 }
 
-// Start starts a server until the end of the test. It skips the test if no server is
-// installed.
+// Start starts a server that runs until the end of the test. It skips the test if no
+// server is installed.
 func Start(t testing.TB, kind string, o Options) Server {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(Dir(), "llama-server")); err != nil {
@@ -126,7 +127,7 @@ func start(t testing.TB, script, kind string, o Options) (Server, error) {
 		close(exited)
 	}()
 	stop := func() {
-		cancel() // kills one process: the script has become the server
+		cancel() // kills only one process, because the script replaces itself by the server
 		<-exited
 	}
 
@@ -151,16 +152,16 @@ func start(t testing.TB, script, kind string, o Options) (Server, error) {
 		select {
 		case <-exited:
 			cancel()
-			return Server{}, fmt.Errorf("it ended at once: %s", output.String())
+			return Server{}, fmt.Errorf("the server ended at once: %s", output.String())
 		case <-deadline:
 			stop()
-			return Server{}, fmt.Errorf("not healthy after %v: %s", startTimeout, output.String())
+			return Server{}, fmt.Errorf("the server is not healthy after %v: %s", startTimeout, output.String())
 		case <-poll.C:
 		}
 	}
 }
 
-// tail keeps the last output of the server.
+// tail is a writer that keeps the last 8 KiB of the server's output.
 type tail struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A Limit decides which messages of a key are logged: the first, and then at most one in
-// each Every. Its methods may be called concurrently. It never forgets a key, so there
-// must be a limited number of keys.
+// A Limit decides which messages are logged, for each key: the first message, and then
+// at most one message per Every. Its methods may be called concurrently. It never
+// forgets a key, so there must be a limited number of keys.
 type Limit struct {
 	Every time.Duration
 
@@ -18,12 +18,12 @@ type Limit struct {
 
 // A state is the state of the messages with one key.
 type state struct {
-	last    time.Time // of the last logged message
-	leftOut int       // number of messages since last
+	last    time.Time // time of the last logged message
+	leftOut int       // number of messages that were not logged since last
 }
 
-// Due reports whether a message must be logged now, and how many messages with the same
-// key were left out since the last logged one.
+// Due reports whether a message must be logged now. leftOut is the number of messages
+// with the same key that were not logged since the last logged message.
 func (l *Limit) Due(key string, now time.Time) (leftOut int, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

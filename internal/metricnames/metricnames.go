@@ -13,12 +13,13 @@ import (
 	"testing"
 )
 
-// excluded are folders with metrics that a node does not have: for example the
-// simulated server has its own page.
+// excluded lists folders with metrics that a node does not have: for example, the
+// simulated server serves its own metrics.
 var excluded = []string{"engine/sim", "bench", "e2e"}
 
-// Of returns the metrics that the code below a folder registers, and whether each is a
-// histogram. It reads the names in options and descriptions of package prometheus.
+// Of returns the names of the metrics that the code below a folder registers. The value
+// is true for a histogram. It reads the names in options and descriptions of package
+// prometheus.
 func Of(t testing.TB, root string) map[string]bool {
 	t.Helper()
 	found := make(map[string]bool)
@@ -58,7 +59,8 @@ func Of(t testing.TB, root string) map[string]bool {
 	return found
 }
 
-// metric returns the name in prometheus.…Opts{Name: "…"} or prometheus.NewDesc("…").
+// metric returns the name in prometheus.…Opts{Name: "…"} or prometheus.NewDesc("…"), or
+// "" for any other node.
 func metric(node ast.Node) (name string, histogram bool) {
 	switch n := node.(type) {
 	case *ast.CompositeLit:
@@ -78,7 +80,8 @@ func metric(node ast.Node) (name string, histogram bool) {
 	return "", false
 }
 
-// ofPrometheus returns X of prometheus.X.
+// ofPrometheus returns the name X of an expression prometheus.X, or "" for any other
+// expression.
 func ofPrometheus(e ast.Expr) string {
 	if s, ok := e.(*ast.SelectorExpr); ok {
 		if pkg, ok := s.X.(*ast.Ident); ok && pkg.Name == "prometheus" {
@@ -88,7 +91,7 @@ func ofPrometheus(e ast.Expr) string {
 	return ""
 }
 
-// text returns the value of a string literal.
+// text returns the value of a string literal, or "" for any other expression.
 func text(e ast.Expr) string {
 	if literal, ok := e.(*ast.BasicLit); ok {
 		if value, err := strconv.Unquote(literal.Value); err == nil {

@@ -1,5 +1,5 @@
-// Package notice reads NOTICE, which lists the modules in the binary under their
-// licences.
+// Package notice reads the file NOTICE, which lists the modules in the binary under
+// their licences.
 package notice
 
 import (

@@ -12,7 +12,7 @@ import (
 	"unicode/utf16"
 )
 
-// A Verdict says whether a Place accepts or refuses all texts of a kind.
+// A Verdict is whether a Place accepts or refuses all texts of a kind.
 type Verdict bool
 
 // The verdicts.
@@ -27,21 +27,20 @@ type Place struct {
 	Wrap func(value string) string
 	// Take passes a document to the place. An error means that the place refuses it.
 	Take func(document string) error
-	// Verdicts says for some kinds, by name, whether this place accepts the texts of the
-	// kind. It must have every kind on which standards and parsers disagree, and no
-	// other.
+	// Verdicts has, by name of the kind, whether this place accepts the texts of the
+	// kind. It must have exactly the kinds on which standards and parsers disagree.
 	Verdicts map[string]Verdict
 }
 
 // A kind is a set of texts that a place must all accept or all refuse.
 type kind struct {
 	name    string
-	verdict *Verdict                       // nil: Place.Verdicts decides
+	verdict *Verdict                       // verdict of every place; nil if Place.Verdicts decides
 	texts   []string                       // values for Wrap
-	whole   func(document string) []string // makes texts from a whole valid document
+	whole   func(document string) []string // makes further texts from a whole valid document
 }
 
-// Test checks a place with all kinds.
+// Test checks a place with the texts of all kinds.
 func Test(t *testing.T, place Place) {
 	t.Helper()
 	open := 0
@@ -75,7 +74,7 @@ func Test(t *testing.T, place Place) {
 	}
 }
 
-// Count returns the number of texts.
+// Count returns the number of texts of all kinds.
 func Count() (n int) {
 	for _, k := range kinds() {
 		n += len(k.texts)
@@ -86,7 +85,7 @@ func Count() (n int) {
 	return n
 }
 
-// shorten quotes a document for a message, and cuts a long one.
+// shorten returns a document in quotes for a message. A long document is cut.
 func shorten(document string) string {
 	if len(document) > 120 {
 		return fmt.Sprintf("%q and %d bytes more", document[:120], len(document)-120)
@@ -104,7 +103,7 @@ func kinds() []kind {
 		}
 	}
 	return []kind{
-		// Every place accepts these.
+		// Every place accepts these kinds.
 		{name: "literal", verdict: &taken, texts: strings.Fields(`true false null`)},
 		{name: "number", verdict: &taken, texts: numbers()},
 		{name: "string", verdict: &taken, texts: stringsOf()},
@@ -114,7 +113,7 @@ func kinds() []kind {
 		{name: "white space", verdict: &taken, texts: []string{" 1", "1 ", "\t1\t", "\r1\r", " \t\r[ \t\r1 \t\r, \t\r2 \t\r] \t\r"}},
 		{name: "nested 20 deep", verdict: &taken, texts: nested(20)},
 
-		// Every place refuses these.
+		// Every place refuses these kinds.
 		{name: "bad literal", verdict: &refused, texts: strings.Fields(`True FALSE nul nulL tru truefalse undefined None yes nullx fals #t`)},
 		{name: "bad number", verdict: &refused, texts: append(strings.Fields(
 			`01 -01 00 -00.5 +1 .5 5. -.5 1e 1e+ 1E- 1.e1 1..2 0x1F 0b1 1_000 1,5 --1 - 1a 0e 1e1.5 1ee2 -a 1+2 0.3e+ 2.e3 -NaN nan Inf +Inf -Inf +Infinity infinity 1e٣ １ ½ 1.2.3 0.e1 0E 0e+ -.123 1ea -2. 1.-2`),
@@ -148,7 +147,7 @@ func kinds() []kind {
 		}},
 		{name: "nested 100,000 deep", verdict: &refused, texts: append(nested(100_000), strings.Repeat("[", 100_000), strings.Repeat(`[{"":`, 50_000))},
 
-		// Places treat these differently.
+		// Some places accept these kinds, other places refuse them.
 		{name: "text behind the value", whole: func(d string) []string {
 			return []string{d + " " + d, d + d, d + ",", d + "x", d + "]", d + "}", d + " 1", d + `"`, d + "\x00", d + "é", d + "\xef\xbb\xbf"}
 		}},
@@ -208,7 +207,7 @@ func withControlCharacters() []string {
 	return made
 }
 
-// wide encodes a text in UTF-16.
+// wide encodes a text in UTF-16. mark adds a byte-order mark.
 func wide(text string, bigEndian, mark bool) string {
 	units := utf16.Encode([]rune(text))
 	if mark {

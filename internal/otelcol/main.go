@@ -43,7 +43,7 @@ func factories() (f otelcol.Factories, err error) {
 	if f.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory()); err != nil {
 		return f, err
 	}
-	f.Telemetry = telemetry.NewFactory(func() component.Config { return &struct{}{} }) // no telemetry of its own
+	f.Telemetry = telemetry.NewFactory(func() component.Config { return &struct{}{} }) // the collector sends no telemetry about itself
 	f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](exporter.NewFactory(
 		component.MustNewType("lines"), func() component.Config { return &config{} }, exporter.WithTraces(newLines, component.StabilityLevelDevelopment),
 	))
@@ -52,7 +52,7 @@ func factories() (f otelcol.Factories, err error) {
 
 // config is the configuration of the exporter lines.
 type config struct {
-	Path string `mapstructure:"path"` // the file, which is replaced at the start
+	Path string `mapstructure:"path"` // path of the file to write, which is replaced at the start
 }
 
 type lines struct {

@@ -1,5 +1,5 @@
-// Package panics turns a panic into an error. Nodes use it where they process data
-// from outside, so that a panic fails one row, job or engine and not the node.
+// Package panics turns a panic into an error. Nodes use it when they process data from
+// outside, so that a panic fails one row, job or engine and not the node.
 package panics
 
 import (
@@ -13,8 +13,8 @@ import (
 // A Panic is the error for a recovered panic.
 type Panic struct {
 	Reason any
-	At     string // file and line
-	Stack  []byte // of the goroutine that panicked
+	At     string // file and line of the panic
+	Stack  []byte // stack of the goroutine that panicked
 }
 
 // Error returns the message without the stack.
@@ -31,7 +31,7 @@ func Catch(do func() error) (err error) {
 }
 
 // panicSite returns the file and line of the panic that is being recovered: the first
-// frame below the runtime's own.
+// stack frame that is not in Go's runtime.
 func panicSite() string {
 	callers := make([]uintptr, 64)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers)])

@@ -18,13 +18,13 @@ import (
 // ask for any free port.
 const first, last = 10_000, 32_000
 
-// A Reservation holds a TCP port for a server that may be down. Its socket is bound but
-// never listens. So no other Reserve gets the port, but a server may listen on it,
-// because both sides set SO_REUSEADDR (Go's listeners do).
+// A Reservation reserves a TCP port for a server that may be down. Its socket is bound
+// but never listens. So no other call of Reserve gets the port, but a server may listen
+// on it, because both sides set SO_REUSEADDR (Go's listeners do).
 type Reservation struct {
 	Address string // IP:PORT
 	Port    int
-	Release func() // calling it twice is harmless
+	Release func() // ends the reservation; calling it twice is harmless
 }
 
 // Reserve reserves a port of ip, an IPv4 address of this machine. It chooses a port on
@@ -50,8 +50,8 @@ func Reserve(ctx context.Context, ip string) (*Reservation, error) {
 	return nil, fmt.Errorf("none of 100 ports from %d to %d is free: %w", first, last-1, err)
 }
 
-// bind binds a socket. It fails if another socket has the port. Afterwards a listener
-// may bind the same port.
+// bind binds a socket to the port, without listening. It fails if another socket has
+// the port. Afterwards a listener may bind the same port.
 func bind(host netip.Addr, port int) (release func(), err error) {
 	syscall.ForkLock.RLock()
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
@@ -62,7 +62,7 @@ func bind(host netip.Addr, port int) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	release = sync.OnceFunc(func() { _ = syscall.Close(socket) }) // closing cannot lose data: nothing was written
+	release = sync.OnceFunc(func() { _ = syscall.Close(socket) }) // nothing was written, so a failed close loses no data
 	err = syscall.Bind(socket, &syscall.SockaddrInet4{Port: port, Addr: host.As4()})
 	if err = errors.Join(err, syscall.SetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)); err != nil {
 		release()

@@ -10,8 +10,8 @@ import (
 	"github.com/rowmill/rowmill/internal/repo"
 )
 
-// Tool returns the path of prometheus or promtool. If it is missing, the test is
-// skipped; on CI it fails.
+// Tool returns the path of the program prometheus or promtool. If it is missing, the
+// test is skipped; on CI the test fails.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
 	if path, err := exec.LookPath(name); err == nil {
@@ -21,7 +21,7 @@ func Tool(t testing.TB, name string) string {
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
-	const how = " is not here; .ci/tools prometheus fetches it"
+	const how = " is not installed; .ci/tools prometheus fetches it"
 	if os.Getenv("ROWMILL_CI") != "" {
 		t.Fatal(name + how)
 	}

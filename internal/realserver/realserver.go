@@ -27,23 +27,23 @@ import (
 // Dimension is the length of an embedding of the models from tiny_hf.py.
 const Dimension = 128
 
-// startTimeout limits the start: a Python server imports for half a minute, on a busy
-// machine for many minutes.
+// startTimeout limits the start of the server. A Python server spends half a minute on
+// imports, on a busy machine many minutes.
 const startTimeout = 15 * time.Minute
 
 // Options of a server. The zero value uses the defaults of start.sh.
 type Options struct {
-	Name string   // of the model, or names with commas between; default tiny-chat and so on
-	Port int      // on 127.0.0.1; default a free one
+	Name string   // name of the model, or names separated by commas; default tiny-chat, tiny-think or tiny-embed
+	Port int      // port on 127.0.0.1; default a free port
 	Args []string // further arguments of the server
 }
 
-// A Server is a running server.
+// A Server is a running inference server.
 type Server struct {
 	URL   string // such as http://127.0.0.1:4711
 	Port  int
-	Model string // the name in its model list
-	Other string // the name of the second model, if there are two
+	Model string // name of the model in the server's model list
+	Other string // name of the second model, if there are two models
 	kill  func()
 }
 
@@ -58,9 +58,9 @@ func Wanted(t testing.TB) {
 	}
 }
 
-// Start starts a server of a kind in start.sh with a model of kind chat, think or
-// embed, until the end of the test. Ollama may have two models, "chat,embed", with two
-// names.
+// Start starts a server that runs until the end of the test. server is a kind of server
+// in start.sh; model is chat, think or embed. Ollama may have two models, "chat,embed",
+// with two names.
 func Start(t testing.TB, server, model string, o Options) Server {
 	t.Helper()
 	Wanted(t)
@@ -83,7 +83,7 @@ func Start(t testing.TB, server, model string, o Options) Server {
 		t.Fatal(err)
 	}
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to kill also the processes that the server starts
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a process group, so that kill also ends the processes that the server starts
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -120,8 +120,8 @@ func Start(t testing.TB, server, model string, o Options) Server {
 	}
 }
 
-// Version returns the release that get.sh has installed, for servers that do not report
-// it; empty for none.
+// Version returns the release of a server that get.sh has installed, for servers that
+// do not report their release; empty if none is installed.
 func Version(server string) string {
 	path, err := os.Readlink(filepath.Join(dir(), server))
 	if err != nil {
@@ -136,7 +136,7 @@ func dir() string {
 	return cmp.Or(os.Getenv("ROWMILL_ENGINES_DIR"), filepath.Join(cache, "rowmill-engines"))
 }
 
-// get requests a path; status is 0 if no server answers.
+// get sends a GET request for a path. status is 0 if no server answers.
 func (s Server) get(t testing.TB, path string) (status int, body []byte) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -156,8 +156,9 @@ func (s Server) get(t testing.TB, path string) (status int, body []byte) {
 	return res.StatusCode, body
 }
 
-// listed returns the server's name for its model; empty if the server does not offer it
-// yet. SGLang lists models before it can run them.
+// listed returns the server's name for the model called name; empty if the server
+// cannot run the model yet. It asks for the health first, because SGLang lists models
+// before it can run them.
 func (s Server) listed(t testing.TB, name string) string {
 	t.Helper()
 	if health, _ := s.get(t, "/health"); health == 0 || health == http.StatusServiceUnavailable {
@@ -173,14 +174,14 @@ func (s Server) listed(t testing.TB, name string) string {
 		return ""
 	}
 	for _, m := range list.Data {
-		if strings.HasPrefix(m.ID, name) { // Ollama adds a tag
+		if strings.HasPrefix(m.ID, name) { // Ollama adds a tag to the name
 			return m.ID
 		}
 	}
 	return ""
 }
 
-// lastPart returns the last part of a log.
+// lastPart returns the last 4 KiB of a log file.
 func lastPart(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// commandTimeout limits one Command. It is longer than the pauses that tests ask for,
-// and short enough to end a hanging test.
+// commandTimeout limits the time of one Command. It is longer than the pauses that
+// tests ask for, and short enough to end a hanging test.
 const commandTimeout = 20 * time.Second
 
 // Command sends a command on its own connection and returns the answer: a string, a

@@ -19,15 +19,16 @@ import (
 	"github.com/rowmill/rowmill/internal/port"
 )
 
-// program is the server's executable; it is also the Sentinel.
+// program is the server's executable. The same executable also runs as Sentinel.
 const program = "redis-server"
 
-// processTimeout is how long a server may take to answer after its start, or to stop. It is
-// long, because a loaded machine must not fail a test.
+// processTimeout limits the time until a server answers after its start, and the time
+// until it has stopped. It is long, so that no test fails on a busy machine.
 const processTimeout = 30 * time.Second
 
-// A Server is a redis-server on one port and one folder, also after restarts. Its
-// methods are not safe for concurrent use, except Addr, URL, Port and Command.
+// A Server is a redis-server with one port and one folder, which stay the same after a
+// restart. Its methods are not safe for concurrent use, except Addr, URL, Port and
+// Command.
 type Server struct {
 	dir     string
 	port    int
@@ -38,10 +39,10 @@ type Server struct {
 	release func()        // releases a reserved port; nil for a port that the caller gave
 }
 
-// Start runs a server until the end of the test: append-only file, every write synced,
-// no snapshots. settings are lines of redis.conf, such as "maxmemory 8mb", and override
-// these defaults. If the machine has no redis-server, the test is skipped; with
-// ROWMILL_CI it fails.
+// Start runs a server until the end of the test: with an append-only file, every write
+// synced, no snapshots. settings are lines of redis.conf, such as "maxmemory 8mb", and
+// override these defaults. If the machine has no redis-server, the test is skipped; if
+// ROWMILL_CI is set, it fails.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	requireRedis(t)
@@ -53,9 +54,9 @@ func Start(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-// Sentinel runs a Sentinel that watches primary under a name until the end of the test.
-// With quorum 1, it starts a failover by itself after primary has not answered for
-// down.
+// Sentinel runs a Sentinel that watches primary under a name, until the end of the
+// test. With quorum 1, it starts a failover by itself after primary has not answered
+// for the time down.
 func Sentinel(t testing.TB, name string, primary *Server, down time.Duration) *Server {
 	t.Helper()
 	requireRedis(t)
@@ -79,8 +80,8 @@ func Sentinel(t testing.TB, name string, primary *Server, down time.Duration) *S
 	return s
 }
 
-// requireRedis skips the test if there is no redis-server; with ROWMILL_CI it fails the
-// test.
+// requireRedis skips the test if there is no redis-server; if ROWMILL_CI is set, it
+// fails the test.
 func requireRedis(t testing.TB) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err == nil {
@@ -119,7 +120,8 @@ func Run(ctx context.Context, dir string, port int, fsync string, settings ...st
 	})
 }
 
-// run starts a server; its arguments depend on its port.
+// run starts a server on the port given; 0 means a free port. args returns the
+// arguments of the server for its port.
 func run(ctx context.Context, dir string, given int, args func(port int) []string) (*Server, error) {
 	s := &Server{dir: dir, port: given}
 	if given == 0 {
@@ -166,8 +168,8 @@ func (s *Server) start(ctx context.Context) error {
 	}
 }
 
-// ready reports whether this process, and not another one on its port, has loaded its
-// data and answers.
+// ready reports whether this process has loaded its data and answers, and not another
+// process on the same port.
 func (s *Server) ready() bool {
 	info, err := s.Command("INFO", "server")
 	if err != nil || !strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", s.process.Pid)) {
@@ -189,10 +191,11 @@ func (s *Server) URL() string { return "redis://" + s.Addr() + "/0" }
 // Dir returns the folder of the server's data and its server.log.
 func (s *Server) Dir() string { return s.dir }
 
-// Kill kills the process, like kill -9. If none runs, it does nothing.
+// Kill kills the process with SIGKILL. If no process runs, it does nothing.
 func (s *Server) Kill() error { return s.end(syscall.SIGKILL) }
 
-// Stop lets the process write its files and end. If none runs, it does nothing.
+// Stop lets the process write its files and then end. If no process runs, it does
+// nothing.
 func (s *Server) Stop() error {
 	if err := s.Resume(); err != nil {
 		return err
@@ -222,8 +225,8 @@ func (s *Server) signal(sig syscall.Signal) error {
 	return s.process.Signal(sig)
 }
 
-// end sends a signal and waits for the process. It repeats the signal, because a server
-// that makes its first append-only file refuses to stop.
+// end sends a signal and waits until the process has ended. It repeats the signal,
+// because a server that makes its first append-only file refuses to stop.
 func (s *Server) end(sig syscall.Signal) error {
 	if s.process == nil {
 		return nil

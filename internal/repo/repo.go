@@ -1,4 +1,4 @@
-// Package repo finds files of the repository, and the program, in tests.
+// Package repo finds files of the repository and the rowmill program, for tests.
 package repo
 
 import (
@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// Program returns the path of the program under test: ROWMILL_BINARY, or else a program
-// that it builds into dir.
+// Program returns the path of the program under test: ROWMILL_BINARY if it is set, or
+// else a program that Program builds into dir.
 func Program(dir string) (string, error) {
 	if path := os.Getenv("ROWMILL_BINARY"); path != "" {
 		return path, nil
@@ -29,7 +29,7 @@ func Program(dir string) (string, error) {
 // that the result of the test can be cached for another clone.
 func Path(elements ...string) string {
 	root := "."
-	for range 10 { // no package is deeper below the root
+	for range 10 { // no package is more than 10 folders below the root
 		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
 			break
 		}

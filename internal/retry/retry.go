@@ -1,6 +1,6 @@
-// Package retry repeats failed calls of other programs: it decides how long to pause
-// and when to give up. All its policies are below, so that they can be compared.
-// Retries of rows, pauses of inference servers and the search for cluster members are
+// Package retry repeats failed calls to other programs: it decides how long to pause
+// and when to give up. All its policies are in one list, so that they can be compared.
+// Retries of rows, backoff for inference servers and the search for cluster members are
 // not here: actors/dispatch and cluster time them. The caller decides which errors are
 // worth a retry.
 package retry
@@ -15,20 +15,21 @@ import (
 
 // A Policy holds the limits of a retry.
 type Policy struct {
-	// First is the longest pause after the first failure. It doubles with each further
-	// failure, up to Most. A pause is random, between half of its longest value and all
-	// of this value, so that the clients of a failed server return at different times.
+	// First is the longest pause after the first failure. This limit doubles with each
+	// further failure, up to Most. A pause is random, between half of the limit and the
+	// limit, so that the clients of a failed server return at different times.
 	First, Most time.Duration
-	// For is how long after the first try another try may start. Zero: no limit.
+	// For is how long after the first try another try may start. Zero means no limit.
 	For time.Duration
-	// Tries is the largest number of tries. Zero: no limit.
+	// Tries is the largest number of tries. Zero means no limit.
 	Tries int
 }
 
 // The policies of the program.
 var (
-	// Storage is for a store or a bucket that does not answer. It retries for ever: a
-	// pause of 3 s costs the server little and finds it soon after its return.
+	// Storage is for a store or a bucket that does not answer. It never gives up: a
+	// retry every 3 s costs the server little, and soon after the server is back, a
+	// retry succeeds.
 	Storage = Policy{First: 100 * time.Millisecond, Most: 3 * time.Second}
 
 	// Sessions is for a node that has lost its session and opens a new one. Without a
@@ -47,26 +48,26 @@ var (
 	Contention = Policy{First: 2 * time.Millisecond, Most: 250 * time.Millisecond, For: 30 * time.Second}
 
 	// Objects is for one call of an S3 server, for as long as a client may wait for an
-	// answer. Jobs retry beyond it by themselves.
+	// answer. After that, jobs retry by themselves.
 	Objects = Policy{First: 100 * time.Millisecond, Most: 3 * time.Second, For: 10 * time.Second}
 
-	// Transfers is for a download that makes no progress. Half a minute in all: long
-	// enough for a restart of the service.
+	// Transfers is for a download that makes no progress. Its retries take half a
+	// minute in total, long enough for a restart of the service.
 	Transfers = Policy{First: time.Second, Most: 10 * time.Second, Tries: 7}
 
-	// Spans is for sending spans to a collector. A minute is longer than a collector
-	// takes to restart; nothing waits for the spans, and later ones are worth more.
+	// Spans is for sending spans to a collector. A minute is longer than the restart of
+	// a collector. Nothing waits for the spans, and newer spans are worth more.
 	Spans = Policy{First: time.Second, Most: 10 * time.Second, For: time.Minute}
 )
 
 // Chance returns a random number from 0 to n-1. All random pauses use it. A
-// deterministic simulation replaces it before anything runs.
+// deterministic simulation replaces this variable before anything runs.
 var Chance = rand.Int64N
 
-// Jitter returns a random part of d, which must be positive.
+// Jitter returns a random duration from 0 to less than d, which must be positive.
 func Jitter(d time.Duration) time.Duration { return time.Duration(Chance(int64(d))) }
 
-// pauses computes the pauses of a policy; see Policy.First.
+// pauses computes the pauses of a policy for the backoff library; see Policy.First.
 type pauses struct{ next, most time.Duration }
 
 func (g *pauses) Reset() {}
@@ -77,15 +78,16 @@ func (g *pauses) NextBackOff() time.Duration {
 	return longest/2 + Jitter(longest/2+1)
 }
 
-// Within returns a copy of p with d as its limit For.
+// Within returns a copy of p that retries for at most d after the first try (its limit
+// For).
 func (p Policy) Within(d time.Duration) Policy {
 	p.For = d
 	return p
 }
 
 // Do calls do until it succeeds, its error is not retryable, p gives up, or ctx ends.
-// It returns the result of the last call of do. notify may be nil; it gets each error that is
-// retried.
+// It returns the result of the last call of do. notify gets each error that is retried;
+// it may be nil.
 func (p Policy) Do(ctx context.Context, do func() error, retryable func(error) bool, notify func(error)) error {
 	var last error
 	failed := false

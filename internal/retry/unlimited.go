@@ -2,12 +2,12 @@ package retry
 
 import "context"
 
-// unlimitedKey is the key of a context under which calls are retried without limit.
+// unlimitedKey is the key of the value in a context from Unlimited.
 type unlimitedKey struct{}
 
-// Unlimited returns a context under which no policy gives up before the context ends.
-// It is for the few calls that cannot restart from the beginning, such as a write of a
-// running download. notify gets each error that is retried, and nil once the call has
+// Unlimited returns a context with which no policy gives up before the context ends. It
+// is for the few calls that cannot restart from the beginning, such as a write of a
+// running download. notify gets each error that is retried, and nil when the call has
 // ended after such errors.
 func Unlimited(ctx context.Context, notify func(error)) context.Context {
 	return context.WithValue(ctx, unlimitedKey{}, notify)

@@ -1,5 +1,5 @@
 // Package s3test runs a real S3 server, versitygw, for tests and for clusters on one
-// machine. It finds the server that `.ci/tools s3` installs, keeps its port reserved
+// machine. It finds the server that `.ci/tools s3` installs, reserves its port even
 // while the server is down, and makes one bucket. If the server is missing, tests that
 // need it are skipped with a message, or fail if ROWMILL_CI is set.
 package s3test
@@ -38,10 +38,12 @@ const (
 	SecretKey = "rowmill-test-secret"
 )
 
-// startTimeout limits a start: a fifth of a second is usual, a busy machine needs more.
+// startTimeout limits the start of the server. It usually takes a fifth of a second; a
+// busy machine needs more.
 const startTimeout = 60 * time.Second
 
-// module is the Go module of the server; internal/s3server/go.mod has its version.
+// module is the import path of the server's Go module; internal/s3server/go.mod has its
+// version.
 const module = "github.com/versity/versitygw"
 
 // ErrNotInstalled means that the server is not on this machine.
@@ -49,18 +51,19 @@ var ErrNotInstalled = errors.New("no versitygw on this machine: run `.ci/tools s
 
 // Options of a server.
 type Options struct {
-	// Dir is the folder of the server's objects, also after a restart. It is created if
-	// missing.
+	// Dir is the folder of the server's objects. A restart uses the same folder. It is
+	// created if missing.
 	Dir string
 	// IP is the address to listen on. Default 127.0.0.1.
 	IP string
 	// Port is the port to listen on. 0 means a free port, reserved on this machine
-	// until Stop. The reservation does not work for another network namespace.
+	// until Stop. The reservation has no effect in another network namespace.
 	Port int
 	// Versions makes the bucket keep versions of its objects.
 	Versions bool
-	// Prefix is put before the command line, such as {"ip", "netns", "exec", "s3"}. Its
-	// process must become the server (exec), and this process must be able to reach IP.
+	// Prefix is put before the server's command line, such as {"ip", "netns", "exec",
+	// "s3"}. The process of the prefix must become the server (exec), and this process
+	// must be able to reach IP.
 	Prefix []string
 }
 
@@ -101,8 +104,8 @@ func Binary() (string, error) {
 	return "", fmt.Errorf("internal/s3server/go.mod does not name %s", module)
 }
 
-// Start starts a server with an empty directory until the end of the test. It skips the
-// test if no server is installed.
+// Start starts a server with an empty directory that runs until the end of the test. It
+// skips the test if no server is installed.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s, err := Run(t.Context(), t.TempDir(), 0)
@@ -186,7 +189,7 @@ func (s *Server) Restart(ctx context.Context) error {
 
 	s.mu.Lock()
 	s.output = &tail{}
-	s.cmd = exec.CommandContext(context.WithoutCancel(ctx), line[0], line[1:]...) // outlives the start
+	s.cmd = exec.CommandContext(context.WithoutCancel(ctx), line[0], line[1:]...) // the server keeps running when ctx ends
 	s.cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+AccessKey, "ROOT_SECRET_ACCESS_KEY="+SecretKey)
 	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
 	s.exited = make(chan struct{})
@@ -200,13 +203,13 @@ func (s *Server) Restart(ctx context.Context) error {
 		return fmt.Errorf("start %s: %w", s.binary, err)
 	}
 	go func() {
-		_ = cmd.Wait() // Stop and Kill end it, and its output has the reason
+		_ = cmd.Wait() // an error does not matter: Stop and Kill end the server, and its output has any other reason
 		close(exited)
 	}()
 	return s.waitUp(ctx, exited)
 }
 
-// waitUp waits until the server sends any answer.
+// waitUp waits until the server answers, with any status.
 func (s *Server) waitUp(ctx context.Context, exited <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -256,8 +259,8 @@ func (s *Server) client() (client *minio.Client, done func(), err error) {
 }
 
 // Undelete restores the objects that were deleted since a time, in a bucket with
-// versions. It removes their delete markers and returns the number of removed markers; an
-// object that was deleted twice has two.
+// versions. It removes their delete markers and returns the number of removed markers.
+// An object that was deleted twice has two markers.
 func (s *Server) Undelete(ctx context.Context, since time.Time) (n int, err error) {
 	client, done, err := s.client()
 	if err != nil {
@@ -286,10 +289,10 @@ func (s *Server) Undelete(ctx context.Context, since time.Time) (n int, err erro
 	return n, nil
 }
 
-// madeAt returns the time of a version. Versions of versitygw are ULIDs: the first ten
-// characters are milliseconds, in Crockford's base 32. The last modification of a
-// delete marker is not usable, because versitygw reports the time of the object there.
-// https://github.com/ulid/spec
+// madeAt returns the time at which a version was made. Versions of versitygw are ULIDs:
+// the first ten characters are milliseconds, in Crockford's base 32. The last
+// modification of a delete marker is not usable, because versitygw reports the time of
+// the object there. https://github.com/ulid/spec
 func madeAt(version string) (time.Time, error) {
 	if len(version) != 26 {
 		return time.Time{}, fmt.Errorf("version %q is no ULID", version)
@@ -314,7 +317,7 @@ func (s *Server) Signal(signal os.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cmd != nil && s.cmd.Process != nil {
-		_ = s.cmd.Process.Signal(signal) // it may have ended
+		_ = s.cmd.Process.Signal(signal) // an error does not matter: the process may have ended
 	}
 }
 
@@ -341,7 +344,7 @@ func keepsAttributes(dir string) bool {
 	return unix.Setxattr(dir, "user.rowmill", []byte("1"), 0) == nil
 }
 
-// tail keeps the last output of the server.
+// tail is a writer that keeps the last 8 KiB of the server's output.
 type tail struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// Of returns ROWMILL_SEED if it is set, a new seed in a soak (ROWMILL_SOAK), and 1
-// otherwise: the same commit makes the same choices each time. It logs the seed.
+// Of returns the seed for a test, and logs it: ROWMILL_SEED if it is set, a new seed in
+// a soak test (ROWMILL_SOAK), and 1 otherwise, so that the same commit makes the same
+// choices each time.
 func Of(t testing.TB) uint64 {
 	t.Helper()
 	seed := uint64(1)

@@ -31,22 +31,22 @@ const (
 	copiesSection = 1 << 30 // largest section in bytes, far above the size that a shard can need
 )
 
-// A CopiesWriter writes which rows are copies, shard by shard.
+// A CopiesWriter writes the list of a job's copies, shard by shard.
 type CopiesWriter struct {
 	w       io.Writer
 	section []byte
-	err     error // the first error
+	err     error // the first error; all later calls return it
 }
 
-// NewCopiesWriter returns a writer on w, and writes the magic.
+// NewCopiesWriter returns a CopiesWriter that writes to w, and writes the magic bytes.
 func NewCopiesWriter(w io.Writer) *CopiesWriter {
 	_, err := io.WriteString(w, copiesMagic)
 	return &CopiesWriter{w: w, err: err}
 }
 
-// Add writes the copies of shard n. Each call needs a higher n than the call before. rows
-// holds positions in the shard; distances holds the distance from each copy back to its
-// original.
+// Add writes the copies in shard n. Each call needs a higher n than the call before.
+// rows has the positions of the copies in the shard. distances has, for each copy, how
+// many rows back its original is.
 func (c *CopiesWriter) Add(n int, rows *roaring.Bitmap, distances []int64) error {
 	if c.err != nil {
 		return c.err
@@ -75,36 +75,36 @@ func (c *CopiesWriter) write(n uint32, set int) error {
 	le := binary.LittleEndian
 	le.PutUint32(c.section, n)
 	le.PutUint32(c.section[4:], uint32(set))                             //nolint:gosec // a set of positions in a shard is small
-	le.PutUint32(c.section[8:], uint32(len(c.section)-copiesHeader-set)) //nolint:gosec // the same
+	le.PutUint32(c.section[8:], uint32(len(c.section)-copiesHeader-set)) //nolint:gosec // a section is small
 	le.PutUint32(c.section[12:], copiesSum(c.section))
 	_, c.err = c.w.Write(c.section)
 	return c.err
 }
 
-// copiesSum is the checksum of a section.
+// copiesSum returns the checksum of a section of the list.
 func copiesSum(section []byte) uint32 {
 	return crc32.Update(crc32.Checksum(section[:copiesHeader-4], castagnoli), castagnoli, section[copiesHeader:])
 }
 
-// Copies knows which rows of a job are copies. Its memory is about one bit per copy and
-// one bit per original.
+// Copies is the list of the copies of a job, in memory. It needs about one bit per copy
+// and one bit per original.
 type Copies struct {
-	shards []Info
-	of     []copiesOf // by shard
-	rows   int64
+	shards  []Info
+	byShard []copiesOf // copies in each shard, by number of the shard
+	rows    int64
 }
 
 type copiesOf struct {
-	rows   *roaring.Bitmap // nil for none
-	needed *roaring.Bitmap // rows of the shard that are originals; nil for none
-	last   int             // the last shard that has an original of a copy in this shard
-	at     int64           // offset of the distances
+	rows   *roaring.Bitmap // copies in the shard, as positions; nil for none
+	needed *roaring.Bitmap // originals in the shard, as positions; nil for none
+	last   int             // number of the last shard with an original of a copy in this shard
+	at     int64           // offset of the distances in the object
 	size   int             // bytes of the distances
 }
 
 // ReadCopies reads which rows of shards are copies from an object of size bytes.
 func ReadCopies(r io.ReaderAt, size int64, shards []Info) (*Copies, error) {
-	c := &Copies{shards: shards, of: make([]copiesOf, len(shards))}
+	c := &Copies{shards: shards, byShard: make([]copiesOf, len(shards))}
 	head := make([]byte, len(copiesMagic))
 	if _, err := r.ReadAt(head, 0); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("read copies: %w", err)
@@ -132,7 +132,7 @@ func ReadCopies(r io.ReaderAt, size int64, shards []Info) (*Copies, error) {
 	}
 }
 
-// readCopies reads a section.
+// readCopies reads the section at offset at, and checks its length and checksum.
 func readCopies(r io.ReaderAt, at, size int64) ([]byte, error) {
 	head := make([]byte, copiesHeader)
 	if size-at < copiesHeader {
@@ -155,7 +155,7 @@ func readCopies(r io.ReaderAt, at, size int64) ([]byte, error) {
 	return section, nil
 }
 
-// add adds the copies of a section that ends at offset end.
+// add adds the copies of shard n from a section that ends at offset end.
 func (c *Copies) add(n int, section []byte, end int64) error {
 	set := int(binary.LittleEndian.Uint32(section[4:]))
 	distances := section[copiesHeader+set:]
@@ -166,9 +166,9 @@ func (c *Copies) add(n int, section []byte, end int64) error {
 	if rows.IsEmpty() || int64(rows.Maximum()) >= int64(c.shards[n].Rows) {
 		return fmt.Errorf("%w: the list of copies has rows that shard %d does not have", ErrCorrupt, n)
 	}
-	of := &c.of[n]
+	of := &c.byShard[n]
 	of.rows, of.at, of.size = rows, end-int64(len(distances)), len(distances)
-	c.rows += int64(rows.GetCardinality()) //nolint:gosec // 32 bits
+	c.rows += int64(rows.GetCardinality()) //nolint:gosec // positions have 32 bits
 	originals, err := c.originals(n, distances)
 	if err != nil {
 		return err
@@ -179,10 +179,10 @@ func (c *Copies) add(n int, section []byte, end int64) error {
 		if len(rels) == 0 {
 			return
 		}
-		if c.of[last].needed == nil {
-			c.of[last].needed = roaring.New()
+		if c.byShard[last].needed == nil {
+			c.byShard[last].needed = roaring.New()
 		}
-		c.of[last].needed.AddMany(rels)
+		c.byShard[last].needed.AddMany(rels)
 		rels = rels[:0]
 	}
 	for _, row := range originals {
@@ -194,23 +194,23 @@ func (c *Copies) add(n int, section []byte, end int64) error {
 			flushNeeded()
 			last = m
 		}
-		rels = append(rels, uint32(row-c.shards[m].First)) //nolint:gosec // its place in a shard
+		rels = append(rels, uint32(row-c.shards[m].First)) //nolint:gosec // a position in a shard
 		of.last = max(of.last, m)
 	}
 	flushNeeded()
 	return nil
 }
 
-// isCopy reports whether a row of shard m is a copy itself.
+// isCopy reports whether a row of shard m is a copy.
 func (c *Copies) isCopy(m int, row int64) bool {
-	rows := c.of[m].rows
-	return rows != nil && rows.Contains(uint32(row-c.shards[m].First)) //nolint:gosec // its place in a shard
+	rows := c.byShard[m].rows
+	return rows != nil && rows.Contains(uint32(row-c.shards[m].First)) //nolint:gosec // a position in a shard
 }
 
-// originals returns the originals of the copies of a shard, in order.
+// originals returns the original of each copy in shard n, in the order of the copies.
 func (c *Copies) originals(n int, distances []byte) ([]int64, error) {
-	rows := make([]int64, 0, c.of[n].rows.GetCardinality())
-	for it := c.of[n].rows.Iterator(); it.HasNext(); {
+	rows := make([]int64, 0, c.byShard[n].rows.GetCardinality())
+	for it := c.byShard[n].rows.Iterator(); it.HasNext(); {
 		row := c.shards[n].First + int64(it.Next())
 		d, size := binary.Uvarint(distances)
 		if size <= 0 || d == 0 || d > uint64(row) { //nolint:gosec // no row is negative
@@ -225,21 +225,21 @@ func (c *Copies) originals(n int, distances []byte) ([]int64, error) {
 	return rows, nil
 }
 
-// Count returns the number of copies.
+// Count returns the number of copies in the job.
 func (c *Copies) Count() int64 { return c.rows }
 
 // Rows returns the copies in shard n, as positions in the shard; nil if the shard has
 // no copies. The caller must not change the result.
-func (c *Copies) Rows(n int) *roaring.Bitmap { return c.of[n].rows }
+func (c *Copies) Rows(n int) *roaring.Bitmap { return c.byShard[n].rows }
 
-// Needed returns the rows of shard n that have copies in any shard, as positions in the
-// shard; nil if no row has a copy. The caller must not change the result.
-func (c *Copies) Needed(n int) *roaring.Bitmap { return c.of[n].needed }
+// OriginalRows returns the rows of shard n that are originals of copies in any shard, as
+// positions in the shard; nil if there are none. The caller must not change the result.
+func (c *Copies) OriginalRows(n int) *roaring.Bitmap { return c.byShard[n].needed }
 
-// Last returns the last shard that has an original of a copy in shard n.
-func (c *Copies) Last(n int) int { return c.of[n].last }
+// Last returns the number of the last shard that has an original of a copy in shard n.
+func (c *Copies) Last(n int) int { return c.byShard[n].last }
 
-// Shard returns the shard of a row, or -1.
+// Shard returns the number of the shard with a row, or -1 if the job has no such row.
 func (c *Copies) Shard(row int64) int {
 	n := sort.Search(len(c.shards), func(i int) bool { return c.shards[i].First > row }) - 1
 	if n < 0 || row-c.shards[n].First >= int64(c.shards[n].Rows) {
@@ -248,11 +248,11 @@ func (c *Copies) Shard(row int64) int {
 	return n
 }
 
-// Originals returns the original of each row in Rows(n). It reads them from r, the
-// object that ReadCopies read.
+// Originals returns the original of each copy in Rows(n). It reads the originals from
+// r, the object that ReadCopies read.
 func (c *Copies) Originals(r io.ReaderAt, n int) ([]int64, error) {
-	distances := make([]byte, c.of[n].size)
-	if _, err := r.ReadAt(distances, c.of[n].at); err != nil && err != io.EOF {
+	distances := make([]byte, c.byShard[n].size)
+	if _, err := r.ReadAt(distances, c.byShard[n].at); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("read the originals of shard %d: %w", n, err)
 	}
 	return c.originals(n, distances)

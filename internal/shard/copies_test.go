@@ -99,7 +99,7 @@ func TestCopiesProperty(t *testing.T) {
 					needed.Add(uint32(of - info.First))
 				}
 			}
-			got := c.Needed(n)
+			got := c.OriginalRows(n)
 			if got == nil {
 				got = roaring.New()
 			}

@@ -15,23 +15,23 @@ type Manifest struct {
 	Rows   int64    `json:"rows"`
 	Shards []Info   `json:"shards"`
 	Size   Size     `json:"size"`             // size of the rows that the job runs, without copies
-	Taken  int64    `json:"taken,omitempty"`  // rows that the job took over, with their outputs, from the job that it continues
-	Copies int64    `json:"copies,omitempty"` // rows that get the answer of an equal row; an object lists them, except in an estimate
-	Groups bool     `json:"groups,omitempty"` // an object with the groups of rows exists
+	Taken  int64    `json:"taken,omitempty"`  // number of rows that the job took over, with their outputs, from the job that it continues
+	Copies int64    `json:"copies,omitempty"` // number of rows that get the answer of an equal row; an object lists them, except in an estimate
+	Groups bool     `json:"groups,omitempty"` // whether an object with the groups of rows exists
 }
 
 // An Info describes one shard.
 type Info struct {
-	First int64 `json:"first"` // index of its first row
+	First int64 `json:"first"` // index of the shard's first row in the input
 	Rows  int   `json:"rows"`
-	Bytes int64 `json:"bytes"` // approximate size of its rows in memory
+	Bytes int64 `json:"bytes"` // approximate size of the shard's rows in memory
 }
 
 // A Size is the result of counting the tokens of an input.
 type Size struct {
-	Tokens       int64 `json:"tokens"`        // of all prompts, each cut to the context; an upper bound if no exact count was needed
+	Tokens       int64 `json:"tokens"`        // tokens of all prompts, each cut to the context; an upper bound if no exact count was needed
 	SampleRows   int64 `json:"sample_rows"`   // number of first rows that form the sample
-	SampleTokens int64 `json:"sample_tokens"` // tokens of the sample
+	SampleTokens int64 `json:"sample_tokens"` // tokens of the prompts in the sample
 }
 
 // Inline returns the manifest of rows that are stored in a job's record. They form
@@ -44,9 +44,9 @@ func Inline(texts []string) Manifest {
 	return Manifest{Rows: int64(info.Rows), Shards: []Info{info}}
 }
 
-// Cut returns a short hash of the way the input is cut into shards: of the first row and
-// the number of rows of each shard.
-func (m Manifest) Cut() string {
+// ShardHash returns a short hash of how the input is divided into shards: of the first row
+// and the number of rows of each shard.
+func (m Manifest) ShardHash() string {
 	sum := sha256.New()
 	for _, s := range m.Shards {
 		place := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(s.First)), uint64(s.Rows)) //nolint:gosec // neither is negative

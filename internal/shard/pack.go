@@ -8,17 +8,17 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// newEncoder makes the encoder of a Writer. It keeps a few hundred kilobytes. The
-// fastest level reduces prose to 0.31 of its size, Snappy to 0.43. Better levels gain
-// next to nothing.
+// newEncoder returns the Zstandard encoder of a Writer, which uses a few hundred
+// kilobytes of memory. The fastest level reduces prose to 0.31 of its size, Snappy to
+// 0.43. Higher levels are hardly better.
 //
-// Encoders and decoders are not shared: each holds channels, which belong to the
-// synctest bubble that made them.
+// Encoders and decoders are not kept in a shared pool: each has channels, which belong
+// to the synctest bubble that made them.
 func newEncoder() *zstd.Encoder {
 	e, err := zstd.NewWriter(nil,
 		zstd.WithEncoderLevel(zstd.SpeedFastest),
 		zstd.WithEncoderConcurrency(1),
-		zstd.WithEncoderCRC(false), // the index has one
+		zstd.WithEncoderCRC(false), // the index of the shard has a checksum
 		zstd.WithSingleSegment(true),
 		zstd.WithWindowSize(blockBytes),
 		zstd.WithLowerEncoderMem(true))
@@ -40,21 +40,24 @@ func newDecoder() *zstd.Decoder {
 	return d
 }
 
-// frameBlock is the largest decompressed size of a block in a frame, and blockHead the
-// smallest compressed size. See https://datatracker.ietf.org/doc/html/rfc8878#section-3.1.1.2.
+// frameBlock is the largest decompressed size of a block in a Zstandard frame, and
+// blockHead is the smallest compressed size, both in bytes. See
+// https://datatracker.ietf.org/doc/html/rfc8878#section-3.1.1.2.
 const frameBlock, blockHead = 128 << 10, 3
 
-// longRow is the mean row size from which a block is compressed with Snappy. Zstandard
-// costs 5 ns more per byte: half a microsecond for a short row, but as much as the
-// whole HTTP exchange with the server for a row with a page of text.
+// longRow is the mean row size in bytes from which on a block is compressed with
+// Snappy. Zstandard costs 5 ns more per byte: half a microsecond for a short row, but
+// as much as the whole HTTP exchange with the server for a row with a page of text.
 const longRow = 256
 
-// bySnappy is the first byte of a block compressed with Snappy; a frame begins with
-// 0x28. snappyMost is the largest ratio of decompressed to compressed bytes. See
+// snappyMarker is the first byte of a block compressed with Snappy; a Zstandard frame
+// begins with 0x28. snappyMost is the largest possible ratio of decompressed to
+// compressed bytes. See
 // https://github.com/google/snappy/blob/main/format_description.txt.
-const bySnappy, snappyMost = 1, 32
+const snappyMarker, snappyMost = 1, 32
 
-// pack compresses a block with the given number of rows.
+// pack returns a compressed block with the given number of rows. It uses the memory of
+// buf if possible.
 func (s *Writer) pack(block []byte, rows int, buf []byte) []byte {
 	if len(block) < rows*longRow {
 		if s.encoder == nil {
@@ -64,12 +67,12 @@ func (s *Writer) pack(block []byte, rows int, buf []byte) []byte {
 	}
 	buf = slices.Grow(buf[:0], 1+s2.MaxEncodedLen(len(block)))
 	packed := s2.EncodeSnappy(buf[1:cap(buf)], block)
-	return append(append(buf[:0], bySnappy), packed...) // already in place unless s2 allocated
+	return append(append(buf[:0], snappyMarker), packed...) // copies nothing unless s2 allocated another buffer
 }
 
-// unpack returns the rows of a compressed block.
+// unpack returns the decompressed rows of a block.
 func unpack(stored []byte) ([]byte, error) {
-	if len(stored) > 0 && stored[0] == bySnappy {
+	if len(stored) > 0 && stored[0] == snappyMarker {
 		return unpackSnappy(stored[1:])
 	}
 	var head zstd.Header

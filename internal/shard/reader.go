@@ -15,26 +15,26 @@ import (
 // A Reader reads the blocks of a shard, in any order. ReadBlock is safe for concurrent
 // use.
 type Reader struct {
-	r         io.ReaderAt // nil: the rows are in texts
+	r         io.ReaderAt // the shard object; nil if the rows are in texts
 	closer    io.Closer
 	texts     []string
 	first     int64
 	rows      int
 	ids       bool
-	hasFields bool // rows have fields
+	hasFields bool // whether rows have fields
 	blocks    []blockEntry
 }
 
 type blockEntry struct {
 	offset int64
 	size   int
-	first  int // relative to the shard
+	first  int // first row of the block, counted from the shard's first row
 	rows   int
 	crc    uint32
 }
 
-// NewReader opens the shard of size bytes in r. Close closes closer, which may
-// be nil.
+// NewReader returns a Reader for a shard object of size bytes in r. Close of the Reader
+// closes closer, which may be nil.
 func NewReader(r io.ReaderAt, size int64, closer io.Closer) (*Reader, error) {
 	if size < int64(len(magic)+footerSize) {
 		return nil, fmt.Errorf("%w: %d bytes are too few", ErrCorrupt, size)
@@ -95,8 +95,7 @@ func NewReader(r io.ReaderAt, size int64, closer io.Closer) (*Reader, error) {
 	return s, nil
 }
 
-// FromTexts returns a Reader over rows that are in memory already, without
-// ids.
+// FromTexts returns a Reader for rows that are already in memory, without ids.
 func FromTexts(texts []string) *Reader {
 	s := &Reader{texts: texts, rows: len(texts)}
 	for at := 0; at < len(texts); at += blockRows {
@@ -111,15 +110,15 @@ func (s *Reader) Rows() int { return s.rows }
 // First returns the index of the shard's first row within the input.
 func (s *Reader) First() int64 { return s.first }
 
-// BlockOf returns the number of the block that holds row, which must be below
+// BlockOf returns the number of the block that contains row. row must be less than
 // Rows.
 func (s *Reader) BlockOf(row int) int {
 	return sort.Search(len(s.blocks), func(i int) bool { return s.blocks[i].first > row }) - 1
 }
 
-// ReadBlock reads block i and checks it.
+// ReadBlock reads block number i, and checks its checksum and format.
 func (s *Reader) ReadBlock(i int) (*Block, error) {
-	const perRow = 64 // headers of text and id
+	const perRow = 64 // bytes of memory for the headers of text and id
 	e := s.blocks[i]
 	b := &Block{First: e.first, Bytes: perRow * int64(e.rows)}
 	if s.r == nil {
@@ -147,7 +146,7 @@ func (s *Reader) ReadBlock(i int) (*Block, error) {
 	return b, nil
 }
 
-// Close closes the closer that NewReader got.
+// Close closes the closer that was passed to NewReader.
 func (s *Reader) Close() error {
 	if s.closer == nil {
 		return nil
@@ -155,7 +154,8 @@ func (s *Reader) Close() error {
 	return s.closer.Close()
 }
 
-// decode decodes the rows in raw and keeps raw, which must not change afterwards.
+// decode decodes the rows in raw. The block keeps using the memory of raw, which must
+// not change afterwards.
 func (b *Block) decode(raw []byte, rows int, ids, hasFields bool) error {
 	text := unsafe.String(unsafe.SliceData(raw), len(raw)) // every text and id shares the memory
 	b.texts = make([]string, rows)
@@ -202,7 +202,8 @@ func (b *Block) decode(raw []byte, rows int, ids, hasFields bool) error {
 	return nil
 }
 
-// decodeID reads an id with cut and sized.
+// decodeID reads an id at position *at. cut reads a number of bytes, and sized reads a
+// length and then this number of bytes.
 func decodeID(id *rowmill.ID, raw []byte, at *int, cut func(uint64) (string, bool), sized func() (string, bool)) (ok bool) {
 	if *at == len(raw) {
 		return false

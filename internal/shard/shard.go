@@ -35,20 +35,20 @@ const (
 	flagFields = 1 << 1
 	knownFlags = flagIDs | flagFields
 
-	// A block ends at blockRows or blockBytes, whichever comes first. A worker
-	// holds a whole block in memory to read one row, so blocks are small, but
-	// large enough that index entry and checksum cost next to nothing per row.
+	// A block ends when it has blockRows rows or blockBytes bytes. A worker has a whole
+	// block in memory to read one row, so blocks are small, but large enough that index
+	// entry and checksum cost almost nothing per row.
 	blockRows  = 1024
 	blockBytes = 256 << 10
 )
 
-// maxSize is the largest shard object in bytes, the limit of memory mappings on
-// 32-bit machines. Ingest ends shards at a hundredth of that size.
+// maxSize is the largest size of a shard object in bytes: the limit of memory mappings
+// on 32-bit machines. Ingest ends shards at a hundredth of that size.
 const maxSize = 1<<31 - 1
 
-// ErrCorrupt means that bytes are not a shard, that the shard is cut off, or that
-// it was changed after it was written.
+// ErrCorrupt means that bytes are not a shard, that the end of the shard is missing, or
+// that the shard was changed after it was written.
 var ErrCorrupt = errors.New("corrupt shard")
 
-// castagnoli is CRC-32C, which amd64 and arm64 compute in hardware.
+// castagnoli is the table for CRC-32C, which amd64 and arm64 compute in hardware.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

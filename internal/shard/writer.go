@@ -16,23 +16,23 @@ import (
 // Writer writes one shard. It is used by one goroutine.
 type Writer struct {
 	w           io.Writer
-	block       []byte // the block being filled
-	index       []byte // entries of the blocks written
+	block       []byte // rows of the block that is being filled, not compressed
+	index       []byte // index entries of the written blocks
 	first       int64
-	at          int64 // offset of the block being filled
+	at          int64 // offset in the object of the block that is being filled
 	plain       int64 // bytes of the written blocks before compression
 	rows        int
-	rowsInBlock int // rows in the block being filled
+	rowsInBlock int // number of rows in the block that is being filled
 	ids         bool
-	hasFields   bool          // rows have fields
-	frame       []byte        // buffer; holds the compressed form of the block written last
+	hasFields   bool          // whether rows have fields
+	frame       []byte        // buffer with the compressed form of the last written block
 	encoder     *zstd.Encoder // nil until the first block of short rows
 	err         error         // the first error; all later calls return it
 }
 
-// NewWriter starts a shard; its first row has the index first. With ids, every row has
-// the id that Add gets; without ids, Add must get null ids. The caller owns w and
-// closes it after Close.
+// NewWriter returns a Writer for a shard whose first row has the index first in the
+// input. If ids is true, every row has the id that Add gets; otherwise Add must get
+// null ids. The caller owns w and closes it after Close.
 func NewWriter(w io.Writer, first int64, ids bool) *Writer {
 	s := &Writer{w: w, first: first, ids: ids, block: make([]byte, 0, blockBytes+4<<10)}
 	if first < 0 {
@@ -43,14 +43,14 @@ func NewWriter(w io.Writer, first int64, ids bool) *Writer {
 	return s
 }
 
-// WithFields makes every row have the fields of AddRow. Call it before the first
-// row.
+// WithFields makes the shard store the fields that AddRow gets for every row. Call it
+// before the first row.
 func (s *Writer) WithFields() { s.hasFields = true }
 
 // Add appends the next row, without fields.
 func (s *Writer) Add(text string, id rowmill.ID) error { return s.AddRow(text, id, "") }
 
-// AddRow appends the next row. fields must be empty unless the shard has them.
+// AddRow appends the next row. fields must be empty unless WithFields was called.
 func (s *Writer) AddRow(text string, id rowmill.ID, fields string) error {
 	if s.err != nil {
 		return s.err
@@ -101,7 +101,7 @@ func (s *Writer) addID(id rowmill.ID) {
 	}
 }
 
-// endBlock writes the block and adds it to the index.
+// endBlock compresses and writes the block, and adds it to the index.
 func (s *Writer) endBlock() {
 	s.frame = s.pack(s.block, s.rowsInBlock, s.frame)
 	s.index = binary.LittleEndian.AppendUint64(s.index, uint64(s.at))
@@ -120,11 +120,11 @@ func (s *Writer) write(p []byte) {
 	s.at += int64(len(p))
 }
 
-// Rows returns the number of rows added.
+// Rows returns the number of rows that were added.
 func (s *Writer) Rows() int { return s.rows }
 
-// Size returns the size of the shard if it were closed now without compression:
-// about the size of its rows in memory.
+// Size returns the size in bytes that the shard would have if it were closed now and
+// not compressed: about the size of its rows in memory.
 func (s *Writer) Size() int64 {
 	size := int64(len(magic)) + s.plain + int64(len(s.block)+len(s.index)+footerSize)
 	if s.rowsInBlock > 0 {
@@ -133,7 +133,8 @@ func (s *Writer) Size() int64 {
 	return size
 }
 
-// Close writes the index and the footer. A shard without them does not decode.
+// Close writes the index and the footer. A shard without index and footer cannot be
+// read.
 func (s *Writer) Close() error {
 	if s.err == nil && s.rowsInBlock > 0 {
 		s.endBlock()
@@ -158,6 +159,6 @@ func (s *Writer) Close() error {
 	if s.write(append(tail, magic...)); s.err != nil {
 		return s.err
 	}
-	s.err = errors.New("shard is closed")
+	s.err = errors.New("the shard is closed")
 	return nil
 }

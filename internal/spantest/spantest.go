@@ -1,4 +1,4 @@
-// Package spantest is a collector inside a test: it receives the requests of a
+// Package spantest has a trace collector for tests: it receives the requests of a
 // tracing.Tracer without a network, and decodes their spans.
 package spantest
 
@@ -25,20 +25,20 @@ import (
 
 // A Span is a span as the collector receives it.
 type Span struct {
-	Trace, ID, Parent string // hexadecimal; Parent is empty for none
+	Trace, ID, Parent string // IDs in hexadecimal; Parent is empty for a span without a parent
 	Name              string
 	Kind              spans.Span_SpanKind
 	Begin, End        time.Time
 	Error             string // message of the span's status
 	Failed            bool
-	Attributes        map[string]any // string, int64, float64 or bool
+	Attributes        map[string]any // values are string, int64, float64 or bool
 	Resource          map[string]any
 }
 
-// A Collector receives spans. The zero value accepts all.
+// A Collector receives spans. The zero value accepts all requests.
 type Collector struct {
-	// Answer answers a request after its body was read; nil accepts every request. n is
-	// the number of the request, from 1.
+	// Answer returns the answer to a request after its body was read; nil accepts every
+	// request. n is the number of the request, from 1.
 	Answer func(request *http.Request, n int) (*http.Response, error)
 
 	mu       sync.Mutex
@@ -63,7 +63,7 @@ func (c *Collector) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 	}
 	if request.Header.Get("Content-Type") != "application/x-protobuf" || request.Header.Get("Content-Encoding") != "gzip" {
-		return nil, errors.New("not a request of OTLP")
+		return nil, errors.New("the request is not an OTLP request: wrong Content-Type or Content-Encoding")
 	}
 	r, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
@@ -80,12 +80,12 @@ func (c *Collector) RoundTrip(request *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// Answer returns an HTTP response of a collector.
+// Answer returns an HTTP response as a collector sends it.
 func Answer(status int, body []byte) *http.Response {
 	return &http.Response{StatusCode: status, Body: io.NopCloser(bytes.NewReader(body)), Header: http.Header{}}
 }
 
-// Decode reads the body of a request.
+// Decode decodes the spans in the body of a request.
 func Decode(body []byte) (all []Span, err error) {
 	var sent spans.TracesData
 	if err := proto.Unmarshal(body, &sent); err != nil {
@@ -147,13 +147,13 @@ func (c *Collector) Spans() []Span {
 	return all
 }
 
-// Named returns the spans with a name.
+// Named returns the accepted spans with this name.
 func (c *Collector) Named(name string) []Span {
 	return slices.DeleteFunc(c.Spans(), func(s Span) bool { return s.Name != name })
 }
 
-// Start starts a Tracer that sends to the collector and traces everything, unless
-// change sets other values. After Close of the Tracer, all sent spans are in the
+// Start starts a Tracer that sends to the collector and traces all jobs and rows,
+// unless change sets other values. After Close of the Tracer, all sent spans are in the
 // collector.
 func (c *Collector) Start(t testing.TB, change func(*tracing.Config)) *tracing.Tracer {
 	t.Helper()

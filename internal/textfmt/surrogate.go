@@ -6,9 +6,10 @@ import (
 	"unicode/utf16"
 )
 
-// LoneSurrogate reports whether valid JSON, or the inside of a valid JSON string, has an escape
-// such as \ud800 that is half of a surrogate pair without the other half. It is no character, and
-// decoders replace it by U+FFFD without an error.
+// LoneSurrogate reports whether a text has an escape such as \ud800 that is half of a
+// surrogate pair without the other half. text is valid JSON, or the inside of a valid
+// JSON string. Such an escape is not a character, and decoders replace it by U+FFFD
+// without an error.
 func LoneSurrogate(text []byte) bool {
 	for {
 		at := bytes.IndexByte(text, '\\')
@@ -29,10 +30,11 @@ func LoneSurrogate(text []byte) bool {
 	}
 }
 
-// escapeBytes is the length of an escape such as \ud800.
+// escapeBytes is the length in bytes of an escape such as \ud800.
 const escapeBytes = 6
 
-// surrogate returns the code at the beginning of text if it is an escaped surrogate.
+// surrogate returns the code of the escape at the beginning of text, if it is half of a
+// surrogate pair.
 func surrogate(text []byte) (code rune, is bool) {
 	if len(text) < escapeBytes || text[0] != '\\' || text[1] != 'u' {
 		return 0, false

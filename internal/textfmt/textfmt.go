@@ -15,9 +15,9 @@ import (
 // AppendString appends s as a JSON string.
 func AppendString(dst, s []byte) []byte { return append(AppendEscaped(append(dst, '"'), s), '"') }
 
-// AppendEscaped appends s as the inside of a JSON string: quotes, backslashes
-// and control characters escaped, each byte that is not UTF-8 becomes U+FFFD.
-// The rest does not change.
+// AppendEscaped appends s as the inside of a JSON string: quotes, backslashes and
+// control characters are escaped, and each byte that is not UTF-8 becomes U+FFFD. Other
+// bytes do not change.
 func AppendEscaped(dst, s []byte) []byte {
 	const hex = "0123456789abcdef"
 	if !utf8.Valid(s) {
@@ -45,7 +45,8 @@ func AppendEscaped(dst, s []byte) []byte {
 	}
 }
 
-// AppendValid appends s with every stray byte replaced by U+FFFD.
+// AppendValid appends s as valid UTF-8: U+FFFD replaces every byte that is not part of
+// valid UTF-8.
 func AppendValid(dst, s []byte) []byte {
 	for len(s) > 0 {
 		r, size := utf8.DecodeRune(s)
@@ -55,8 +56,8 @@ func AppendValid(dst, s []byte) []byte {
 	return dst
 }
 
-// Plain returns the length of the longest prefix of s without quotes, backslashes
-// and control characters, which need an escape in a JSON string.
+// Plain returns the length of the longest prefix of s without quotes, backslashes and
+// control characters, so that the prefix needs no escapes in a JSON string.
 func Plain(s []byte) int {
 	const (
 		ones  = 0x0101010101010101
@@ -66,8 +67,9 @@ func Plain(s []byte) int {
 	for len(s)-n >= 8 {
 		w := binary.LittleEndian.Uint64(s[n:])
 		quote, slash := w^(ones*'"'), w^(ones*'\\')
-		// A byte of (x - ones) &^ x has its high bit set where x is 0; borrows
-		// only spoil bytes above the first hit, and only the first counts.
+		// In (x - ones) &^ x, a byte has its high bit set if the byte of x is 0. A
+		// borrow can change only the bytes above the first such byte, and only the
+		// first one is used.
 		hit := ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*0x20)&^w) & highs
 		if hit != 0 {
 			return n + bits.TrailingZeros64(hit)/8
@@ -80,9 +82,9 @@ func Plain(s []byte) int {
 	return n
 }
 
-// AppendDecimal appends the shortest text that reads back as f, a float of the
-// given size in bits, always with a point or an exponent so that no reader
-// takes it for an integer.
+// AppendDecimal appends the shortest text that reads back as f, a float of size bits.
+// The text always has a point or an exponent, so that no reader takes it for an
+// integer.
 func AppendDecimal(dst []byte, f float64, size int) []byte {
 	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
 		return strconv.AppendFloat(dst, f, 'e', -1, size)
@@ -95,7 +97,7 @@ func AppendDecimal(dst []byte, f float64, size int) []byte {
 	return dst
 }
 
-// Shorten cuts a client's text for a message and makes it valid UTF-8.
+// Shorten cuts a client's text to limit bytes for a message, and makes it valid UTF-8.
 func Shorten(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= limit {
@@ -126,7 +128,7 @@ func Distance(a, b string) int {
 	return row[len(b)]
 }
 
-// Size formats a number of bytes in decimal units.
+// Size returns a number of bytes as text in decimal units, such as "1.5 MB".
 func Size(n int64) string {
 	for _, unit := range []struct {
 		size int64

@@ -17,14 +17,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A client posts spans to a collector by OTLP over HTTP: protocol buffers, compressed
+// A client sends spans to a collector by OTLP over HTTP: protocol buffers, compressed
 // with gzip. OpenTelemetry's own client would link all of gRPC, which nothing else here
 // uses. Only setHeaders may run at the same time as another method.
 type client struct {
 	url        string
 	headers    atomic.Pointer[map[string]string]
 	http       *http.Client
-	compressor *gzip.Writer // kept, because it allocates half a megabyte of tables
+	compressor *gzip.Writer // reused, because a new one allocates half a megabyte of tables
 }
 
 var _ otlptrace.Client = (*client)(nil)
@@ -36,7 +36,7 @@ func newClient(cfg Config) *client {
 			Proxy: http.ProxyFromEnvironment, MaxIdleConns: 1, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: maxAnswer, ForceAttemptHTTP2: true,
 		}
 	}
-	compressor, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
+	compressor, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // no error: the level is valid
 	c := &client{url: cfg.Endpoint, compressor: compressor, http: &http.Client{
 		Transport: transport,
 		// Do not follow redirects: they would send the headers, which may hold
@@ -55,8 +55,8 @@ func (c *client) Start(context.Context) error { return nil }
 // Stop does nothing.
 func (c *client) Stop(context.Context) error { return nil }
 
-// maxAnswer limits how much of an answer is read, in bytes. A normal answer has a few
-// dozen.
+// maxAnswer is the largest number of bytes of an answer that are read. A normal answer
+// has a few dozen bytes.
 const maxAnswer = 64 << 10
 
 // UploadTraces sends spans. The error is a *refusal if the collector refuses some or
@@ -69,7 +69,7 @@ func (c *client) UploadTraces(ctx context.Context, all []*spans.ResourceSpans) e
 	}
 	var packed bytes.Buffer
 	c.compressor.Reset(&packed)
-	_, _ = c.compressor.Write(plain) // a buffer never fails
+	_, _ = c.compressor.Write(plain) // writes to a bytes.Buffer never fail
 	_ = c.compressor.Close()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, &packed)
 	if err != nil {
@@ -100,17 +100,19 @@ func (c *client) UploadTraces(ctx context.Context, all []*spans.ResourceSpans) e
 	return nil
 }
 
-// maxRetryAfter limits the pause that a collector may ask for.
+// maxRetryAfter is the longest pause that a collector can ask for.
 const maxRetryAfter = 30 * time.Second
 
-// A refusal is an answer by which the collector accepts no spans, or only some.
+// A refusal is the error for an answer with which the collector refuses all or some
+// spans.
 type refusal struct {
 	status     int
-	spans      int           // number of refused spans; 0: all
+	spans      int           // number of refused spans; 0 means all
 	retryAfter time.Duration // the pause before the next try
 }
 
-// Error leaves out the collector's own message, which may hold anything.
+// Error returns the error text, without the collector's own message, which may contain
+// anything.
 func (r *refusal) Error() string {
 	if r.spans > 0 {
 		return fmt.Sprintf("the collector refused %d spans", r.spans)
@@ -128,8 +130,8 @@ func (r *refusal) retryable() bool {
 	return false
 }
 
-// rejected returns the number of rejected spans in an answer, 0 if the answer cannot be
-// decoded:
+// rejected returns the number of rejected spans in an answer, or 0 if the answer cannot
+// be decoded:
 //
 //	message ExportTraceServiceResponse { ExportTracePartialSuccess partial_success = 1; }
 //	message ExportTracePartialSuccess { int64 rejected_spans = 1; string error_message = 2; }
@@ -142,7 +144,8 @@ func rejected(answer []byte) int {
 	return int(min(n, batchSpans)) //nolint:gosec // at most batchSpans
 }
 
-// field calls read with the value of field 1 of a message, if it has the wire type.
+// field calls read with the encoded value of each field number 1 of a message that has
+// this wire type.
 func field(message []byte, wireType protowire.Type, read func(value []byte)) {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)

@@ -36,15 +36,15 @@ const (
 	dropped = "dropped"
 )
 
-// A request holds the spans of gatherTime, or batchSpans if they come sooner: half a
-// megabyte at most.
+// A request to the collector has the spans of gatherTime, or batchSpans spans if they
+// come sooner: half a megabyte at most.
 const (
 	gatherTime = time.Second
 	batchSpans = 512
 )
 
-// A queue sends ended spans in a goroutine of its own. Ending a span never blocks: if
-// the queue is full, the span is dropped.
+// A queue sends ended spans to the collector in a goroutine of its own. Ending a span
+// never blocks: if the queue is full, the span is dropped.
 type queue struct {
 	export   func(context.Context, []sdktrace.ReadOnlySpan) error
 	capacity int
@@ -52,7 +52,7 @@ type queue struct {
 	metrics  Metrics
 	log      *slog.Logger
 
-	nonEmpty, full chan struct{} // full: batchSpans wait
+	nonEmpty, full chan struct{} // signals to run: spans wait; batchSpans spans wait
 	stopCtx        context.Context
 	stop           context.CancelFunc // called by Shutdown
 	sendCtx        context.Context
@@ -61,8 +61,8 @@ type queue struct {
 
 	mu         sync.Mutex
 	waiting    []sdktrace.ReadOnlySpan
-	inFlight   int  // spans in the current request
-	overflowed bool // an overflow was logged
+	inFlight   int  // number of spans in the current request
+	overflowed bool // a full queue was logged
 
 	failing bool // the last request failed and was logged; used by run only
 }
@@ -117,7 +117,8 @@ func signal(c chan<- struct{}) {
 // ForceFlush does nothing: run sends all spans by itself.
 func (q *queue) ForceFlush(context.Context) error { return nil }
 
-// Shutdown sends the waiting spans, with one try per request, until ctx ends.
+// Shutdown sends the waiting spans, with one try per request, until ctx ends. Spans
+// that end later are dropped.
 func (q *queue) Shutdown(ctx context.Context) error {
 	q.stop()
 	stop := context.AfterFunc(ctx, q.cancelSend)
@@ -163,8 +164,8 @@ func (q *queue) takeBatch() []sdktrace.ReadOnlySpan {
 	return spans
 }
 
-// send sends one request. It retries for a limited time only, because later spans are
-// worth more.
+// send sends one request with spans. It retries only for a limited time, because newer
+// spans are worth more.
 func (q *queue) send(spans []sdktrace.ReadOnlySpan) {
 	policy := retry.Spans
 	if q.stopCtx.Err() != nil {
@@ -195,12 +196,12 @@ func (q *queue) send(spans []sdktrace.ReadOnlySpan) {
 	q.metrics.spans.WithLabelValues(failed).Add(float64(lost))
 }
 
-// logSendState logs once when sending begins to fail, and once when it succeeds again. err
-// is the result of the last try to send.
+// logSendState logs once when sending begins to fail, and once when it succeeds again.
+// err is the result of the last try.
 func (q *queue) logSendState(err error) {
 	switch {
 	case err != nil && !q.failing:
-		q.log.Warn("sending spans to the collector failed; jobs continue, traces have gaps", "err", err)
+		q.log.Warn("sending spans to the collector failed; jobs continue, but spans are missing in traces", "err", err)
 	case err == nil && q.failing:
 		q.log.Info("the collector accepts spans again")
 	}

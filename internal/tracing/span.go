@@ -24,7 +24,7 @@ const (
 // be called on a nil Span, which traces nothing.
 type Span struct {
 	tracer *Tracer
-	ctx    context.Context // parent of the spans that Begin and Call start
+	ctx    context.Context // context that makes this span the parent in Begin and Call
 	span   trace.Span
 }
 
@@ -50,8 +50,8 @@ func (s *Span) Call(name string, attrs ...slog.Attr) *Span {
 	return s.tracer.begin(s.ctx, trace.SpanKindClient, name, attrs)
 }
 
-// Traceparent returns the value of Header for a request made in the span; empty for a
-// nil span.
+// Traceparent returns the value of the header traceparent for a request that is made in
+// this span; empty for a nil span.
 func (s *Span) Traceparent() string {
 	if s == nil {
 		return ""
@@ -59,7 +59,7 @@ func (s *Span) Traceparent() string {
 	return formatTraceparent(s.span.SpanContext())
 }
 
-// formatTraceparent formats a valid span context as a traceparent.
+// formatTraceparent returns a valid span context as the text of the header traceparent.
 func formatTraceparent(sc trace.SpanContext) string {
 	return "00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()
 }
@@ -79,8 +79,8 @@ func (s *Span) Fail(code string) {
 	}
 }
 
-// End ends the span. Of a *rowmill.Failure only the code is sent: its message may hold
-// data of the client.
+// End ends the span. err marks it as failed; nil means success. For a *rowmill.Failure
+// only the code is sent, because its message may contain data of the client.
 func (s *Span) End(err error) {
 	if s == nil {
 		return
@@ -96,7 +96,7 @@ func (s *Span) End(err error) {
 	s.span.End()
 }
 
-// Observe adds a value to a histogram, with the span as exemplar.
+// Observe adds a value to a histogram, with the IDs of the span as exemplar.
 func (s *Span) Observe(histogram prometheus.Observer, value float64) {
 	if s == nil {
 		histogram.Observe(value)
@@ -111,8 +111,8 @@ func (s *Span) Observe(histogram prometheus.Observer, value float64) {
 	exemplars.ObserveWithExemplar(value, prometheus.Labels{keyTrace: sc.TraceID().String(), keySpan: sc.SpanID().String()})
 }
 
-// Log returns a logger that adds the trace id to its lines. For a nil span it returns the
-// given logger.
+// Log returns a logger that adds the trace ID to its lines. For a nil span it returns
+// log unchanged.
 func (s *Span) Log(log *slog.Logger) *slog.Logger {
 	if s == nil {
 		return log
@@ -120,9 +120,9 @@ func (s *Span) Log(log *slog.Logger) *slog.Logger {
 	return log.With(keyTrace, s.span.SpanContext().TraceID().String())
 }
 
-// Serve starts the span of an API request that came with a traceparent. It returns the
-// context for serving the request, with the span context as OpenTelemetry stores it.
-// The span is nil if there is no client trace or it is not sampled.
+// Serve starts the span of an API request that came with the header traceparent. It
+// returns the context for serving the request, with the span context as OpenTelemetry
+// stores it. The span is nil if the client sent no trace or its trace is not sampled.
 func (t *Tracer) Serve(ctx context.Context, traceparent, name string, attrs ...slog.Attr) (context.Context, *Span) {
 	parent := parseTraceparent(traceparent)
 	switch {
@@ -135,8 +135,8 @@ func (t *Tracer) Serve(ctx context.Context, traceparent, name string, attrs ...s
 	return trace.ContextWithSpanContext(ctx, s.span.SpanContext()), s
 }
 
-// Traceparent returns the traceparent for a job that is submitted under ctx; empty if
-// the request had none.
+// Traceparent returns the traceparent to store with a job that is submitted under ctx;
+// empty if the request had none.
 func Traceparent(ctx context.Context) string {
 	parent := trace.SpanContextFromContext(ctx)
 	if !parent.IsValid() {
@@ -145,7 +145,8 @@ func Traceparent(ctx context.Context) string {
 	return formatTraceparent(parent)
 }
 
-// attributes converts attributes to OpenTelemetry's. Durations become seconds.
+// attributes converts slog attributes to OpenTelemetry's attributes. Durations become
+// seconds.
 func attributes(attrs []slog.Attr) []attribute.KeyValue {
 	all := make([]attribute.KeyValue, len(attrs))
 	for i, a := range attrs {

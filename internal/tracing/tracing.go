@@ -1,6 +1,6 @@
 // Package tracing sends spans about jobs to an OpenTelemetry collector, by OTLP over
-// HTTP. It decides which jobs and rows are traced, sets the ids of their traces, and
-// sends spans without delaying anything. It knows nothing of how jobs run.
+// HTTP. It decides which jobs and rows are traced, and sets the IDs of their traces.
+// Sending spans does not delay jobs. The package does not know how jobs run.
 //
 //	POST /v1/batch-inference    an API request that came with a traceparent
 //	└─ job                      sent by the node that records the end of the job
@@ -35,18 +35,19 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Header is the HTTP header that names the caller's span.
+// Header is the HTTP header with the IDs of the caller's trace and span.
 const Header = "traceparent"
 
 // Config configures a Tracer. The defaults are in the settings.
 type Config struct {
 	Endpoint string            // URL for POST requests with spans
-	Headers  map[string]string // sent with each request, such as credentials
+	Headers  map[string]string // headers of each request, such as credentials
 
-	// Sample is the share of jobs to trace, 0 to 1, and must be the same on all nodes.
-	// For a job submitted within a trace the client's sampling decision counts instead.
+	// Sample is the share of jobs to trace, 0 to 1. It must be the same on all nodes.
+	// For a job that was submitted within a client's trace, the client's sampling
+	// decision counts instead.
 	Sample float64
-	// Rows is the share of a traced job's rows with traced requests, 0 to 1.
+	// Rows is the share of a traced job's rows whose requests are traced, 0 to 1.
 	Rows float64
 
 	Queue   int           // largest number of waiting spans
@@ -56,7 +57,7 @@ type Config struct {
 	// HTTP_PROXY.
 	Transport http.RoundTripper
 
-	Node    string // node and program version, sent with the spans
+	Node    string // name of the node; sent with the spans, like Version
 	Version string
 	Metrics Metrics
 	Logger  *slog.Logger
@@ -64,8 +65,8 @@ type Config struct {
 
 // A Tracer creates and sends the spans of this node.
 type Tracer struct {
-	rowInterval float64 // one row in each rowInterval rows is traced; 0: none
-	least       uint64  // smallest random part of a traced job's trace id
+	rowInterval float64 // one row in each rowInterval rows is traced; 0 means no rows
+	least       uint64  // smallest random part of the trace ID of a traced job
 	provider    *sdktrace.TracerProvider
 	spans       trace.Tracer
 	client      *client
@@ -85,15 +86,15 @@ func New(cfg Config) (*Tracer, error) {
 	}
 	exporter := otlptrace.NewUnstarted(t.client)
 	t.provider = sdktrace.NewTracerProvider(
-		sdktrace.WithResource(node), sdktrace.WithSampler(sdktrace.AlwaysSample()), // for unsampled jobs no span is started
+		sdktrace.WithResource(node), sdktrace.WithSampler(sdktrace.AlwaysSample()), // callers start no spans for unsampled jobs
 		sdktrace.WithIDGenerator(ids{}), sdktrace.WithSpanProcessor(newQueue(cfg, exporter.ExportSpans)),
 	)
 	t.spans = t.provider.Tracer("github.com/rowmill/rowmill", trace.WithInstrumentationVersion(cfg.Version))
 	return t, nil
 }
 
-// flushTime limits how long a stopping node sends its last spans. It is a part of the
-// time for stopping everything.
+// flushTime limits how long a stopping node sends its last spans. It must be shorter
+// than the time for stopping the whole node.
 const flushTime = 2 * time.Second
 
 // Close sends the waiting spans until ctx ends, for flushTime at most. Spans that end
@@ -104,20 +105,20 @@ func (t *Tracer) Close(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
-	_ = t.provider.Shutdown(ctx) // the metric counts lost spans
+	_ = t.provider.Shutdown(ctx) // the error does not matter: the metric counts lost spans
 	t.client.http.CloseIdleConnections()
 }
 
 // SetHeaders replaces the headers of requests to the collector.
 func (t *Tracer) SetHeaders(headers map[string]string) { t.client.setHeaders(headers) }
 
-// randomBits is the number of random bits at the end of a trace id, by the
-// specification of traceparent. A UUID of version 7 has more random bits.
+// randomBits is the number of random bits at the end of a trace ID, as the
+// specification of traceparent defines it. A UUID of version 7 has more random bits.
 const randomBits = 56
 
-// threshold returns the smallest random part of an id that is sampled at a share, as
-// OpenTelemetry's probability samplers define it. A larger share includes all ids of a
-// smaller share.
+// threshold returns the smallest random part of a trace ID that is sampled for a share
+// of jobs, as OpenTelemetry's probability samplers define it. A larger share includes
+// all IDs of a smaller share.
 func threshold(share float64) uint64 {
 	return uint64((1 - share) * (1 << randomBits))
 }
@@ -129,13 +130,13 @@ func (t *Tracer) samples(id trace.TraceID) bool {
 // A Job is a traced job.
 type Job struct {
 	tracer *Tracer
-	parent trace.SpanContext // span of the submission; invalid if there was none
+	parent trace.SpanContext // span of the request that submitted the job; invalid if there was none
 	self   trace.SpanContext
-	ctx    context.Context // parent of the spans that Begin starts
+	ctx    context.Context // context that makes the job span the parent in Begin
 }
 
-// Job returns the traced job with an id. traceparent is the value that Traceparent
-// returned at its submission. Job returns nil for a job that is not traced.
+// Job returns the traced job with this ID. traceparent is the value that Traceparent
+// returned when the job was submitted. Job returns nil for a job that is not traced.
 func (t *Tracer) Job(id, traceparent string) *Job {
 	if t == nil {
 		return nil
@@ -164,8 +165,8 @@ func (t *Tracer) Job(id, traceparent string) *Job {
 	return j
 }
 
-// Traces reports whether the requests of a row are traced: row 0 always, and
-// Config.Rows of all rows, evenly spread.
+// Traces reports whether the requests of a row are traced. Row 0 is always traced, and
+// in total the share Config.Rows of all rows, evenly spread.
 func (j *Job) Traces(row int64) bool {
 	if j == nil || j.tracer.rowInterval == 0 {
 		return false
@@ -182,8 +183,8 @@ func (j *Job) Begin(name string, attrs ...slog.Attr) *Span {
 	return j.tracer.begin(j.ctx, trace.SpanKindInternal, name, attrs)
 }
 
-// End sends the span of the job itself, after its end. failure is an error code, empty
-// for success.
+// End sends the span of the job itself, after the job has ended. failure is an error
+// code, empty for success.
 func (j *Job) End(created, ended time.Time, failure string, attrs ...slog.Attr) {
 	if j == nil {
 		return
@@ -197,8 +198,8 @@ func (j *Job) End(created, ended time.Time, failure string, attrs ...slog.Attr) 
 	s.span.End(trace.WithTimestamp(ended))
 }
 
-// Log returns a logger that adds the job's trace id to its lines; for a nil job, log
-// itself.
+// Log returns a logger that adds the job's trace ID to its lines. For a nil job it
+// returns log unchanged.
 func (j *Job) Log(log *slog.Logger) *slog.Logger {
 	if j == nil {
 		return log
@@ -206,12 +207,13 @@ func (j *Job) Log(log *slog.Logger) *slog.Logger {
 	return log.With(keyTrace, j.self.TraceID().String())
 }
 
-// ids generates random ids, except for spans with preset ids in their context.
+// ids is a generator of random trace and span IDs. If the context of a span has preset
+// IDs, it returns these IDs.
 type ids struct{}
 
 type presetKey struct{}
 
-// NewIDs returns the ids of a span that starts a trace.
+// NewIDs returns the trace ID and span ID of a span that starts a trace.
 func (ids) NewIDs(ctx context.Context) (id trace.TraceID, span trace.SpanID) {
 	if preset, ok := ctx.Value(presetKey{}).(trace.SpanContext); ok {
 		return preset.TraceID(), preset.SpanID()
@@ -221,7 +223,7 @@ func (ids) NewIDs(ctx context.Context) (id trace.TraceID, span trace.SpanID) {
 	return id, ids{}.NewSpanID(ctx, id)
 }
 
-// NewSpanID returns the id of a span in an existing trace.
+// NewSpanID returns the ID of a span in an existing trace.
 func (ids) NewSpanID(ctx context.Context, _ trace.TraceID) (id trace.SpanID) {
 	if preset, ok := ctx.Value(presetKey{}).(trace.SpanContext); ok {
 		return preset.SpanID()

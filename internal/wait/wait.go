@@ -1,6 +1,6 @@
-// Package wait lets a test poll for a condition that no channel announces: behind a
-// socket, in another process, or in a library. A test with a channel or in virtual time
-// (testing/synctest) does not need it.
+// Package wait lets a test poll for a condition that no channel announces: a condition
+// in a socket's peer, in another process, or in a library. A test with a channel or in
+// virtual time (testing/synctest) does not need it.
 package wait
 
 import (
@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// timeout ends a test that waits in vain. It does not measure the program: at a
-	// load of 20 on two cores, 30 s were too short for work that usually takes a
-	// second.
+	// timeout ends a test whose condition never becomes true. It does not measure the
+	// program: at a load of 20 on two cores, 30 s were too short for work that usually
+	// takes a second.
 	timeout = 4 * time.Minute
-	// interval is the time between checks.
+	// interval is the time between two checks.
 	interval = 5 * time.Millisecond
 )
 
@@ -36,8 +36,8 @@ func Until(t testing.TB, check func() error) {
 	}
 }
 
-// For calls holds until it returns true. After the timeout it fails the test; what names
-// the condition in the message.
+// For calls holds until it returns true. After the timeout it fails the test. what
+// names the condition in the message.
 func For(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	Until(t, func() error {
@@ -48,7 +48,8 @@ func For(t testing.TB, what string, holds func() bool) {
 	})
 }
 
-// missing is the error for a condition that does not hold; its text names the condition.
+// missing is the error for a condition that is not true yet; its text names the
+// condition.
 type missing string
 
 func (m missing) Error() string { return string(m) }

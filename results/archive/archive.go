@@ -1,12 +1,12 @@
-// Package archive reads the results of jobs from the bucket. From a job's
-// record it finds the job's rows, failures and files: in the result files of a
-// job that succeeded, and in the parts of any other job. It also reads a job's
-// input until the input is removed.
+// Package archive reads the results of jobs from the bucket. It takes a job's record
+// and finds the job's rows, failures and files: for a job that succeeded in the result
+// files, and for any other job in the parts. It also reads a job's input until the
+// input is removed.
 //
-// It decides which object counts: if several parts have a row, the part that
-// was committed first; if there are several files of a variant, the file that
-// was recorded first. It makes files on first request, with package results. It
-// does not know who may read or how data are shown.
+// The package decides which object counts. If several parts have a row, the part that
+// was committed first counts. If there are several files of a variant, the file that
+// was recorded first counts. The package makes files on the first request, with package
+// results. It does not know who may read or how data are shown.
 package archive
 
 import (
@@ -24,27 +24,28 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// These errors say why there is no answer.
+// Reasons why a read has no result.
 var (
 	// ErrRemoved means that retention or the account removed the data.
 	ErrRemoved = errors.New("the results of the job were removed")
-	// ErrNoRow means that the job has no row with that number.
+	// ErrNoRow means that the job has no row with the requested index.
 	ErrNoRow = errors.New("the job has no such row")
 	// ErrNotDone means that a row has no outcome yet.
 	ErrNotDone = errors.New("the row has no outcome yet")
 	// ErrBusy means that parts are merged faster than they can be read, or that a
-	// missing part may still appear. A later call may succeed.
+	// missing part may still appear. The caller can try again later.
 	ErrBusy = errors.New("the rows are being moved to another object")
 
-	// errMoved means that an object was deleted after its record was read.
+	// errMoved means that an object was deleted after the record that names it was
+	// read.
 	errMoved = errors.New("an object was replaced while it was being read")
 )
 
-// maxRereads is how many times a job is read in all. It is read again if its parts are
-// merged or the job finishes during the read.
+// maxRereads is the largest number of attempts to read from a job's objects. A read is
+// repeated if the job's parts are merged or the job finishes during the read.
 const maxRereads = 5
 
-// Store has the methods of a store that an archive needs.
+// Store has the store methods that an Archive needs.
 type Store interface {
 	Get(ctx context.Context, jobID string) (store.Record, error)
 	ListParts(ctx context.Context, jobID string) ([]store.Part, error)
@@ -58,34 +59,35 @@ type Archive struct {
 	store    Store
 	bucket   blob.Bucket
 	logger   *slog.Logger
-	creating singleflight.Group // files that are being made, by job and variant
+	creating singleflight.Group // files that are being made, by job ID and artifact name
 }
 
-// New returns an archive of the jobs in the store and the bucket.
+// New returns an Archive of the jobs in a store and a bucket.
 func New(s Store, b blob.Bucket, logger *slog.Logger) *Archive {
 	return &Archive{store: s, bucket: b, logger: logger}
 }
 
-// Full opens the full file of a job that succeeded. Every other file can be
-// made from it. The caller closes it.
+// Full opens the full file of a job that succeeded, and reads its schema. Every other
+// file can be made from the full file. The caller closes it.
 func (a *Archive) Full(ctx context.Context, record store.Record) (blob.Object, results.Schema, error) {
-	full, err := fullOf(record)
+	full, err := fullArtifact(record)
 	if err != nil {
 		return nil, results.Schema{}, err
 	}
 	source, err := a.bucket.Open(ctx, full.Key)
 	if err != nil {
-		return nil, results.Schema{}, Removed(fmt.Errorf("open the result file: %w", err))
+		return nil, results.Schema{}, AsRemoved(fmt.Errorf("open the result file: %w", err))
 	}
 	schema, err := results.ReadSchema(source)
 	if err != nil {
 		source.Close()
-		return nil, schema, Removed(err)
+		return nil, schema, AsRemoved(err)
 	}
 	return source, schema, nil
 }
 
-func fullOf(record store.Record) (store.Artifact, error) {
+// fullArtifact returns the full file in the record of a job that succeeded.
+func fullArtifact(record store.Record) (store.Artifact, error) {
 	full, found := record.Artifacts[layout.Full]
 	if !found {
 		return full, fmt.Errorf("job %s succeeded without a result file", record.Job.ID)
@@ -93,25 +95,25 @@ func fullOf(record store.Record) (store.Artifact, error) {
 	return full, nil
 }
 
-// Removed turns the error for an object that is missing, or that was deleted during the
-// read, into ErrRemoved: the data may have been removed after the record was read.
-func Removed(err error) error {
+// AsRemoved converts the error for an object that is missing or was deleted during the
+// read into ErrRemoved, because the job's data may have been removed after the record
+// was read. It returns other errors unchanged.
+func AsRemoved(err error) error {
 	if errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost) {
 		return fmt.Errorf("%w: %w", ErrRemoved, err)
 	}
 	return err
 }
 
-// retryMoved calls read with a job's record. If objects were replaced during
-// the read, it calls read again with a newer record. It does the same if read
-// fails because parts are lost.
+// retryMoved calls read with a job's record. If objects were replaced during the read,
+// or if FindLost marks parts as lost, it calls read again with a newer record.
 func (a *Archive) retryMoved(ctx context.Context, record store.Record, read func(store.Record) error) error {
 	for range maxRereads {
 		if record.DataRemoved != nil {
 			return ErrRemoved
 		}
 		err := read(record)
-		if err == nil || isAnswer(err) {
+		if err == nil || isFinalAnswer(err) {
 			return err
 		}
 		if record, err = a.FindLost(ctx, record, err); err == nil {
@@ -127,14 +129,15 @@ func (a *Archive) retryMoved(ctx context.Context, record store.Record, read func
 	return ErrBusy
 }
 
-// isAnswer reports whether an error is the answer about a row, so that another read
-// would not help.
-func isAnswer(err error) bool {
+// isFinalAnswer reports whether an error is a final answer to the caller. Then another read
+// does not help.
+func isFinalAnswer(err error) bool {
 	return errors.Is(err, ErrNoRow) || errors.Is(err, ErrNotDone) || errors.Is(err, ErrRemoved)
 }
 
-// withObjects opens objects, passes them to read and closes them. If an object
-// is missing or is deleted during the read, the error is errMoved.
+// withObjects opens the objects with the given keys, passes them to read in the same
+// order, and closes them. If an object is missing or is deleted during the read, the
+// error is errMoved.
 func (a *Archive) withObjects(ctx context.Context, read func([]results.Source) error, keys ...string) error {
 	files := make([]results.Source, 0, len(keys))
 	for _, key := range keys {

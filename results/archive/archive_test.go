@@ -200,7 +200,7 @@ func (w *world) row(n int64) string {
 // failed returns the failed rows, read in pages of a size.
 func (w *world) failed(size int) (rows []int64) {
 	w.Helper()
-	for from := Beginning(); ; {
+	for from := StartOfRows(); ; {
 		found, more, err := w.Failures(w.Context(), w.job, from, size)
 		if err != nil || len(found) > size {
 			w.Fatalf("%d failures on a page of %d, %v", len(found), size, err)
@@ -315,7 +315,7 @@ func TestReading_RetriesAfterObjectsMoved(t *testing.T) {
 	}
 	now := time.Now()
 	w.parts, w.onGet = []store.Part{old}, func() { w.job.DataRemoved = &now }
-	if _, _, err := w.Failures(t.Context(), store.Record{Job: w.job.Job}, Beginning(), 1); err != nil {
+	if _, _, err := w.Failures(t.Context(), store.Record{Job: w.job.Job}, StartOfRows(), 1); err != nil {
 		t.Errorf("parts without failures were opened: %v", err)
 	}
 	if _, err := w.Preview(t.Context(), store.Record{Job: w.job.Job}, 0, 1); !errors.Is(err, ErrRemoved) {
@@ -400,7 +400,7 @@ func TestParquet_SecondMakerDeletesItsObject(t *testing.T) {
 	name := results.Variant{}.Name()
 	winner, mine := w.write(layout.Subset(job, name), empty), w.write(layout.Subset(job, name), empty)
 	w.job.Artifacts[name] = winner
-	if got, err := w.record(t.Context(), job, name, mine); err != nil || got != winner {
+	if got, err := w.addToRecord(t.Context(), job, name, mine); err != nil || got != winner {
 		t.Errorf("got %+v, %v; want %+v", got, err, winner)
 	}
 	if _, err := w.bucket.Stat(t.Context(), mine.Key); err == nil {
@@ -430,11 +430,11 @@ func TestParquet_RecordThatWasNotConfirmed(t *testing.T) {
 func TestRemoved_ObjectsDeletedDuringARead(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{rowmill.ErrNotFound, blob.ErrLost} {
-		if got := Removed(fmt.Errorf("read: %w", err)); !errors.Is(got, ErrRemoved) {
+		if got := AsRemoved(fmt.Errorf("read: %w", err)); !errors.Is(got, ErrRemoved) {
 			t.Errorf("%v became %v", err, got)
 		}
 	}
-	if other := errors.New("x"); errors.Is(Removed(other), ErrRemoved) || !errors.Is(Removed(other), other) || Removed(nil) != nil {
+	if other := errors.New("x"); errors.Is(AsRemoved(other), ErrRemoved) || !errors.Is(AsRemoved(other), other) || AsRemoved(nil) != nil {
 		t.Error("another error was changed")
 	}
 }

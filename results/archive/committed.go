@@ -16,31 +16,31 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// maxOpen limits the number of objects that are open at a time.
+// maxOpen is the largest number of objects that are open at a time.
 const maxOpen = 256
 
-// Committed holds the committed rows of a job at one point in time: in parts,
-// or in the result files of a job that succeeded.
+// Committed is a snapshot of a job's committed rows. It reads them from parts, or from
+// the result files of a job that succeeded.
 type Committed struct {
 	Schema results.Schema
 
 	bucket     blob.Bucket
-	shards     [][]store.Part
+	shards     [][]store.Part  // parts by shard; empty for a job that succeeded
 	full, rows blob.Object     // result files of a job that succeeded, or nil
 	result     *results.Result // reads full and rows
-	truncated  int64           // truncated rows of a job that succeeded
+	truncated  int64           // number of truncated rows of a job that succeeded
 }
 
-// OpenCommitted opens the committed rows of a job. The caller closes them. If
-// an object is deleted meanwhile, the error is rowmill.ErrNotFound, here or in
-// a later read.
+// OpenCommitted opens the committed rows of a job. The caller closes the result. If an
+// object is deleted meanwhile, OpenCommitted or a later read returns
+// rowmill.ErrNotFound.
 func (a *Archive) OpenCommitted(ctx context.Context, record store.Record) (c *Committed, err error) {
 	spec := record.Spec
 	c = &Committed{bucket: a.bucket, Schema: results.Schema{
 		JobID: record.Job.ID, Model: spec.Model.ID, IDColumn: spec.IDColumn, Embedding: spec.Model.Kind == rowmill.KindEmbedding,
 	}}
 	if c.Schema.IDColumn != "" {
-		c.Schema.IDKind = rowmill.IDString // the default if no file has the type
+		c.Schema.IDKind = rowmill.IDString // the default if no file says the type of the IDs
 	}
 	if record.Job.Status == rowmill.StatusSucceeded {
 		return c, c.openResult(ctx, record)
@@ -58,6 +58,7 @@ func (a *Archive) OpenCommitted(ctx context.Context, record store.Record) (c *Co
 	return c, err
 }
 
+// openResult opens the result files of a job that succeeded.
 func (c *Committed) openResult(ctx context.Context, record store.Record) (err error) {
 	c.truncated = record.Job.TruncatedRows
 	if c.full, err = c.bucket.Open(ctx, record.Artifacts[layout.Full].Key); err != nil {
@@ -65,7 +66,7 @@ func (c *Committed) openResult(ctx context.Context, record store.Record) (err er
 	}
 	if c.rows, err = c.bucket.Open(ctx, record.Artifacts[layout.Rows].Key); err != nil {
 		c.Close()
-		return fmt.Errorf("open the file of the rows: %w", err)
+		return fmt.Errorf("open the rows file: %w", err)
 	}
 	if c.Schema, err = results.ReadSchema(c.full); err == nil {
 		c.result, err = results.OpenResult(c.Schema, c.full, c.rows)
@@ -76,7 +77,7 @@ func (c *Committed) openResult(ctx context.Context, record store.Record) (err er
 	return err
 }
 
-// Close closes the files.
+// Close closes the open result files.
 func (c *Committed) Close() {
 	for _, o := range []blob.Object{c.full, c.rows} {
 		if o != nil {
@@ -85,7 +86,7 @@ func (c *Committed) Close() {
 	}
 }
 
-// Each visits all committed rows of a job that did not succeed, in order.
+// Each calls visit for all committed rows of a job that did not succeed, in order.
 func (c *Committed) Each(ctx context.Context, visit results.Visit) error {
 	for _, parts := range c.shards {
 		if err := c.eachOfParts(ctx, parts, -1, visit); err != nil {
@@ -95,8 +96,8 @@ func (c *Committed) Each(ctx context.Context, visit results.Visit) error {
 	return nil
 }
 
-// EachOfShard visits the committed rows of shard n in order. The shard has the
-// given number of rows, from row first on.
+// EachOfShard calls visit for the committed rows of shard n, in order. first is the
+// index of the shard's first row, and rows is its number of rows.
 func (c *Committed) EachOfShard(ctx context.Context, n int, first int64, rows int, visit results.Visit) error {
 	if c.result != nil {
 		return c.result.Each(ctx, first, first+int64(rows), visit)
@@ -108,9 +109,9 @@ func (c *Committed) EachOfShard(ctx context.Context, n int, first int64, rows in
 }
 
 // TruncatedRows returns how many committed rows of shard n were truncated to fit the
-// context. Only the totals of parts and jobs have this number. For a job that
-// succeeded, TruncatedRows(0) returns the number for all shards, and the number for any
-// other shard is 0.
+// context. Only the totals of parts and jobs have this number. So for a job that
+// succeeded, TruncatedRows(0) returns the number for the whole job, and TruncatedRows
+// returns 0 for any other shard.
 func (c *Committed) TruncatedRows(n int) (rows int64) {
 	if c.result != nil && n == 0 {
 		return c.truncated
@@ -130,9 +131,9 @@ func (c *Committed) partsOf(n int) []store.Part {
 	return c.shards[at]
 }
 
-// eachOfParts visits the rows of a shard's parts. If first is -1, it finds the
-// shard's first row from the shard's first part: that part was committed first,
-// so all its rows were accepted.
+// eachOfParts calls visit for the rows of a shard's parts. first is the index of the
+// shard's first row. If first is -1, eachOfParts reads it from the shard's first
+// committed part, because all rows of that part were accepted.
 func (c *Committed) eachOfParts(ctx context.Context, parts []store.Part, first int64, visit results.Visit) error {
 	objects := blob.NewLazyObjects(ctx, c.bucket, maxOpen)
 	sources := make([]results.PartSource, len(parts))
@@ -163,7 +164,8 @@ func (c *Committed) eachOfParts(ctx context.Context, parts []store.Part, first i
 	return results.EachOfParts(ctx, c.Schema, sources, visit)
 }
 
-// asMoved turns the error for a missing object into errMoved.
+// asMoved converts the error for a missing object into errMoved. It returns other
+// errors unchanged.
 func asMoved(err error) error {
 	if errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost) {
 		return fmt.Errorf("%w: %w", errMoved, err)

@@ -15,10 +15,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// ReadManifest returns the list of a job's shards. The error is
-// rowmill.ErrNotFound if the shards are incomplete or removed. A node that was
-// suspended may have overwritten the manifest with other shards than the record
-// counts; then ReadManifest returns an error.
+// ReadManifest returns the list of a job's input shards. If the shards are incomplete
+// or removed, the error is rowmill.ErrNotFound. A suspended node may resume and
+// overwrite the manifest with other shards than the record counts. Then ReadManifest
+// returns shard.ErrCorrupt.
 func ReadManifest(ctx context.Context, bucket blob.Bucket, rec *store.Record) (shard.Manifest, error) {
 	var m shard.Manifest
 	o, err := bucket.Open(ctx, layout.Manifest(rec.Job.ID))
@@ -29,16 +29,16 @@ func ReadManifest(ctx context.Context, bucket blob.Bucket, rec *store.Record) (s
 	if err := json.NewDecoder(blob.NewReader(o)).Decode(&m); err != nil {
 		return m, fmt.Errorf("read manifest: %w", err)
 	}
-	if rec.Cut != "" && rec.Cut != m.Cut() {
+	if rec.Cut != "" && rec.Cut != m.ShardHash() {
 		return m, fmt.Errorf("%w: the manifest lists other shards than the job counted: a node that had been suspended overwrote it", shard.ErrCorrupt)
 	}
 	return m, nil
 }
 
-// OpenShard opens shard n of a job. want is the shard's entry in the manifest. A node
-// that was suspended while it split the input may resume and overwrite a shard. A shard
-// with the first row of want and at least as many rows holds the rows of want. Any other
-// shard is an error.
+// OpenShard opens shard n of a job's input. want is the shard's entry in the manifest.
+// A node that was suspended while it split the input may resume and overwrite a shard.
+// A shard with the same first row as want, and at least as many rows, contains the rows
+// of want. Any other shard is an error.
 func OpenShard(ctx context.Context, bucket blob.Bucket, job string, spec *rowmill.Spec, n int, want shard.Info) (*shard.Reader, error) {
 	if spec.Inline != nil {
 		return shard.FromTexts(spec.Inline), nil
@@ -59,19 +59,21 @@ func OpenShard(ctx context.Context, bucket blob.Bucket, job string, spec *rowmil
 	return r, nil
 }
 
-// inputReader reads single rows of a job's input until the input is removed. It
-// holds one block in memory.
+// inputReader reads single rows of a job's input until the input is removed. It has one
+// block in memory.
 type inputReader struct {
-	ctx    context.Context
-	bucket blob.Bucket
-	job    string
-	spec   *rowmill.Spec
-	input  shard.Manifest // has no rows if the input was removed
-	open   *shard.Reader  // nil if no shard is open
-	at     int            // number of the open shard
-	block  *shard.Block   // current block of the open shard, or nil
+	ctx         context.Context
+	bucket      blob.Bucket
+	job         string // ID of the job
+	spec        *rowmill.Spec
+	input       shard.Manifest // the shards of the input; no rows if the input was removed
+	open        *shard.Reader  // nil if no shard is open
+	shardNumber int            // number of the open shard
+	block       *shard.Block   // current block of the open shard, or nil
 }
 
+// openInput returns a reader of a job's input. If the input was removed, the reader has
+// no rows.
 func (a *Archive) openInput(ctx context.Context, record *store.Record) (in *inputReader, err error) {
 	in = &inputReader{ctx: ctx, bucket: a.bucket, job: record.Job.ID, spec: &record.Spec}
 	if texts := record.Spec.Inline; texts != nil {
@@ -84,24 +86,24 @@ func (a *Archive) openInput(ctx context.Context, record *store.Record) (in *inpu
 
 func (in *inputReader) close() {
 	if in.open != nil {
-		_ = in.open.Close() // only read, so an error loses nothing
+		_ = in.open.Close() // the shard was only read, so an error loses no data
 		in.open, in.block = nil, nil
 	}
 }
 
-// row returns the row with this index. It is a results.ReadInput.
+// row returns the input row with an index. It can be used as a results.ReadInput.
 func (in *inputReader) row(index int64) (row rowmill.Row, err error) {
 	shards := in.input.Shards
 	n := sort.Search(len(shards), func(i int) bool { return shards[i].First > index }) - 1
 	if n < 0 || index >= shards[n].First+int64(shards[n].Rows) {
 		return row, results.ErrInputRemoved
 	}
-	if in.open == nil || in.at != n {
+	if in.open == nil || in.shardNumber != n {
 		in.close()
 		if in.open, err = OpenShard(in.ctx, in.bucket, in.job, in.spec, n, shards[n]); err != nil {
 			return row, asInputRemoved(err)
 		}
-		in.at = n
+		in.shardNumber = n
 	}
 	within := int(index - shards[n].First)
 	if in.block == nil || within < in.block.First || within >= in.block.First+in.block.Rows() {
@@ -112,9 +114,9 @@ func (in *inputReader) row(index int64) (row rowmill.Row, err error) {
 	return in.block.Row(shards[n].First, within), nil
 }
 
-// asInputRemoved turns the error for a missing object into
-// results.ErrInputRemoved. It does the same for a shard that is damaged or
-// belongs to another input, so that the answers can still be read.
+// asInputRemoved converts the error for a missing object into results.ErrInputRemoved.
+// It does the same for a shard that is damaged or belongs to another input, so that the
+// job's outputs can still be read.
 func asInputRemoved(err error) error {
 	if errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost) || errors.Is(err, shard.ErrCorrupt) {
 		return fmt.Errorf("%w: %w", results.ErrInputRemoved, err)

@@ -14,12 +14,12 @@ import (
 )
 
 // Lines returns a file with one line per row of an ended job. On the first request it
-// calls write, which must write the lines to w. each is for write: it visits all rows in
-// order. For a job that did not succeed, each also visits the rows that did not run, as
-// Partial does.
+// calls the function write, which must write the lines to w. write gets the function
+// each, which visits all rows in order. For a job that did not succeed, each also
+// visits the rows that did not run, as Partial does.
 func (a *Archive) Lines(ctx context.Context, record store.Record, name string, write func(w io.Writer, each func(results.Visit) error) error) (made store.Artifact, err error) {
 	err = a.retryMoved(ctx, record, func(record store.Record) error {
-		made, err = a.fileOf(ctx, record, file{name, layout.Lines, layout.NDJSON}, func(ctx context.Context, w io.Writer) error {
+		made, err = a.getOrMakeFile(ctx, record, file{name, layout.Lines, layout.NDJSON}, func(ctx context.Context, w io.Writer) error {
 			return write(w, func(visit results.Visit) error { return a.eachRow(ctx, record, visit) })
 		})
 		return err
@@ -29,9 +29,9 @@ func (a *Archive) Lines(ctx context.Context, record store.Record, name string, w
 
 // requests returns the Parquet file with the requests and replies of an ended batch.
 func (a *Archive) requests(ctx context.Context, record store.Record, v results.Variant) (made store.Artifact, err error) {
-	v.Logprobs = false // replies have no such column
+	v.Logprobs = false // the file of a batch has no column for logprobs
 	err = a.retryMoved(ctx, record, func(record store.Record) error {
-		made, err = a.fileOf(ctx, record, file{"requests~" + v.Name(), layout.Subset, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
+		made, err = a.getOrMakeFile(ctx, record, file{"requests~" + v.Name(), layout.Subset, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
 			out, err := results.NewRequestWriter(w, record.Job.ID, record.Job.Model, record.Spec.IDColumn, v.Inputs)
 			if err == nil {
 				err = a.eachRow(ctx, record, out.Add)
@@ -46,17 +46,17 @@ func (a *Archive) requests(ctx context.Context, record store.Record, v results.V
 	return made, err
 }
 
-// eachRow visits all rows of an ended job.
+// eachRow calls visit for all rows of an ended job, in order.
 func (a *Archive) eachRow(ctx context.Context, record store.Record, visit results.Visit) error {
 	if _, succeeded := record.Artifacts[layout.Full]; succeeded {
 		committed, err := a.OpenCommitted(ctx, record)
 		if err != nil {
-			return Removed(err)
+			return AsRemoved(err)
 		}
 		defer committed.Close()
-		return Removed(committed.result.Each(ctx, 0, *record.Job.NumRows, visit))
+		return AsRemoved(committed.result.Each(ctx, 0, *record.Job.NumRows, visit))
 	}
-	if record.Spec.Raw != nil && !record.Counted() {
+	if record.Spec.Raw != nil && !record.IsCutIntoShards() {
 		return a.eachUncounted(ctx, record, visit)
 	}
 	kept, err := a.partial(ctx, record)
@@ -65,22 +65,23 @@ func (a *Archive) eachRow(ctx context.Context, record store.Record, visit result
 	}
 	object, err := a.bucket.Open(ctx, kept.Key)
 	if err != nil {
-		return Removed(err)
+		return AsRemoved(err)
 	}
 	defer object.Close()
 	schema, err := results.ReadSchema(object)
 	if err != nil {
-		return Removed(err)
+		return AsRemoved(err)
 	}
-	return Removed(results.EachOfParts(ctx, schema, []results.PartSource{{Source: object}}, visit))
+	return AsRemoved(results.EachOfParts(ctx, schema, []results.PartSource{{Source: object}}, visit))
 }
 
-// maxSpooledLine is larger than any line of a spooled batch: the server limited the
-// lines when the client sent them.
+// maxSpooledLine is larger than any line of a spooled batch, in bytes. The server
+// checked the size of the lines when the client sent them.
 const maxSpooledLine = 1 << 30
 
-// eachUncounted visits the rows of a batch that ended before its rows were
-// counted, until the input is removed.
+// eachUncounted calls visit for the rows of a batch that ended before its rows were
+// counted. It reads the rows from the input. If the input is removed, the rows have
+// only an index.
 func (a *Archive) eachUncounted(ctx context.Context, record store.Record, visit results.Visit) error {
 	notRun := rowmill.Output{Err: &rowmill.RowError{Code: rowmill.RowNotRun, Message: whyNotRun(record.Job)}}
 	in, err := a.openInput(ctx, &record)
@@ -88,7 +89,7 @@ func (a *Archive) eachUncounted(ctx context.Context, record store.Record, visit 
 		return err
 	}
 	defer in.close()
-	for i := range in.input.Rows { // the input was split, but the record was not updated
+	for i := range in.input.Rows { // the input was split, but the record does not have the number of rows
 		row, err := in.row(i)
 		if errors.Is(err, results.ErrInputRemoved) {
 			return errMoved

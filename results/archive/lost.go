@@ -21,33 +21,33 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A LostError says that the objects of recorded parts cannot be read.
+// A LostError means that the objects of committed parts cannot be read.
 type LostError struct {
-	Keys    []string // of the parts
-	missing bool     // an object is missing, and may appear later
-	first   error
+	Keys      []string // object keys of the parts
+	isMissing bool     // true if an object is missing; it may appear later
+	first     error    // the error of the first part
 }
 
-// Error names the first part and its error.
+// Error returns the number of parts, and the key and the error of the first part.
 func (e *LostError) Error() string {
 	return fmt.Sprintf("%d parts cannot be read, such as %s: %v", len(e.Keys), e.Keys[0], e.first)
 }
 
-// IsPermanent reports whether a later read of the parts cannot succeed either.
-func (e *LostError) IsPermanent() bool { return !e.missing }
+// IsPermanent reports whether a later read of the parts would also fail.
+func (e *LostError) IsPermanent() bool { return !e.isMissing }
 
-// NoWait makes the LostError in err lasting: the caller does not wait for missing
-// objects. Other errors stay unchanged.
-func NoWait(err error) error {
+// MakePermanent makes a LostError in err permanent, so that the caller does not wait for
+// missing objects. It returns err.
+func MakePermanent(err error) error {
 	var lost *LostError
 	if errors.As(err, &lost) {
-		lost.missing = false
+		lost.isMissing = false
 	}
 	return err
 }
 
-// CheckParts reads parts and returns a LostError if some of them cannot be read, or another
-// error if storage cannot be used now.
+// CheckParts reads the objects of parts. It returns a LostError if some of them cannot
+// be read, or another error if storage cannot be used now.
 func CheckParts(ctx context.Context, bucket blob.Bucket, parts []store.Part) error {
 	lost := &LostError{}
 	for _, p := range parts {
@@ -58,7 +58,7 @@ func CheckParts(ctx context.Context, bucket blob.Bucket, parts []store.Part) err
 		case ctx.Err() != nil || isStorageDown(err):
 			return err
 		case errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost):
-			lost.missing = true
+			lost.isMissing = true
 		}
 		lost.Keys = append(lost.Keys, p.Key)
 		if lost.first == nil {
@@ -68,14 +68,15 @@ func CheckParts(ctx context.Context, bucket blob.Bucket, parts []store.Part) err
 	switch {
 	case len(lost.Keys) == 0:
 		return nil
-	case lost.missing:
+	case lost.isMissing:
 		return cmp.Or(checkBucket(ctx, bucket), error(lost))
 	}
 	return lost
 }
 
-// checkBucket returns rowmill.ErrUnavailable if the bucket does not belong to a deployment:
-// a directory whose volume is not mounted, or a wrong bucket, lacks all objects.
+// checkBucket returns rowmill.ErrUnavailable if the bucket is not the bucket of this
+// deployment. A wrong bucket, or a directory whose volume is not mounted, lacks all
+// objects.
 func checkBucket(ctx context.Context, bucket blob.Bucket) error {
 	_, err := bucket.Stat(ctx, layout.Deployment)
 	if errors.Is(err, rowmill.ErrNotFound) {
@@ -84,34 +85,35 @@ func checkBucket(ctx context.Context, bucket blob.Bucket) error {
 	return err
 }
 
-// Explain checks parts after an operation on them failed with err. It returns the error of
-// CheckParts if there is one, because that may be the cause, and err otherwise.
-func Explain(ctx context.Context, bucket blob.Bucket, parts []store.Part, err error) error {
+// FindCause finds the cause of err, the error of an operation on parts. It checks the
+// parts and returns the error of CheckParts. If the parts are good, it returns err.
+func FindCause(ctx context.Context, bucket blob.Bucket, parts []store.Part, err error) error {
 	if err == nil || ctx.Err() != nil || isStorageDown(err) {
 		return err
 	}
 	return cmp.Or(CheckParts(ctx, bucket, parts), err)
 }
 
-// isStorageDown reports whether an error says that storage cannot be used now.
+// isStorageDown reports whether an error means that storage cannot be used now.
 func isStorageDown(err error) bool {
 	return errors.Is(err, rowmill.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || blob.IsTransient(err)
 }
 
-// ErrNotStored means that storage acknowledged an object, but lacks the object or some of
-// its bytes. An error with ErrNotStored also wraps rowmill.ErrUnavailable. The caller must
-// write the object again.
+// ErrNotStored means that storage acknowledged an object, but the object or some of its
+// bytes are missing. An error with ErrNotStored also wraps rowmill.ErrUnavailable. The
+// caller must write the object again.
 var ErrNotStored = errors.New("storage acknowledged an object that cannot be read")
 
-// visibleWithin is how long a bucket may take to show an object that it has acknowledged.
+// visibleWithin is the longest time after which a bucket must show an object that it
+// has acknowledged.
 const visibleWithin = 30 * time.Second
 
-// FindLost checks the parts of a job that ended without success, after a read of them failed
-// with err. It records the parts that cannot be read as lost and returns the new record. If
-// all parts can be read, it returns err. If a missing part may still appear, it returns
-// ErrBusy.
+// FindLost checks the parts of a job that ended without success, after a read of the
+// parts failed with err. It marks parts that cannot be read as lost in the store, and
+// returns the new record. If all parts can be read, it returns err. If a missing part
+// may still appear, it returns ErrBusy.
 func (a *Archive) FindLost(ctx context.Context, record store.Record, err error) (store.Record, error) {
-	var failure *rowmill.Failure // of the job that reads the rows of record's job to take them over
+	var failure *rowmill.Failure // the failure of another job that copies rows from the job of record
 	if status := record.Job.Status; !status.Terminal() || status == rowmill.StatusSucceeded ||
 		ctx.Err() != nil || isStorageDown(err) || rowmill.MustStop(err) || errors.As(err, &failure) {
 		return record, err
@@ -126,7 +128,7 @@ func (a *Archive) FindLost(ctx context.Context, record store.Record, err error) 
 		return record, err
 	case !errors.As(checked, &lost):
 		return record, checked
-	case lost.missing && time.Since(record.EndedAt()) < visibleWithin:
+	case lost.isMissing && time.Since(record.EndedAt()) < visibleWithin:
 		return record, fmt.Errorf("%w: %w", ErrBusy, lost)
 	}
 	a.logger.Warn("parts of an ended job cannot be read; their rows are lost", "job", record.Job.ID, "parts", len(lost.Keys), "err", lost)
@@ -140,17 +142,17 @@ func (a *Archive) FindLost(ctx context.Context, record store.Record, err error) 
 	return a.store.Get(ctx, record.Job.ID)
 }
 
-// lostWarning is the warning in an ended job if some of its parts are lost.
+// lostWarning is the warning that an ended job gets if some of its parts are lost.
 const lostWarning = "Object storage lost rows after they were done. Resume the job to run them again."
 
-// lostRows are the rows of lost parts.
+// lostRows is the set of a job's rows that were in lost parts.
 type lostRows struct {
-	shards []shard.Info
-	rows   map[int]*roaring.Bitmap // by shard
+	shards []shard.Info            // shards of the input
+	rows   map[int]*roaring.Bitmap // lost rows by shard number, relative to the first row of the shard
 }
 
-// lostRows returns the rows of a job's lost parts. shards lists the shards of the job's
-// input.
+// lostRows returns the rows that were in a job's lost parts. shards lists the shards of
+// the job's input.
 func (a *Archive) lostRows(ctx context.Context, record store.Record, shards []shard.Info) (l lostRows, err error) {
 	if record.Lost.Rows == 0 {
 		return l, nil
@@ -173,7 +175,7 @@ func (a *Archive) lostRows(ctx context.Context, record store.Record, shards []sh
 	return l, nil
 }
 
-// has reports whether a row is lost.
+// has reports whether the row with an index is lost.
 func (l lostRows) has(row int64) bool {
 	if len(l.rows) == 0 {
 		return false
@@ -182,11 +184,12 @@ func (l lostRows) has(row int64) bool {
 	if n < 0 || l.rows[n] == nil {
 		return false
 	}
-	return l.rows[n].Contains(uint32(row - l.shards[n].First)) //nolint:gosec // an index within the shard
+	return l.rows[n].Contains(uint32(row - l.shards[n].First)) //nolint:gosec // an index within the shard fits
 }
 
-// WritePart writes a part with the rows that write adds to it, and returns its size in
-// bytes. The part is then durable and can be read.
+// WritePart writes a part to the bucket and returns its size in bytes. The function
+// write must add the rows. After WritePart returns, the part is durable and can be
+// read.
 func WritePart(ctx context.Context, bucket blob.Bucket, key string, schema results.Schema, write func(*results.PartWriter) error) (size int64, err error) {
 	info, err := blob.Write(ctx, bucket, key, layout.Parquet, func(w io.Writer) error {
 		part, err := results.NewPartWriter(w, schema)
@@ -204,8 +207,8 @@ func WritePart(ctx context.Context, bucket blob.Bucket, key string, schema resul
 	return info.Size, ReadBack(ctx, bucket, info)
 }
 
-// ReadBack checks the size and the footer of a file that was just written. A bucket may
-// acknowledge a file without storing it, or with only a part of the file stored.
+// ReadBack checks the size and the footer of a file that was just written. It finds
+// files that the bucket acknowledged but did not store, or stored only in part.
 func ReadBack(ctx context.Context, bucket blob.Bucket, written blob.Info) error {
 	err := retry.Objects.Within(visibleWithin).Do(ctx, func() error { return readFooter(ctx, bucket, written) },
 		func(err error) bool { return errors.Is(err, rowmill.ErrNotFound) }, nil)
@@ -215,14 +218,16 @@ func ReadBack(ctx context.Context, bucket blob.Bucket, written blob.Info) error 
 	return fmt.Errorf("%w: %w: object %s: %s", rowmill.ErrUnavailable, ErrNotStored, written.Key, err.Error())
 }
 
+// readFooter returns an error if a file has another size than was written, or if its
+// footer cannot be read.
 func readFooter(ctx context.Context, bucket blob.Bucket, written blob.Info) error {
 	o, err := bucket.Open(ctx, written.Key)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = o.Close() }() // only read, so an error loses nothing
+	defer func() { _ = o.Close() }() // the object was only read, so an error loses no data
 	if o.Size() != written.Size {
-		return fmt.Errorf("it has %d bytes, %d were written", o.Size(), written.Size)
+		return fmt.Errorf("the object has %d bytes, but %d bytes were written", o.Size(), written.Size)
 	}
 	return results.CheckFooter(o)
 }

@@ -55,7 +55,7 @@ func TestPartial_LostPart(t *testing.T) {
 					t.Errorf("row %d: %v, want %q", i, o, text)
 				}
 			}
-			failures, _, err := w.Missing(t.Context(), w.job, Beginning(), 100)
+			failures, _, err := w.FailedAndMissing(t.Context(), w.job, StartOfRows(), 100)
 			noError(t, err)
 			codes := map[string]int{}
 			for _, f := range failures {

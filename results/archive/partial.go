@@ -14,7 +14,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Download is an open file from which results are exported. The caller closes it.
+// Download is an open result file, which can be exported in any form. The caller closes
+// it.
 type Download struct {
 	results.Source
 	Schema results.Schema
@@ -22,8 +23,8 @@ type Download struct {
 }
 
 // Partial opens a file with all rows of a job. Rows that are not committed have no
-// output. The file of an ended job is made once and stored. The file of a running job is
-// made on each call. The number of rows must be known.
+// output. For an ended job, the file is made once and stored. For a running job, each
+// call makes a new file. The record must have the number of rows.
 func (a *Archive) Partial(ctx context.Context, record store.Record) (d Download, err error) {
 	err = a.retryMoved(ctx, record, func(record store.Record) error {
 		if !record.Job.Status.Terminal() {
@@ -36,19 +37,19 @@ func (a *Archive) Partial(ctx context.Context, record store.Record) (d Download,
 		}
 		object, err := a.bucket.Open(ctx, kept.Key)
 		if err != nil {
-			return Removed(fmt.Errorf("open the partial results: %w", err))
+			return AsRemoved(fmt.Errorf("open the partial results: %w", err))
 		}
 		d = Download{Source: object, Closer: object}
 		if d.Schema, err = results.ReadSchema(object); err != nil {
 			object.Close()
 		}
-		return Removed(err)
+		return AsRemoved(err)
 	})
 	return d, err
 }
 
-// PartialParquet returns a variant of the Parquet file with all rows of an ended job that
-// did not succeed. The file is made on the first request.
+// PartialParquet returns the Parquet file with all rows of a job that ended without
+// success, in one variant. The first request makes the file.
 func (a *Archive) PartialParquet(ctx context.Context, record store.Record, v results.Variant) (made store.Artifact, err error) {
 	if record.Spec.Raw != nil {
 		return a.requests(ctx, record, v)
@@ -63,27 +64,28 @@ func (a *Archive) PartialParquet(ctx context.Context, record store.Record, v res
 	return made, err
 }
 
-// partial returns the file with all rows of an ended job that did not succeed.
+// partial returns the file with all rows of a job that ended without success. The first
+// request makes the file.
 func (a *Archive) partial(ctx context.Context, record store.Record) (store.Artifact, error) {
-	return a.fileOf(ctx, record, file{layout.Partial, layout.Subset, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
+	return a.getOrMakeFile(ctx, record, file{layout.Partial, layout.Subset, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
 		return a.writePartial(ctx, w, record)
 	})
 }
 
-// snapshot writes all rows of a running job to a temporary file without a name, so that
-// the file is removed when it is closed.
+// snapshot writes all rows of a running job to a temporary file and opens it. The file
+// has no name, so it disappears when it is closed.
 func (a *Archive) snapshot(ctx context.Context, record store.Record) (d Download, err error) {
 	f, err := os.CreateTemp("", "rowmill-partial-*")
 	if err != nil {
-		return d, fmt.Errorf("temporary file: %w", err)
+		return d, fmt.Errorf("create a temporary file: %w", err)
 	}
 	defer func() {
 		if err != nil {
-			_ = f.Close() // the first error is more useful
+			_ = f.Close() // the first error is more useful than the error of Close
 		}
 	}()
 	if err := os.Remove(f.Name()); err != nil {
-		return d, fmt.Errorf("temporary file: %w", err)
+		return d, fmt.Errorf("remove the name of a temporary file: %w", err)
 	}
 	buffered := bufio.NewWriterSize(f, 256<<10)
 	if err := errors.Join(a.writePartial(ctx, buffered, record), buffered.Flush()); err != nil {
@@ -91,15 +93,15 @@ func (a *Archive) snapshot(ctx context.Context, record store.Record) (d Download
 	}
 	size, err := f.Seek(0, io.SeekCurrent)
 	if err != nil {
-		return d, fmt.Errorf("temporary file: %w", err)
+		return d, fmt.Errorf("find the size of a temporary file: %w", err)
 	}
 	source := io.NewSectionReader(f, 0, size)
 	schema, err := results.ReadSchema(source)
 	return Download{Source: source, Schema: schema, Closer: f}, err
 }
 
-// writePartial writes all rows of a job, with the outcomes that are committed. For any
-// number of parts, it needs the memory of one row group and of the merge of one shard.
+// writePartial writes all rows of a job, with the committed outcomes. For any number of
+// parts, it needs only the memory of one row group and of the merge of one shard.
 func (a *Archive) writePartial(ctx context.Context, w io.Writer, record store.Record) error {
 	committed, err := a.OpenCommitted(ctx, record)
 	if err != nil {
@@ -132,7 +134,7 @@ func (a *Archive) writePartial(ctx context.Context, w io.Writer, record store.Re
 	return file.Close(*record.Job.NumRows)
 }
 
-// reasons returns a function that says why a row has no outcome.
+// reasons returns a function that returns the reason why a row has no outcome.
 func (a *Archive) reasons(ctx context.Context, record store.Record, input *inputReader) (func(row int64) *rowmill.RowError, error) {
 	lost, err := a.lostRows(ctx, record, input.input.Shards)
 	if err != nil {
@@ -149,7 +151,7 @@ func (a *Archive) reasons(ctx context.Context, record store.Record, input *input
 	}, nil
 }
 
-// whyNotRun returns the reason why a row of a job has no outcome.
+// whyNotRun returns the message for rows of a job that did not run.
 func whyNotRun(job rowmill.Job) string {
 	if !job.Status.Terminal() {
 		return fmt.Sprintf("The row has not run yet; the job is %s.", job.Status)

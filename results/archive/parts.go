@@ -11,14 +11,15 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// partIndex finds the part that holds a row. It searches the records of the parts, and
-// opens only one part of a shard, to find the shard's first row.
+// partIndex finds the part that has the result of a row. It searches the records of the
+// parts. It opens only one part of a shard, to find the index of the shard's first row.
 type partIndex struct {
 	*Archive
-	shards [][]store.Part
-	firsts map[int]int64 // first rows of shards, as far as known
+	shards [][]store.Part // parts by shard, in order of commit
+	firsts map[int]int64  // index of the first row by position in shards, as far as known
 }
 
+// partIndex returns the index of a job's parts.
 func (a *Archive) partIndex(ctx context.Context, jobID string) (*partIndex, error) {
 	parts, err := a.parts(ctx, jobID)
 	if err != nil {
@@ -27,7 +28,7 @@ func (a *Archive) partIndex(ctx context.Context, jobID string) (*partIndex, erro
 	return &partIndex{a, byShard(parts), map[int]int64{}}, nil
 }
 
-// first returns the first row of the i-th shard.
+// first returns the index of the first row of the shard at position i.
 func (h *partIndex) first(ctx context.Context, i int) (int64, error) {
 	row, known := h.firsts[i]
 	if known {
@@ -40,8 +41,8 @@ func (h *partIndex) first(ctx context.Context, i int) (int64, error) {
 	return row, err
 }
 
-// shardAt returns the index of the last shard that begins at or before the row,
-// or 0.
+// shardAt returns the position of the last shard that begins at or before the row. It
+// returns 0 if there is no such shard.
 func (h *partIndex) shardAt(ctx context.Context, row int64) (int, error) {
 	low, high := 0, len(h.shards) // binary search for the first shard after the row
 	for low < high {
@@ -85,8 +86,9 @@ func (h *partIndex) partOf(ctx context.Context, row int64) (*store.Part, error) 
 	return nil, nil
 }
 
-// firstOfShard returns the first row of a part's shard. The part must be the first part
-// that was committed in the shard: only then were all its rows accepted.
+// firstOfShard returns the index of the first row of a part's shard. The part must be
+// the first committed part of the shard, because only in that part all rows are
+// accepted.
 func (a *Archive) firstOfShard(ctx context.Context, part store.Part) (row int64, err error) {
 	accepted, err := AcceptedRows(part)
 	if err != nil {
@@ -99,8 +101,8 @@ func (a *Archive) firstOfShard(ctx context.Context, part store.Part) (row int64,
 	return row - int64(accepted.Minimum()), err
 }
 
-// AcceptedRows returns the rows of a part that are accepted, relative to the
-// shard's first row.
+// AcceptedRows returns the accepted rows of a part, relative to the first row of the
+// shard.
 func AcceptedRows(part store.Part) (*roaring.Bitmap, error) {
 	rows := roaring.New()
 	if part.Complete || len(part.Accepted) == 0 {
@@ -117,6 +119,7 @@ func AcceptedRows(part store.Part) (*roaring.Bitmap, error) {
 	return rows, nil
 }
 
+// parts lists the committed parts of a job.
 func (a *Archive) parts(ctx context.Context, jobID string) ([]store.Part, error) {
 	parts, err := a.store.ListParts(ctx, jobID)
 	if err != nil {
@@ -125,8 +128,8 @@ func (a *Archive) parts(ctx context.Context, jobID string) ([]store.Part, error)
 	return parts, nil
 }
 
-// byShard groups parts by shard. Parts must be ordered by shard and then by
-// commit.
+// byShard groups parts by shard. The parts must be ordered by shard, and within a shard
+// by commit.
 func byShard(parts []store.Part) [][]store.Part {
 	var shards [][]store.Part
 	for _, part := range parts {

@@ -8,18 +8,18 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// maxPreviewParts is how many parts a preview reads at most. A page of rows can be
-// spread over many parts. A page that would need more parts gets fewer rows.
+// maxPreviewParts is the largest number of parts that a preview reads. The rows of a
+// page can be in many parts. A page that would need more parts gets fewer rows.
 const maxPreviewParts = 64
 
-// Preview holds a page of a job's rows.
+// Preview is a page of a job's rows.
 type Preview struct {
-	Record store.Record          // the record at the time of the read
-	Rows   []*results.PreviewRow // nil for a row that is not committed
-	End    int64                 // one past the last row of the page
+	Record store.Record          // the record of the job at the time of the read
+	Rows   []*results.PreviewRow // rows of the page in order; nil for a row that is not committed
+	End    int64                 // index of the last row of the page, plus one
 }
 
-// Preview reads at most limit rows of a job, from offset on.
+// Preview reads at most limit rows of a job, from the row with index offset on.
 func (a *Archive) Preview(ctx context.Context, record store.Record, offset, limit int64) (p Preview, err error) {
 	err = a.retryMoved(ctx, record, func(record store.Record) (err error) {
 		p.Record = record
@@ -48,28 +48,31 @@ func (a *Archive) preview(ctx context.Context, record store.Record, offset, limi
 	return rows.all, err
 }
 
-// previewRows are the rows of a page, from row first on.
+// previewRows holds the rows of a page. first is the index of the first row.
 type previewRows struct {
 	first int64
 	all   []*results.PreviewRow
 }
 
+// end returns the index of the page's last row, plus one.
 func (r previewRows) end() int64 { return r.first + int64(len(r.all)) }
 
+// put stores rows at their position in the page.
 func (r previewRows) put(found []results.PreviewRow) {
 	for i := range found {
 		r.all[found[i].Row-r.first] = &found[i]
 	}
 }
 
-// previewParts reads rows from a job's parts. The parts' records say which part
-// holds a row, and a shard's first part says where the shard begins.
+// previewParts reads rows from a job's parts. It finds the part of each row in the
+// parts' records. It reads the first part of a shard to find the index of the shard's
+// first row.
 func (a *Archive) previewParts(ctx context.Context, jobID string, rows previewRows) ([]*results.PreviewRow, error) {
 	parts, err := a.partIndex(ctx, jobID)
 	if err != nil || len(parts.shards) == 0 {
 		return rows.all, err
 	}
-	keys := make([]string, len(rows.all)) // key of the part of each row
+	keys := make([]string, len(rows.all)) // object key of the part that has each row
 	begin, err := parts.shardAt(ctx, rows.first)
 	if err != nil {
 		return nil, err
@@ -108,8 +111,8 @@ func (a *Archive) previewParts(ctx context.Context, jobID string, rows previewRo
 	return rows.all, nil
 }
 
-// markPart stores a part's key for each row that it holds. at is the position
-// of the shard's first row in keys; it may be negative.
+// markPart stores a part's key for each accepted row of the part. at is the position of
+// the shard's first row in keys; it may be negative.
 func markPart(keys []string, part store.Part, at int64) error {
 	accepted, err := AcceptedRows(part)
 	if err != nil {
@@ -127,8 +130,8 @@ func markPart(keys []string, part store.Part, at int64) error {
 	return nil
 }
 
-// countRows returns how many rows, from the first on, are in at most maxPreviewParts
-// parts. keys has the key of the part of each row.
+// countRows returns the largest number of rows, from the first row on, that are in at
+// most maxPreviewParts parts. keys has the part's key for each row.
 func countRows(keys []string) int {
 	seen := map[string]bool{"": true}
 	for i, key := range keys {

@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Row reads row n of a job. The error is ErrNoRow if the job has no such row, and
+// Row reads row n of a job. The error is ErrNoRow if the job has no row n, and
 // ErrNotDone if the row has no outcome yet.
 func (a *Archive) Row(ctx context.Context, record store.Record, n int64) (view results.RowView, err error) {
 	err = a.retryMoved(ctx, record, func(record store.Record) (err error) {
@@ -54,18 +54,18 @@ func (a *Archive) row(ctx context.Context, record store.Record, n int64) (view r
 	return view, err
 }
 
-// Place is a position in a list of failed rows.
+// Place is a position in the list of a job's failed rows.
 type Place struct {
-	Shard int   // earlier shards have no more failures
-	After int64 // the last row that was read, or -1
+	Shard int   // number of the shard to read next; earlier shards have no more failures
+	After int64 // index of the last row that was read, or -1
 }
 
-// Beginning returns the place before the first row.
-func Beginning() Place { return Place{After: -1} }
+// StartOfRows returns the Place before the first row.
+func StartOfRows() Place { return Place{After: -1} }
 
-// Missing is like Failures, for an ended job that did not succeed. It also lists the rows
-// that did not run. The number of rows must be known.
-func (a *Archive) Missing(ctx context.Context, record store.Record, from Place, limit int) (found []results.Failure, more *Place, err error) {
+// FailedAndMissing is like Failures, but for a job that ended without success. It also lists the
+// rows that did not run. The record must have the number of rows.
+func (a *Archive) FailedAndMissing(ctx context.Context, record store.Record, from Place, limit int) (found []results.Failure, more *Place, err error) {
 	partial, err := a.Partial(ctx, record)
 	if err != nil {
 		return nil, nil, err
@@ -73,13 +73,13 @@ func (a *Archive) Missing(ctx context.Context, record store.Record, from Place, 
 	defer partial.Close()
 	found, next, err := results.Failures(ctx, partial, from.After, limit)
 	if err != nil || next < 0 {
-		return found, nil, Removed(err)
+		return found, nil, AsRemoved(err)
 	}
 	return found, &Place{After: next}, nil
 }
 
-// Failures lists at most limit failed rows after the place from, in order. To continue,
-// pass more as from. more is nil at the end.
+// Failures lists at most limit failed rows after the place from, in order. To continue
+// the list, pass more as from. more is nil if there are no more failures.
 func (a *Archive) Failures(ctx context.Context, record store.Record, from Place, limit int) (found []results.Failure, more *Place, err error) {
 	var p page
 	err = a.retryMoved(ctx, record, func(record store.Record) error {
@@ -89,13 +89,14 @@ func (a *Archive) Failures(ctx context.Context, record store.Record, from Place,
 		}
 		return p.addFromParts(ctx, record.Job.ID)
 	})
-	if err != nil || !p.full() {
+	if err != nil || !p.isFull() {
 		return p.found, nil, err
 	}
 	return p.found[:limit], &Place{p.Shard, p.found[limit-1].Row}, nil
 }
 
-// page collects limit failures, and one more to know whether the list continues.
+// page collects limit failures, and one more failure to find out whether the list
+// continues.
 type page struct {
 	*Archive
 	Place
@@ -103,10 +104,12 @@ type page struct {
 	found []results.Failure
 }
 
-func (p *page) full() bool { return len(p.found) > p.limit }
+// isFull reports whether the page has limit failures and one more.
+func (p *page) isFull() bool { return len(p.found) > p.limit }
 
-// take adds failures, sorts them and keeps the first ones.
-func (p *page) take(failures ...results.Failure) {
+// addFailures adds failures to the page, sorts them by row and removes duplicates. It keeps at
+// most limit failures and one more.
+func (p *page) addFailures(failures ...results.Failure) {
 	p.found = append(p.found, failures...)
 	slices.SortFunc(p.found, func(a, b results.Failure) int { return cmp.Compare(a.Row, b.Row) })
 	p.found = slices.CompactFunc(p.found, func(a, b results.Failure) bool { return a.Row == b.Row })
@@ -117,20 +120,20 @@ func (p *page) take(failures ...results.Failure) {
 func (p *page) addFromResults(ctx context.Context, record store.Record) error {
 	return p.withObjects(ctx, func(files []results.Source) error {
 		failures, _, err := results.Failures(ctx, files[0], p.After, p.limit+1)
-		p.take(failures...)
+		p.addFailures(failures...)
 		return err
 	}, record.Artifacts[layout.Rows].Key)
 }
 
-// addFromParts adds failures from a job's parts, shard by shard. Shards are in the order
-// of the rows.
+// addFromParts adds failures from a job's parts, shard by shard, in the order of the
+// rows.
 func (p *page) addFromParts(ctx context.Context, jobID string) error {
 	parts, err := p.partIndex(ctx, jobID)
 	if err != nil {
 		return err
 	}
 	for i, shard := range parts.shards {
-		if p.full() {
+		if p.isFull() {
 			break
 		}
 		if shard[0].Shard < p.Shard {
@@ -153,8 +156,8 @@ func (p *page) addFromParts(ctx context.Context, jobID string) error {
 	return nil
 }
 
-// addFromPart adds failures from one part. It skips failures that do not count because an
-// earlier part holds the row. first is the first row of the shard.
+// addFromPart adds failures from one part. It skips a failure if an earlier part has
+// the accepted result of the row. first is the index of the first row of the shard.
 func (p *page) addFromPart(ctx context.Context, part store.Part, first int64) error {
 	accepted, err := AcceptedRows(part)
 	if err != nil {
@@ -172,10 +175,10 @@ func (p *page) addFromPart(ctx context.Context, part store.Part, first int64) er
 		}
 		for _, failure := range failures {
 			if accepted.Contains(uint32(failure.Row - first)) {
-				p.take(failure)
+				p.addFailures(failure)
 			}
 		}
-		if after = next; after < 0 || p.full() && p.found[p.limit].Row <= after {
+		if after = next; after < 0 || p.isFull() && p.found[p.limit].Row <= after {
 			return nil
 		}
 	}

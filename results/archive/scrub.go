@@ -12,16 +12,17 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Fault is an object that cannot be read although the record of a job names it.
+// A Fault is an object that the record of a job names but that cannot be read.
 type Fault struct {
 	Key string
 	Err error
 }
 
-// Scrub reads the objects that the record of an ended job needs: the result files if the
-// job succeeded, else the parts. It returns the objects that cannot be read, how many bytes
-// it has read, and an error if storage cannot be used now. It reads nothing of a job that
-// has not ended, because the objects of such a job are still replaced.
+// Scrub reads the objects that the record of an ended job names: the result files if
+// the job succeeded, otherwise the parts. It returns the objects that cannot be read
+// and the number of bytes read. The error means that storage cannot be used now. For a
+// job that has not ended, Scrub reads nothing, because such a job may still replace its
+// objects.
 func Scrub(ctx context.Context, s Store, bucket blob.Bucket, rec store.Record) (faults []Fault, read int64, err error) {
 	if !rec.Job.Status.Terminal() || rec.DataRemoved != nil {
 		return nil, 0, nil
@@ -65,14 +66,15 @@ func Scrub(ctx context.Context, s Store, bucket blob.Bucket, rec store.Record) (
 	if errors.Is(err, rowmill.ErrNotFound) {
 		err = nil
 	}
-	return nil, read, err // the objects may have been removed since the record was read
+	return nil, read, err // the record has changed since it was read, so the objects may have been removed
 }
 
+// checkObject opens an object, calls check, and returns the object's size in bytes.
 func checkObject(ctx context.Context, bucket blob.Bucket, key string, check func(context.Context, results.Source) error) (size int64, err error) {
 	o, err := bucket.Open(ctx, key)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = o.Close() }() // only read, so an error loses nothing
+	defer func() { _ = o.Close() }() // the object was only read, so an error loses no data
 	return o.Size(), check(ctx, o)
 }

@@ -1,6 +1,6 @@
 // Package backup writes and reads the archive format of backups: the files of a node's
 // data directory in one tar archive. It does not know the contents of records and
-// objects, nor how a node keeps them unchanged during a backup.
+// objects. The caller must keep them unchanged during a backup.
 //
 // An archive is a plain tar file in POSIX format, with times to the nanosecond, because
 // the ETags of objects derive from them. Its files, in order:
@@ -46,7 +46,7 @@ type Header struct {
 	Version    string    `json:"version"`    // program version that wrote the archive
 	Deployment string    `json:"deployment"` // id of the deployment that was backed up
 	At         time.Time `json:"at"`         // when the records were copied
-	Files      int64     `json:"files"`      // number of record and object files
+	Files      int64     `json:"files"`      // number of files: the records and the objects
 	Bytes      int64     `json:"bytes"`      // total size of these files
 }
 

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A Sink receives the files of an archive one by one. content ends after the file; the
-// reader skips bytes that the sink does not read.
+// A Sink receives the files of an archive one by one. content ends at the end of the
+// file; Read skips bytes that the sink does not read.
 type Sink func(name string, modified time.Time, content io.Reader) error
 
 // Discard is a Sink that ignores all files, for checks of an archive.
@@ -106,7 +106,7 @@ func (a *reader) next() (*tar.Header, error) {
 	return entry, nil
 }
 
-// explain translates an error of the tar reader.
+// explain translates an error of the tar reader into an error for operators.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
@@ -132,7 +132,7 @@ func (a *reader) document(into any) error {
 	return nil
 }
 
-// file passes a file to the sink and keeps its checksum.
+// file passes a file of the archive to the sink and stores its checksum in a.files.
 func (a *reader) file(entry *tar.Header) error {
 	if err := checkName(entry.Name); err != nil {
 		return err
@@ -176,7 +176,8 @@ func (c *fileReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end compares the files with the checksums, and the checksums with the manifest.
+// end compares the checksums of the files with the checksum list, and the checksum list
+// with the manifest.
 func (a *reader) end() error {
 	sum := sha256.New()
 	listed := bufio.NewReader(io.TeeReader(a.tar, sum))
@@ -223,7 +224,7 @@ func (a *reader) end() error {
 	return nil
 }
 
-// explainSums translates an error of reading the checksums.
+// explainSums translates an error that occurred while the checksum list was read.
 func (a *reader) explainSums(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New("the archive is damaged: it has files without a checksum")

@@ -15,12 +15,12 @@ import (
 	"github.com/rowmill/rowmill/internal/durable"
 )
 
-// unfinished is the name of the folder in a data directory that holds the files during a
-// restore. Only Restore uses this folder.
+// unfinished is the name of the folder in a data directory that contains the files until
+// a restore is complete. Only Restore uses this folder.
 const unfinished = "restoring"
 
-// maxSyncs is how many files are synced at the same time: a file system can make many
-// files durable in one step.
+// maxSyncs is the number of files that are synced at the same time. Parallel syncs are
+// faster, because a file system can make many files durable in one step.
 const maxSyncs = 16
 
 // Restore reads an archive into a data directory, which must be empty or missing. Until
@@ -70,7 +70,7 @@ func checkEmpty(directory string) error {
 	return nil
 }
 
-// An unpacking is the folder that a restore writes to.
+// An unpacking writes the files of an archive into a folder and syncs them.
 type unpacking struct {
 	folder string
 	syncs  errgroup.Group

@@ -25,7 +25,8 @@ func (h *Header) Measure(folder string) error {
 	})
 }
 
-// each calls visit with each file for an archive of a folder, in archive order.
+// each calls visit with the records file and then with each object file in folder. name
+// is the name of the file in the archive.
 func each(folder string, visit func(name string, info fs.FileInfo) error) error {
 	info, err := os.Stat(filepath.Join(folder, Records))
 	if err == nil {
@@ -88,7 +89,7 @@ type archiver struct {
 	bytes  int64
 }
 
-// begin writes the header of a file.
+// begin writes the tar header of a file.
 func (a *archiver) begin(name string, size int64, modified time.Time) error {
 	if err := a.ctx.Err(); err != nil {
 		return err
@@ -111,7 +112,7 @@ func (a *archiver) document(name string, v any) error {
 	return err
 }
 
-// file writes a file and its checksum.
+// file writes a file of the folder to the archive, and its checksum to the checksum list.
 func (a *archiver) file(name string, info fs.FileInfo) error {
 	if err := a.begin(name, info.Size(), info.ModTime()); err != nil {
 		return err
@@ -134,7 +135,8 @@ func (a *archiver) file(name string, info fs.FileInfo) error {
 	return err
 }
 
-// end writes the checksums and the manifest.
+// end writes the checksum list in spool and the manifest, the last two files of the
+// archive.
 func (a *archiver) end(h Header, spool *os.File) error {
 	if err := a.sums.Flush(); err != nil {
 		return err

@@ -29,9 +29,9 @@ type Store struct {
 	backend *bolt.Backend
 }
 
-// Open opens the file, or creates it. The sessions of earlier processes do not exist any
-// more. Open refuses a file that another process has locked, and records that this version
-// of Rowmill cannot read. It repairs damaged indexes.
+// Open opens the file, or creates it. The file does not contain sessions, so the sessions
+// of earlier processes have ended. Open refuses a file that another process has locked,
+// and records that this version of Rowmill cannot read. It repairs damaged indexes.
 func Open(ctx context.Context, config Config) (*Store, error) {
 	backend, err := bolt.Open(ctx, config)
 	if err != nil {
@@ -58,16 +58,16 @@ type Loss = bolt.Loss
 var ErrNotDamaged = errors.New("it is not damaged")
 
 // Salvage replaces a damaged record file by a file with the records that can be read. The
-// damaged file stays, with the suffix .damaged. It returns the lost pages, and how many
-// other records have a wrong checksum. If Salvage is killed, the damaged file is still at
-// config.Path. The file must not be open.
+// damaged file stays, with the suffix .damaged. It returns the lost pages, and the number
+// of other records with a wrong checksum. If Salvage is killed, the damaged file is still
+// at config.Path. The file must not be open.
 func Salvage(ctx context.Context, config Config) (losses []Loss, damaged int, err error) {
 	path, next, old := config.Path, config.Path+".salvaged", config.Path+".damaged"
 	found, err := os.Stat(path)
 	if err != nil {
 		return nil, 0, err
 	}
-	if kept, err := os.Stat(old); err == nil && !os.SameFile(found, kept) { // a Salvage that was killed may leave old as a second name of the file
+	if kept, err := os.Stat(old); err == nil && !os.SameFile(found, kept) { // a killed Salvage may have left old as a second name of the same file
 		return nil, 0, fmt.Errorf("%s exists: move it away first", old)
 	}
 	switch s, err := Open(ctx, config); {

@@ -16,7 +16,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Report says whether records and bucket match.
+// A Report is the result of Pair.Check: it says whether the records and the objects in
+// the bucket match.
 type Report struct {
 	Records *Identity `json:"records"` // nil when the records have no identity
 	Bucket  *Identity `json:"bucket"`
@@ -26,12 +27,13 @@ type Report struct {
 	Damaged []Damaged `json:"damaged"` // records and objects that cannot be read
 }
 
-// Checked is a report about the storage of a node.
-type Checked struct {
+// NodeReport is a Report with the places of a node's records and objects, and the clock
+// difference.
+type NodeReport struct {
 	RecordsAt string `json:"records_at"`
 	ObjectsAt string `json:"objects_at"`
 	Report
-	SkewSeconds float64 `json:"clock_skew_seconds"` // how far the node's clock is ahead of the store's
+	SkewSeconds float64 `json:"clock_skew_seconds"` // how far the node's clock is ahead of the store's clock
 }
 
 // Missing is a result file that the bucket lacks.
@@ -43,12 +45,12 @@ type Missing struct {
 // Damaged is a record or an object that cannot be read.
 type Damaged struct {
 	JobID  string `json:"job_id"`
-	Key    string `json:"key"` // of the object; empty: the record of the job
+	Key    string `json:"key"` // key of the damaged object; empty if the record of the job is damaged
 	Reason string `json:"reason"`
 }
 
-// Whole reports whether records and bucket match completely.
-func (r Report) Whole() bool {
+// Matches reports whether records and bucket have the same identity and match completely.
+func (r Report) Matches() bool {
 	return r.Records != nil && r.Bucket != nil && r.Records.ID == r.Bucket.ID && len(r.Unknown)+len(r.Missing)+len(r.Damaged) == 0
 }
 
@@ -57,11 +59,11 @@ func (r Report) Whole() bool {
 // at a time would slow down the nodes that use the bucket and the store.
 const checksAtOnce = 16
 
-// Options say what Check does besides the comparison.
+// Options are optional functions that Check calls during the comparison.
 type Options struct {
-	// Looked is called from time to time with the number of jobs in the bucket that
-	// Check has examined so far.
-	Looked func(jobs int)
+	// Check calls Progress from time to time with the number of jobs in the bucket that it
+	// has examined so far. Progress may be nil.
+	Progress func(jobs int)
 	// Read reads the objects that the record of a job names, and returns the damaged
 	// objects. If Read is nil, contents are not read.
 	Read func(ctx context.Context, rec store.Record) ([]Damaged, error)
@@ -71,7 +73,7 @@ type Options struct {
 // spooled input of submissions that are in progress or crashed, because nodes remove it.
 func (p Pair) Check(ctx context.Context, o Options) (r Report, err error) {
 	r = Report{Unknown: []Note{}, Missing: []Missing{}, Damaged: []Damaged{}}
-	if r.Records, r.Bucket, err = p.read(ctx); err != nil {
+	if r.Records, r.Bucket, err = p.readIdentities(ctx); err != nil {
 		return r, err
 	}
 	seen := map[string]bool{}
@@ -91,8 +93,8 @@ func (p Pair) Check(ctx context.Context, o Options) (r Report, err error) {
 		if err := r.checkJobs(ctx, ids, func(ctx context.Context, id string) (finding, error) { return p.checkFolder(ctx, id, o.Read) }); err != nil {
 			return r, err
 		}
-		if o.Looked != nil {
-			o.Looked(len(seen))
+		if o.Progress != nil {
+			o.Progress(len(seen))
 		}
 		if page < folderPage {
 			break
@@ -101,7 +103,7 @@ func (p Pair) Check(ctx context.Context, o Options) (r Report, err error) {
 	return r, p.checkRecords(ctx, seen, &r)
 }
 
-// A finding is the result for one job.
+// A finding is the result of the check of one job.
 type finding struct {
 	known   bool // the records know the job, and the bucket has its objects
 	unknown *Note
@@ -168,8 +170,8 @@ func damagedRecord(id string, err error) finding {
 	return finding{damaged: []Damaged{{JobID: id, Reason: err.Error()}}}
 }
 
-// checkUnknown returns a note for a job that no record knows; nil for a submission in
-// progress.
+// checkUnknown returns a note for a job that has objects but no record. It returns nil if
+// the submission of the job is still in progress.
 func (p Pair) checkUnknown(ctx context.Context, id string, objects []blob.Info) (*Note, error) {
 	note := NoteOf(id, objects, time.Time{})
 	if len(objects) == 1 && objects[0].Key == layout.Spooled(id) {
@@ -200,7 +202,8 @@ func missing(rec store.Record, objects []blob.Info) (files []Missing) {
 	return files
 }
 
-// checkRecords checks the jobs with results that have no objects in the bucket.
+// checkRecords checks the retained jobs that have no objects in the bucket. seen contains
+// the ids of the jobs that have objects. checkRecords adds the missing result files to r.
 func (p Pair) checkRecords(ctx context.Context, seen map[string]bool, r *Report) error {
 	accounts, err := p.Records.AccountsWithData(ctx)
 	if err != nil {
@@ -228,8 +231,8 @@ func (p Pair) checkRecord(ctx context.Context, id string) (finding, error) {
 	return finding{missing: missing(rec, nil)}, err
 }
 
-// Quarantine writes notes for the unknown jobs of a report. It returns the notes. Their
-// Found is the time when a job was first set aside.
+// Quarantine writes a note for each unknown job of a report and returns the notes. Found
+// in a note is the time when the job was first found to be unknown.
 func (p Pair) Quarantine(ctx context.Context, r Report) ([]Note, error) {
 	var kept []Note
 	for _, n := range r.Unknown {
@@ -246,9 +249,10 @@ func (p Pair) Quarantine(ctx context.Context, r Report) ([]Note, error) {
 	return kept, nil
 }
 
-// SetAsideJobs returns all notes.
+// SetAsideJobs returns the notes of all jobs that were set aside, because no record knows
+// them.
 func (p Pair) SetAsideJobs(ctx context.Context) ([]Note, error) {
-	ids, err := Noted(ctx, p.Bucket)
+	ids, err := ListNotedJobs(ctx, p.Bucket)
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +260,7 @@ func (p Pair) SetAsideJobs(ctx context.Context) ([]Note, error) {
 	for _, id := range ids {
 		n, err := ReadNote(ctx, p.Bucket, id)
 		if errors.Is(err, rowmill.ErrNotFound) {
-			continue // a node has just removed it
+			continue // a node has just removed the note
 		}
 		if err != nil {
 			return notes, err
@@ -269,15 +273,15 @@ func (p Pair) SetAsideJobs(ctx context.Context) ([]Note, error) {
 // ErrKnown means that the records know a job that was set aside.
 var ErrKnown = errors.New("the records know this job, so its objects are in use and are not removed")
 
-// Purge removes the objects of a job that was set aside. It first verifies again that
+// PurgeJob removes the objects of a job that was set aside. It first verifies again that
 // records and bucket belong together, and that the records do not know the job. If not,
 // it removes nothing and returns an error: ErrKnown if the records know the job. For a
 // job without a note the error is rowmill.ErrNotFound.
-func (p Pair) Purge(ctx context.Context, id string) error {
+func (p Pair) PurgeJob(ctx context.Context, id string) error {
 	if _, err := ReadNote(ctx, p.Bucket, id); err != nil {
 		return err
 	}
-	records, bucket, err := p.read(ctx)
+	records, bucket, err := p.readIdentities(ctx)
 	if err != nil {
 		return err
 	}
@@ -295,5 +299,5 @@ func (p Pair) Purge(ctx context.Context, id string) error {
 	if err := p.Bucket.DeletePrefix(ctx, layout.Job(id)); err != nil {
 		return fmt.Errorf("remove the objects of job %s: %w", id, err)
 	}
-	return Forget(ctx, p.Bucket, id)
+	return RemoveNote(ctx, p.Bucket, id)
 }

@@ -90,7 +90,7 @@ func TestCheck_Damage(t *testing.T) {
 		}
 		return []deployment.Damaged{{JobID: rec.Job.ID, Key: "k", Reason: "r"}}, nil
 	}})
-	if err != nil || report.Whole() || report.Known != 1 || len(report.Unknown) != 0 || len(report.Damaged) != 2 {
+	if err != nil || report.Matches() || report.Known != 1 || len(report.Unknown) != 0 || len(report.Damaged) != 2 {
 		t.Fatalf("%+v, %v", report, err)
 	}
 	for _, d := range report.Damaged {

@@ -2,8 +2,8 @@ package deployment
 
 import "fmt"
 
-// observed is the input of decide: identities and counts that show whether records and
-// a bucket belong together.
+// observed holds the facts that show whether records and a bucket belong together:
+// identities, and counts of jobs and result files.
 type observed struct {
 	Records, Bucket *Identity // nil when there is no identity
 	// Known counts jobs with objects in the bucket that the records know, and Unknown
@@ -26,7 +26,8 @@ type observed struct {
 //	-        B         the records get B          no                   no: another store, or an emptied one
 //	-        -         both get a fresh one       both get a fresh one no
 //
-// In all cases, a node does not start on places that a move is still filling.
+// In all these cases, the error is an *UnfinishedError if a move is still filling the
+// records or the bucket.
 //
 // Records without an identity are refused if the bucket has one, even when there is no
 // data: the bucket may belong to a deployment that has just started. Records with an

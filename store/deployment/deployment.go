@@ -31,16 +31,16 @@ import (
 // not start on a bucket with a higher version.
 const Format = 1
 
-// Value is the name of the store's value that holds the identity.
-const Value = "deployment"
+// ValueName is the name of the store's value that holds the identity.
+const ValueName = "deployment"
 
 // Identity identifies a deployment, in its records and in its bucket.
 type Identity struct {
 	ID      string    `json:"id"`
 	Created time.Time `json:"created"`
-	Format  int       `json:"format"` // of the bucket
-	// Moving means that a move is still filling this place. No node starts until the
-	// move is complete.
+	Format  int       `json:"format"` // format of the bucket's objects, see the constant Format
+	// Moving means that a move is still filling the records or the bucket with this
+	// identity. No node starts until the move is complete.
 	Moving bool `json:"moving,omitempty"`
 }
 
@@ -54,7 +54,7 @@ func (i Identity) String() string {
 	return fmt.Sprintf("%s of %s", i.ID, i.Created.UTC().Format(time.RFC3339))
 }
 
-// Records are the parts of the store that this package uses.
+// Records is the interface of the record store that this package uses.
 type Records interface {
 	store.Values
 	store.Retention
@@ -71,10 +71,10 @@ type Pair struct {
 	Clock       func() time.Time
 }
 
-// read returns both identities, nil for a missing one. It reads the bucket first. In the
+// readIdentities returns both identities, nil for a missing one. It reads the bucket first. In the
 // other order, another node could write both identities between the two reads. Then
 // records without an identity and a bucket with one would look like two deployments.
-func (p Pair) read(ctx context.Context) (records, bucket *Identity, err error) {
+func (p Pair) readIdentities(ctx context.Context) (records, bucket *Identity, err error) {
 	if bucket, err = p.bucketIdentity(ctx); err == nil {
 		records, _, err = p.recordsIdentity(ctx)
 	}
@@ -83,7 +83,7 @@ func (p Pair) read(ctx context.Context) (records, bucket *Identity, err error) {
 
 // recordsIdentity returns the identity in the store and the version of its value.
 func (p Pair) recordsIdentity(ctx context.Context) (*Identity, int64, error) {
-	text, version, err := p.Records.GetValue(ctx, Value)
+	text, version, err := p.Records.GetValue(ctx, ValueName)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return nil, 0, nil
 	}
@@ -92,12 +92,13 @@ func (p Pair) recordsIdentity(ctx context.Context) (*Identity, int64, error) {
 	}
 	found, err := Parse(text)
 	if err != nil {
-		return nil, 0, fmt.Errorf("the value %s of the records at %s: %w", Value, p.RecordsName, err)
+		return nil, 0, fmt.Errorf("the value %s of the records at %s: %w", ValueName, p.RecordsName, err)
 	}
 	return found, version, nil
 }
 
-// maxIdentity limits the read of an object that should hold an identity.
+// maxIdentity is the largest number of bytes that are read from an object with an
+// identity or a note.
 const maxIdentity = 64 << 10
 
 func (p Pair) bucketIdentity(ctx context.Context) (*Identity, error) {
@@ -120,7 +121,7 @@ func (p Pair) bucketIdentity(ctx context.Context) (*Identity, error) {
 	return found, nil
 }
 
-// Parse decodes the content of the object layout.Deployment.
+// Parse decodes an identity from JSON, the content of the object layout.Deployment.
 func Parse(text []byte) (*Identity, error) {
 	var found Identity
 	if err := json.Unmarshal(text, &found); err != nil {
@@ -132,12 +133,12 @@ func Parse(text []byte) (*Identity, error) {
 	return &found, nil
 }
 
-// markRecords writes the identity to the record store. It replaces the value if the value has
-// this version.
+// markRecords writes the identity to the record store if the stored value still has this
+// version. Version 0 means that no value exists yet.
 func (p Pair) markRecords(ctx context.Context, id Identity, version int64) error {
 	text, err := json.Marshal(id)
 	if err == nil {
-		_, err = p.Records.PutValue(ctx, Value, text, version)
+		_, err = p.Records.PutValue(ctx, ValueName, text, version)
 	}
 	if err != nil {
 		return fmt.Errorf("write the deployment id to the record store: %w", err)
@@ -156,7 +157,7 @@ func (p Pair) markBucket(ctx context.Context, id Identity) error {
 	return nil
 }
 
-// put writes a small JSON object.
+// put writes text, a JSON document, as an object of the bucket.
 func put(ctx context.Context, bucket blob.Bucket, key string, text []byte) error {
 	writer, err := bucket.Create(ctx, key, layout.JSON)
 	if err != nil {

@@ -121,7 +121,7 @@ func (p place) refused() *deployment.DifferError {
 
 // said returns the stored identities, empty for none.
 func (p place) said() (records, bucket string) {
-	if doc, _, err := p.store.GetValue(p.Context(), deployment.Value); err == nil {
+	if doc, _, err := p.store.GetValue(p.Context(), deployment.ValueName); err == nil {
 		records = string(doc)
 	}
 	if o, openErr := p.bucket.Open(p.Context(), layout.Deployment); openErr == nil {

@@ -24,15 +24,15 @@ func (p Pair) BeginMove(ctx context.Context) (Identity, error) {
 // Unfinished reports whether an unfinished move has left data in the records and in the
 // bucket. again says that the caller will move again and remove this data. If there is
 // such data and again is false, the error is an *UnfinishedError. If the records or the
-// bucket belong to a deployment, it is another error.
+// bucket already belong to a deployment, Unfinished returns another error.
 func (p Pair) Unfinished(ctx context.Context, again bool) (ofRecords, ofBucket bool, err error) {
-	records, bucket, err := p.read(ctx)
+	records, bucket, err := p.readIdentities(ctx)
 	if err != nil {
 		return false, false, err
 	}
 	ofRecords, ofBucket = records != nil && records.Moving, bucket != nil && bucket.Moving
 	if ofBucket && records != nil && records.ID == bucket.ID {
-		ofRecords = true // EndMove was interrupted
+		ofRecords = true // an earlier EndMove was interrupted between its two writes
 	}
 	switch {
 	case records != nil && !ofRecords:
@@ -45,7 +45,7 @@ func (p Pair) Unfinished(ctx context.Context, again bool) (ofRecords, ofBucket b
 	return ofRecords, ofBucket, err
 }
 
-// MarkMove writes the mark of a move to the records, whatever identity they have.
+// MarkMove writes the mark of a move to the records. It replaces any earlier identity.
 func (p Pair) MarkMove(ctx context.Context, mark Identity) error {
 	_, version, err := p.recordsIdentity(ctx)
 	if err != nil {
@@ -54,11 +54,11 @@ func (p Pair) MarkMove(ctx context.Context, mark Identity) error {
 	return p.markRecords(ctx, mark, version)
 }
 
-// EndMove marks a move as complete, so that nodes may start. The identity is new, so that
-// no node confuses the target with the source. The format is the format of the source's
-// objects.
+// EndMove gives records and bucket their final identity, so that nodes may start. Its id
+// is the new id of mark, so that no node confuses the target with the source. Its format
+// is the format of the source's objects.
 func (p Pair) EndMove(ctx context.Context, mark, from Identity) (Identity, error) {
-	records, bucket, err := p.read(ctx)
+	records, bucket, err := p.readIdentities(ctx)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -76,7 +76,7 @@ func (p Pair) EndMove(ctx context.Context, mark, from Identity) (Identity, error
 // if records and bucket do not belong together, an *UnfinishedError if a move into them is
 // not complete, and another error if there is no deployment.
 func (p Pair) Source(ctx context.Context) (Identity, error) {
-	records, bucket, err := p.read(ctx)
+	records, bucket, err := p.readIdentities(ctx)
 	switch {
 	case err != nil:
 		return Identity{}, err

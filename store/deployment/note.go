@@ -70,21 +70,21 @@ func ReadNote(ctx context.Context, bucket blob.Bucket, job string) (n Note, err 
 	return n, nil
 }
 
-// Noted returns the ids of the jobs with notes, sorted.
-func Noted(ctx context.Context, bucket blob.Bucket) ([]string, error) {
+// ListNotedJobs returns the ids of all jobs that have a note in the bucket, sorted.
+func ListNotedJobs(ctx context.Context, bucket blob.Bucket) ([]string, error) {
 	notes, err := bucket.List(ctx, layout.SetAsides)
 	if err != nil {
 		return nil, fmt.Errorf("list the jobs that are set aside: %w", err)
 	}
 	jobs := make([]string, len(notes))
 	for i, o := range notes {
-		jobs[i] = layout.NotedJob(o.Key)
+		jobs[i] = layout.JobOfNote(o.Key)
 	}
 	return jobs, nil
 }
 
-// Forget removes the note of a job.
-func Forget(ctx context.Context, bucket blob.Bucket, job string) error {
+// RemoveNote removes the note of a job.
+func RemoveNote(ctx context.Context, bucket blob.Bucket, job string) error {
 	if err := bucket.Delete(ctx, layout.SetAside(job)); err != nil {
 		return fmt.Errorf("remove the note of job %s: %w", job, err)
 	}

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// folderPage is the number of jobs in one listing. maxFolders is how many jobs in
+	// folderPage is the number of jobs in one listing. maxExaminedJobs is how many jobs in
 	// the bucket are examined at most to find a job that the records know. One known job
 	// is proof. If all examined jobs are unknown, an operator must decide.
-	folderPage, maxFolders = 100, 2000
-	// maxNamed is how many records are examined at most to find a result file that the
+	folderPage, maxExaminedJobs = 100, 2000
+	// maxExaminedResults is how many records are examined at most to find a result file that the
 	// bucket has.
-	maxNamed = 100
+	maxExaminedResults = 100
 	// settleTries is how often Settle decides again after a conflict with another node.
 	// In each conflict, one of the nodes succeeds.
 	settleTries = 16
@@ -63,10 +63,10 @@ func (p Pair) settleOnce(ctx context.Context) (Identity, error) {
 	if e.Records != nil && e.Bucket != nil {
 		return settled, nil
 	}
-	return settled, p.Confirm(ctx, settled) // a node of another store may have marked the bucket meanwhile
+	return settled, p.Confirm(ctx, settled) // meanwhile a node that uses another store may have marked the bucket
 }
 
-// decide calls observed.decide and adds the names to its errors.
+// decide calls observed.decide and adds the names of records and bucket to the error.
 func (p Pair) decide(e observed, fresh Identity) (Identity, error) {
 	settled, err := e.decide(fresh)
 	var differ *DifferError
@@ -87,7 +87,7 @@ func (p Pair) decide(e observed, fresh Identity) (Identity, error) {
 // emptied, restored or exchanged while a node runs. A *DifferError means that an identity
 // has changed; other errors mean that the check failed.
 func (p Pair) Confirm(ctx context.Context, own Identity) error {
-	records, bucket, err := p.read(ctx)
+	records, bucket, err := p.readIdentities(ctx)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (p Pair) Confirm(ctx context.Context, own Identity) error {
 	case bucket == nil:
 		why = "the bucket was emptied or exchanged while the node ran"
 	case records.ID != own.ID || bucket.ID != own.ID:
-		why = "one of them was exchanged while the node ran; the node belongs to " + own.ID
+		why = "the records or the bucket were exchanged while the node ran; the node belongs to " + own.ID
 	default:
 		return nil
 	}
@@ -140,10 +140,10 @@ func (p Pair) Adopt(ctx context.Context) (settled Identity, records, bucket *Ide
 	return settled, records, bucket, err
 }
 
-// observe reads both identities. If one is missing, it also collects the facts that
-// show whether they belong together.
+// observe reads the identities of records and bucket. If an identity is missing, observe
+// also counts jobs and result files that show whether records and bucket belong together.
 func (p Pair) observe(ctx context.Context) (e observed, err error) {
-	if e.Records, e.Bucket, err = p.read(ctx); err != nil || e.Records != nil && e.Bucket != nil {
+	if e.Records, e.Bucket, err = p.readIdentities(ctx); err != nil || e.Records != nil && e.Bucket != nil {
 		return e, err
 	}
 	if err := p.countJobs(ctx, &e); err != nil || e.Known > 0 {
@@ -152,10 +152,11 @@ func (p Pair) observe(ctx context.Context) (e observed, err error) {
 	return e, p.countResults(ctx, &e)
 }
 
-// countJobs searches the bucket for a job with objects that the records know.
+// countJobs searches the bucket for a job that the records know, and counts this job in
+// e.Known. It counts jobs with objects that the records do not know in e.Unknown.
 func (p Pair) countJobs(ctx context.Context, e *observed) error {
 	after := ""
-	for looked := 0; looked < maxFolders; looked += folderPage {
+	for looked := 0; looked < maxExaminedJobs; looked += folderPage {
 		ids, err := p.Bucket.Folders(ctx, layout.Jobs, after, folderPage)
 		if err != nil {
 			return fmt.Errorf("list jobs in the bucket: %w", err)
@@ -193,7 +194,8 @@ func (p Pair) knows(ctx context.Context, id string) (bool, error) {
 	return err == nil, err
 }
 
-// countResults searches the records for a result file that the bucket has.
+// countResults searches the records for a result file that the bucket has, and counts
+// this file in e.Present. It counts result files that the bucket lacks in e.Missing.
 func (p Pair) countResults(ctx context.Context, e *observed) error {
 	accounts, err := p.Records.AccountsWithData(ctx)
 	if err != nil {
@@ -201,12 +203,12 @@ func (p Pair) countResults(ctx context.Context, e *observed) error {
 	}
 	looked := 0
 	for _, account := range accounts {
-		ids, err := p.Records.RetainedJobs(ctx, account, p.Clock().AddDate(100, 0, 0), maxNamed)
+		ids, err := p.Records.RetainedJobs(ctx, account, p.Clock().AddDate(100, 0, 0), maxExaminedResults)
 		if err != nil {
 			return err
 		}
 		for _, id := range ids {
-			if looked++; looked > maxNamed {
+			if looked++; looked > maxExaminedResults {
 				return nil
 			}
 			rec, err := p.Records.Get(ctx, id)

@@ -61,7 +61,8 @@ func (s journalled) AppendAudit(ctx context.Context, entry store.AuditEntry) err
 	return s.Store.AppendAudit(ctx, entry)
 }
 
-// write appends one line, or nothing.
+// write appends an entry to the file as one line. If the write fails, it removes the
+// incomplete line from a regular file.
 func (j *Journal) write(entry store.AuditEntry) error {
 	line, err := json.Marshal(entry)
 	if err != nil {
@@ -83,11 +84,10 @@ func (j *Journal) write(entry store.AuditEntry) error {
 	if err == nil {
 		return j.file.Sync()
 	}
-	return errors.Join(err, j.file.Truncate(info.Size())) // part of a line would damage the next line
+	return errors.Join(err, j.file.Truncate(info.Size())) // an incomplete line would damage the next line
 }
 
-// reopenIfMoved opens the file at the path again when log rotation has moved the open
-// file.
+// reopenIfMoved opens the path again if log rotation has moved or deleted the open file.
 func (j *Journal) reopenIfMoved() error {
 	named, err := os.Stat(j.path)
 	if err == nil {

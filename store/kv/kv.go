@@ -67,8 +67,8 @@ type Table string
 type Backend interface {
 	store.Sessions
 
-	// View runs read, possibly several times. Only the last run counts: all its reads see
-	// the tables at one moment. read must not write.
+	// View calls read, possibly several times. Only the last call counts: all reads of
+	// this call see the tables at one moment. read must not write.
 	View(ctx context.Context, read func(Tx) error) error
 
 	// Update runs a transaction. run may be called several times, so it must set its
@@ -77,7 +77,7 @@ type Backend interface {
 	// are durable.
 	Update(ctx context.Context, run func(Tx) error) error
 
-	// Time, Ping, Confirm and Close are as in store.Store.
+	// Time, Ping, Confirm and Close have the same contract as in store.Store.
 	Time(ctx context.Context) (time.Time, error)
 	Ping(ctx context.Context) error
 	Confirm(ctx context.Context) error
@@ -127,10 +127,11 @@ type Range struct {
 	Table    Table
 	From, To []byte
 	Reverse  bool // from the last key to the first
-	Limit    int  // the most entries that a scan of this range yields; 0 for all
+	Limit    int  // largest number of entries that a scan of this range yields; 0 for all
 }
 
-// Beyond returns the part of a range that follows after a scan has yielded key.
+// Beyond returns the rest of a range after key, in the direction of the scan. Use it to
+// continue a scan that ended at key.
 func (r Range) Beyond(key []byte) Range {
 	if r.Reverse {
 		r.To = append([]byte(nil), key...)

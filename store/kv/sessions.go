@@ -12,7 +12,7 @@ import (
 )
 
 // Sessions holds the sessions of a backend in memory, for backends that only one process
-// uses. The sessions of an earlier process do not exist any more, so their jobs are orphans.
+// uses. Sessions end with the process, so jobs of an earlier process have no live owner.
 type Sessions struct {
 	clock func() time.Time
 	mu    sync.Mutex

@@ -18,33 +18,34 @@ const (
 	overhead = idBytes + 1 + 4
 
 	kindCRC = 0
-	kindSHA = 1 // of counters to which a Redis script has added: scripts have SHA-1 but no CRC
+	kindSHA = 1 // checksum of counters that a Redis script has changed: scripts have SHA-1 but no CRC
 )
 
 // castagnoli is the table of a CRC polynomial for which processors have an instruction.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Head returns the checksum of a table and a key. The checksum of the value continues this
+// KeyChecksum returns the checksum of a table and a key. The checksum of the value continues this
 // checksum, so a value under the wrong key counts as damaged.
-func Head(t Table, key []byte) uint32 {
+func KeyChecksum(t Table, key []byte) uint32 {
 	crc := ^uint32(0)
-	for i := range len(t) { // by hand, because crc32 takes no string
+	for i := range len(t) { // without crc32.Update, because it takes no string
 		crc = castagnoli[byte(crc)^t[i]] ^ crc>>8
 	}
-	crc = castagnoli[byte(crc)] ^ crc>>8 // a zero
+	crc = castagnoli[byte(crc)] ^ crc>>8 // a zero byte between the table and the key
 	return crc32.Update(^crc, castagnoli, key)
 }
 
-// sum returns the checksum of a value.
+// sum returns the checksum of a table, a key and a value. kind is kindCRC or kindSHA.
 func sum(kind byte, t Table, key, value []byte) uint32 {
 	if kind == kindCRC {
-		return crc32.Update(Head(t, key), castagnoli, value)
+		return crc32.Update(KeyChecksum(t, key), castagnoli, value)
 	}
-	digest := sha1.Sum(append(strconv.AppendUint(nil, uint64(Head(t, key)), 10), value...))
+	digest := sha1.Sum(append(strconv.AppendUint(nil, uint64(KeyChecksum(t, key)), 10), value...))
 	return binary.BigEndian.Uint32(digest[:])
 }
 
-// Seal returns a value as a backend stores it.
+// Seal returns a value in the form that backends store: with the transaction id and a
+// checksum before the value.
 func Seal(t Table, key []byte, id uint64, value []byte) []byte {
 	stored := make([]byte, 0, overhead+len(value))
 	stored = append(binary.BigEndian.AppendUint64(stored, id), kindCRC)

@@ -53,7 +53,7 @@ func (s *Store) ListAudit(ctx context.Context, account string, limit int, cursor
 		if err == nil && len(entries) > limit {
 			entries = entries[:limit]
 			last := entries[limit-1]
-			next = store.EncodeCursor(append(position(last.At), last.ID...))
+			next = store.EncodeCursor(append(encodeTime(last.At), last.ID...))
 		}
 		return err
 	})
@@ -63,7 +63,7 @@ func (s *Store) ListAudit(ctx context.Context, account string, limit int, cursor
 	return entries, next, nil
 }
 
-// entries reads up to limit entries of the audit record.
+// entries reads up to limit audit entries from a range of table audit.
 func (t *tx) entries(r kv.Range, limit int) (entries []store.AuditEntry, err error) {
 	for found, err := range t.undamaged(r) {
 		if err != nil {
@@ -88,7 +88,7 @@ func (s *Store) AuditAfter(ctx context.Context, at time.Time, id string, limit i
 	var entries []store.AuditEntry
 	from := orderKey(allAccounts, at, id)
 	if id != "" {
-		from = append(from, 0) // start after the entry
+		from = append(from, 0) // the smallest key after the entry with this id
 	}
 	err := s.view(ctx, func(t *tx) (err error) {
 		entries, err = t.entries(kv.Range{Table: tableAudit, From: from, To: []byte(allAccounts + "\x01")}, limit)

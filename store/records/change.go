@@ -28,7 +28,7 @@ func (s *Store) change(ctx context.Context, f store.Fence, change func(*store.Re
 	var changed store.Record
 	err := s.write(ctx, func(t *tx) error {
 		t.wantRecord(f.JobID)
-		before, err := t.fenced(f)
+		before, err := t.ownedHeader(f)
 		if err != nil {
 			return fmt.Errorf("change: %w", err)
 		}
@@ -39,7 +39,7 @@ func (s *Store) change(ctx context.Context, f store.Fence, change func(*store.Re
 		if err := rec.Change(change, end); err != nil {
 			return err
 		}
-		rec.End(before.Job.Status, t.Now())
+		rec.RecordEnd(before.Job.Status, t.Now())
 		if err := t.sameSpec(rec); err != nil {
 			return fmt.Errorf("change job %s: %w", f.JobID, err)
 		}
@@ -52,7 +52,7 @@ func (s *Store) change(ctx context.Context, f store.Fence, change func(*store.Re
 		if err := t.save(&before, rec, before.Account); err != nil {
 			return err
 		}
-		changed, err = t.whole(f.JobID)
+		changed, err = t.readRecord(f.JobID)
 		return err
 	})
 	if err != nil {
@@ -67,14 +67,14 @@ func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change 
 	var cancelled store.Record
 	err := s.write(ctx, func(t *tx) error {
 		t.wantRecord(jobID)
-		before, err := t.writable(jobID)
+		before, err := t.headerForWrite(jobID)
 		if err != nil {
 			return err
 		}
 		rec, err := t.record(before)
 		ruined := errors.Is(err, store.ErrDamaged)
 		if ruined {
-			rec, err = t.ruined(before)
+			rec, err = t.ruinedRecord(before)
 		}
 		if err != nil {
 			return err
@@ -87,10 +87,10 @@ func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change 
 			if err := t.endRuined(before, rec); err != nil {
 				return err
 			}
-			cancelled, err = t.whole(jobID)
+			cancelled, err = t.readRecord(jobID)
 			return err
 		}
-		rec.End(before.Job.Status, t.Now())
+		rec.RecordEnd(before.Job.Status, t.Now())
 		if err := t.sameSpec(rec); err != nil {
 			return fmt.Errorf("cancel job %s: %w", jobID, err)
 		}
@@ -98,7 +98,7 @@ func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change 
 		if err := t.save(&before, rec, before.Account); err != nil {
 			return err
 		}
-		cancelled, err = t.whole(jobID)
+		cancelled, err = t.readRecord(jobID)
 		return err
 	})
 	if err != nil && !errors.Is(err, rowmill.ErrTerminal) {
@@ -126,7 +126,7 @@ func (s *Store) setArtifact(ctx context.Context, jobID, variant string, a store.
 	var rec store.Record
 	err := s.write(ctx, func(t *tx) error {
 		t.wantRecord(jobID)
-		before, err := t.writable(jobID)
+		before, err := t.headerForWrite(jobID)
 		if err != nil {
 			return err
 		}
@@ -192,7 +192,7 @@ func (t *tx) checkRowCount(rec *store.Record) error {
 		rows += p.Rows
 	}
 	if rows != *rec.Job.NumRows {
-		return fmt.Errorf("its parts hold %d rows of %d: %w", rows, *rec.Job.NumRows, rowmill.ErrConflict)
+		return fmt.Errorf("its parts hold %d of its %d rows: %w", rows, *rec.Job.NumRows, rowmill.ErrConflict)
 	}
 	return nil
 }

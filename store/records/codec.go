@@ -67,7 +67,7 @@ var keyLayout = []byte("layout")
 // long texts.
 type header struct {
 	store.Record
-	Spec    *struct{} `json:"spec,omitempty"` // hides the record's Spec, which table specs holds
+	Spec    *struct{} `json:"spec,omitempty"` // hides Record.Spec, which is stored in table specs
 	Account string    `json:"account"`
 	Price   *price    `json:"price"`
 	// Writers counts the writes of each writer (store.Writer) in this record.
@@ -90,8 +90,8 @@ func (t *tx) header(id string) (header, error) {
 	return h, nil
 }
 
-// versionedHeader reads a header. It returns store.ErrNewer when this program must not write the
-// record.
+// versionedHeader reads a header. It returns store.ErrNewer if a newer version wrote the
+// record, so that this program must not change it.
 func (t *tx) versionedHeader(id string) (header, error) {
 	h, err := t.header(id)
 	if err == nil {
@@ -101,9 +101,9 @@ func (t *tx) versionedHeader(id string) (header, error) {
 	return h, err
 }
 
-// writable reads a header for a write. It fails when the record lacks acknowledged
+// headerForWrite reads a header for a write. It fails when the record lacks acknowledged
 // writes of the present writer.
-func (t *tx) writable(id string) (header, error) {
+func (t *tx) headerForWrite(id string) (header, error) {
 	h, err := t.versionedHeader(id)
 	if err == nil {
 		err = t.writer.Check(id, t.recorded)
@@ -138,7 +138,8 @@ func (t *tx) putHeader(h header) error {
 // wantRecord announces that the transaction will read a whole record.
 func (t *tx) wantRecord(id string) { t.want([]string{id}, tableJobs, tableTexts, tableSpecs) }
 
-// record reads the rest of a record and adds it to the header.
+// record reads the texts and the specification of a job and returns them, together with
+// the header, as a whole record.
 func (t *tx) record(h header) (store.Record, error) {
 	rec, id := h.Record, []byte(h.Job.ID)
 	texts, err := t.Get(tableTexts, id)
@@ -243,7 +244,7 @@ func (h *header) index() (table kv.Table, value []byte) {
 	case h.Job.Status.Terminal():
 		return "", nil
 	case h.Job.ParkedUntil != nil: // no session, but the time when the job becomes an orphan
-		return tableOwned, append([]byte(string(h.Job.Status)+"\x00\x00"), position(*h.Job.ParkedUntil)...)
+		return tableOwned, append([]byte(string(h.Job.Status)+"\x00\x00"), encodeTime(*h.Job.ParkedUntil)...)
 	case h.Session == "":
 		return tableWaiting, []byte(h.Job.Status)
 	}
@@ -254,18 +255,19 @@ func (h *header) index() (table kv.Table, value []byte) {
 func orderKey(account string, created time.Time, id string) []byte {
 	key := make([]byte, 0, len(account)+1+8+len(id))
 	key = append(append(key, account...), 0)
-	return append(append(key, position(created)...), id...)
+	return append(append(key, encodeTime(created)...), id...)
 }
 
-// position encodes a time in eight bytes that sort like the time.
-func position(at time.Time) []byte {
+// encodeTime encodes a time in eight bytes that sort like the time.
+func encodeTime(at time.Time) []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano())^(1<<63))
 }
 
 // positionBytes is the length of a position.
 const positionBytes = 8
 
-// splitOrderKey splits the result of orderKey. The time stays encoded.
+// splitOrderKey splits a key of the form of orderKey. created is the encoded time, as
+// position encodes it.
 func splitOrderKey(key []byte) (account string, created []byte, id string, ok bool) {
 	end := bytes.IndexByte(key, 0)
 	if end < 0 || len(key) < end+1+8 {
@@ -274,10 +276,10 @@ func splitOrderKey(key []byte) (account string, created []byte, id string, ok bo
 	return string(key[:end]), key[end+1 : end+9], string(key[end+9:]), true
 }
 
-// number decodes a value of eight bytes.
+// number decodes a stored number: eight bytes, big-endian.
 func number(raw []byte) (int64, error) {
 	if len(raw) != 8 {
-		return 0, fmt.Errorf("%d bytes where a number has 8", len(raw))
+		return 0, fmt.Errorf("a stored number has %d bytes instead of 8", len(raw))
 	}
 	return int64(binary.BigEndian.Uint64(raw)), nil
 }
@@ -306,7 +308,7 @@ func readSections(raw []byte) ([]string, error) {
 	return sections, nil
 }
 
-// firstSection returns the first section without a copy.
+// firstSection returns the first section of a value. The result shares the memory of raw.
 func firstSection(raw []byte) ([]byte, error) {
 	length, n := binary.Uvarint(raw)
 	if n <= 0 || length > uint64(len(raw)-n) {

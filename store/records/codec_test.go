@@ -74,7 +74,7 @@ func TestOrderKey(t *testing.T) {
 			t.Fatalf("keys compare as %d, times as %d", got, want)
 		}
 		account, created, id, ok := splitOrderKey(orderKey("acc", a, "job-1"))
-		if !ok || account != "acc" || id != "job-1" || !slices.Equal(created, position(a)) {
+		if !ok || account != "acc" || id != "job-1" || !slices.Equal(created, encodeTime(a)) {
 			t.Fatalf("split: %q %x %q %v", account, created, id, ok)
 		}
 	})

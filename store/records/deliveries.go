@@ -19,23 +19,23 @@ import (
 // deliveryList returns the key prefix of an endpoint's deliveries.
 func deliveryList(endpoint string) []byte { return []byte(endpoint + "\x00") }
 
-// An indexKey is a key of an index table.
+// An indexKey is a key with the index table that it belongs to.
 type indexKey struct {
 	table kv.Table
 	key   []byte
 }
 
-// indexKeys returns the index keys of a delivery, none for nil.
+// indexKeys returns the keys of a delivery in all index tables; nil if d is nil.
 func indexKeys(d *store.Delivery) (keys []indexKey) {
 	if d == nil {
 		return nil
 	}
 	keys = append(keys, indexKey{tableDeliveryLists, append(deliveryList(d.Endpoint), d.ID...)})
 	if d.Due != nil {
-		keys = append(keys, indexKey{tableDeliveriesDue, append(append(deliveryList(d.Endpoint), position(*d.Due)...), d.ID...)})
+		keys = append(keys, indexKey{tableDeliveriesDue, append(append(deliveryList(d.Endpoint), encodeTime(*d.Due)...), d.ID...)})
 	}
 	if d.Expires != nil {
-		keys = append(keys, indexKey{tableDeliveryExpires, append(position(*d.Expires), d.ID...)})
+		keys = append(keys, indexKey{tableDeliveryExpires, append(encodeTime(*d.Expires), d.ID...)})
 	}
 	return keys
 }
@@ -54,7 +54,7 @@ func decodeDelivery(id string, raw []byte) (d store.Delivery, doc []byte, err er
 	return d, doc, err
 }
 
-// delivery reads a delivery and its JSON document.
+// delivery reads a delivery and its stored JSON document, or returns rowmill.ErrNotFound.
 func (t *tx) delivery(id string) (d store.Delivery, doc []byte, err error) {
 	raw, err := t.Get(tableDeliveries, []byte(id))
 	switch {
@@ -66,9 +66,9 @@ func (t *tx) delivery(id string) (d store.Delivery, doc []byte, err error) {
 	return decodeDelivery(id, raw)
 }
 
-// index updates the indexes for a delivery of an endpoint. before is nil for a new
+// reindexDelivery updates the indexes for a delivery of an endpoint. before is nil for a new
 // delivery, after is nil for a removed one.
-func (t *tx) index(endpoint string, before, after *store.Delivery) error {
+func (t *tx) reindexDelivery(endpoint string, before, after *store.Delivery) error {
 	for _, key := range indexKeys(before) {
 		t.Delete(key.table, key.key)
 	}
@@ -91,13 +91,13 @@ func (t *tx) indexEndpoint(endpoint string, before, after *store.Delivery) error
 		return err
 	}
 	first := was
-	if before != nil && before.Due != nil && bytes.Equal(position(*before.Due), was) {
+	if before != nil && before.Due != nil && bytes.Equal(encodeTime(*before.Due), was) {
 		if first, err = t.firstDueExcept(endpoint, before.ID); err != nil {
 			return err
 		}
 	}
 	if after != nil && after.Due != nil {
-		if at := position(*after.Due); first == nil || bytes.Compare(at, first) < 0 {
+		if at := encodeTime(*after.Due); first == nil || bytes.Compare(at, first) < 0 {
 			first = at
 		}
 	}
@@ -113,8 +113,9 @@ func (t *tx) indexEndpoint(endpoint string, before, after *store.Delivery) error
 	return nil
 }
 
-// firstDueExcept returns the encoded due time of an endpoint's first due delivery, without
-// the delivery id; nil when there is none.
+// firstDueExcept returns the encoded due time of the endpoint's first due delivery, not
+// counting the delivery with this id. It returns nil if no other delivery of the endpoint
+// has a due time.
 func (t *tx) firstDueExcept(endpoint, id string) ([]byte, error) {
 	list := deliveryList(endpoint)
 	for e, err := range t.undamaged(kv.Prefix(tableDeliveriesDue, list)) {
@@ -128,7 +129,8 @@ func (t *tx) firstDueExcept(endpoint, id string) ([]byte, error) {
 	return nil, nil
 }
 
-// saveDelivery writes a delivery over its stored document.
+// saveDelivery writes a delivery and its index entries. before and stored are the
+// delivery and its JSON document before the change; both are nil for a new delivery.
 func (t *tx) saveDelivery(before *store.Delivery, stored []byte, d store.Delivery) error {
 	doc, err := jsonpreserve.Rewrite(stored, d)
 	if err != nil {
@@ -136,7 +138,7 @@ func (t *tx) saveDelivery(before *store.Delivery, stored []byte, d store.Deliver
 	}
 	raw := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(doc)), uint64(d.Version))
 	t.Put(tableDeliveries, []byte(d.ID), append(raw, doc...))
-	return t.index(d.Endpoint, before, &d)
+	return t.reindexDelivery(d.Endpoint, before, &d)
 }
 
 // CreateDelivery stores a delivery.
@@ -213,7 +215,7 @@ func (s *Store) ListDeliveries(ctx context.Context, endpoint string, page store.
 func (s *Store) DueDeliveries(ctx context.Context, now time.Time, limit int) (found []store.Delivery, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		found = nil
-		endpoints, err := t.ids(kv.Range{Table: tableEndpointsDue, To: until(nil, now)}, positionBytes, math.MaxInt)
+		endpoints, err := t.ids(kv.Range{Table: tableEndpointsDue, To: keyAfterTime(nil, now)}, positionBytes, math.MaxInt)
 		if err != nil {
 			return err
 		}
@@ -246,7 +248,7 @@ func (t *tx) firstDue(endpoints []string, now time.Time) (first map[string]strin
 	var ranges []kv.Range
 	for _, endpoint := range endpoints {
 		list := deliveryList(endpoint)
-		ranges = append(ranges, kv.Range{Table: tableDeliveriesDue, From: list, To: until(list, now), Limit: 1})
+		ranges = append(ranges, kv.Range{Table: tableDeliveriesDue, From: list, To: keyAfterTime(list, now), Limit: 1})
 	}
 	for e, err := range t.undamaged(ranges...) {
 		if err != nil {
@@ -266,7 +268,7 @@ func (t *tx) due(endpoint, first string, now time.Time) (*store.Delivery, error)
 	try := func(id string) (*store.Delivery, error) {
 		d, _, err := t.delivery(id)
 		switch {
-		case t.damaged(err), errors.Is(err, rowmill.ErrNotFound):
+		case t.logIfDamaged(err), errors.Is(err, rowmill.ErrNotFound):
 			return nil, nil
 		case err != nil:
 			return nil, err
@@ -281,7 +283,7 @@ func (t *tx) due(endpoint, first string, now time.Time) (*store.Delivery, error)
 		}
 	}
 	list := deliveryList(endpoint)
-	for e, err := range t.undamaged(kv.Range{Table: tableDeliveriesDue, From: list, To: until(list, now)}) {
+	for e, err := range t.undamaged(kv.Range{Table: tableDeliveriesDue, From: list, To: keyAfterTime(list, now)}) {
 		if err != nil {
 			return nil, err
 		}
@@ -296,7 +298,7 @@ func (t *tx) due(endpoint, first string, now time.Time) (*store.Delivery, error)
 func (s *Store) DropDeliveries(ctx context.Context, now time.Time, limit int) (int, error) {
 	var expired []string // keys of tableDeliveryExpires
 	find := func(t *tx) (err error) {
-		expired, err = t.ids(kv.Range{Table: tableDeliveryExpires, To: until(nil, now)}, 0, limit)
+		expired, err = t.ids(kv.Range{Table: tableDeliveryExpires, To: keyAfterTime(nil, now)}, 0, limit)
 		return err
 	}
 	if err := s.view(ctx, find); err != nil || len(expired) == 0 {
@@ -316,8 +318,8 @@ func (s *Store) DropDeliveries(ctx context.Context, now time.Time, limit int) (i
 			d, _, err := t.delivery(id)
 			switch {
 			case err == nil:
-				err = t.index(d.Endpoint, &d, nil)
-			case t.damaged(err), errors.Is(err, rowmill.ErrNotFound): // the lists skip it
+				err = t.reindexDelivery(d.Endpoint, &d, nil)
+			case t.logIfDamaged(err), errors.Is(err, rowmill.ErrNotFound): // the lists skip it
 				err = nil
 			}
 			if err != nil {

@@ -23,9 +23,9 @@ func batchList(account, dialect string) []byte { return []byte(account + "\x00" 
 // files when purpose is empty.
 func fileList(account, purpose string) []byte { return []byte(account + "\x00" + purpose + "\x00") }
 
-// page visits one page of ids of a list and reports whether further ids follow. reads
-// names the tables that visit reads. page skips an id when its record is damaged or was
-// removed since the scan.
+// page calls visit with the ids of one page of a list and reports whether further ids
+// follow. reads lists the tables that visit reads by id. page skips an id when its record
+// is damaged or was removed since the scan.
 func (t *tx) page(table kv.Table, list []byte, page store.Page, visit func(id string) error, reads ...kv.Table) (more bool, err error) {
 	r := kv.Prefix(table, list)
 	r.Reverse = !page.Ascending
@@ -47,7 +47,7 @@ func (t *tx) page(table kv.Table, list []byte, page store.Page, visit func(id st
 			switch {
 			case err == nil:
 				n++
-			case t.damaged(err), errors.Is(err, rowmill.ErrNotFound):
+			case t.logIfDamaged(err), errors.Is(err, rowmill.ErrNotFound):
 			default:
 				return false, err
 			}
@@ -76,7 +76,7 @@ func (s *Store) Batches(ctx context.Context, account, dialect string, page store
 	err = s.view(ctx, func(t *tx) (err error) {
 		batches = nil
 		more, err = t.page(tableBatches, batchList(account, dialect), page, func(id string) error {
-			rec, err := t.whole(id)
+			rec, err := t.readRecord(id)
 			if err == nil {
 				batches = append(batches, rec)
 			}
@@ -90,8 +90,8 @@ func (s *Store) Batches(ctx context.Context, account, dialect string, page store
 	return batches, more, nil
 }
 
-// fileDue returns the key of an expiring file, which sorts by expiry.
-func fileDue(f store.File) []byte { return append(position(*f.Expires), f.ID...) }
+// fileDue returns the key of an expiring file in table filesdue. The keys sort by expiry.
+func fileDue(f store.File) []byte { return append(encodeTime(*f.Expires), f.ID...) }
 
 // CreateFile stores a file.
 func (s *Store) CreateFile(ctx context.Context, f store.File) error {
@@ -128,7 +128,7 @@ func (t *tx) putFile(f store.File, raw []byte) {
 	}
 }
 
-// file reads a file.
+// file reads the record of a file, or returns rowmill.ErrNotFound.
 func (t *tx) file(id string) (f store.File, err error) {
 	raw, err := t.Get(tableFiles, []byte(id))
 	switch {
@@ -196,7 +196,7 @@ func (s *Store) DeleteFile(ctx context.Context, id string) error {
 func (s *Store) ExpiredFiles(ctx context.Context, now time.Time, limit int) (files []store.File, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		files = nil
-		ids, err := t.ids(kv.Range{Table: tableFilesDue, To: until(nil, now)}, positionBytes, limit)
+		ids, err := t.ids(kv.Range{Table: tableFilesDue, To: keyAfterTime(nil, now)}, positionBytes, limit)
 		if err != nil {
 			return err
 		}
@@ -204,7 +204,7 @@ func (s *Store) ExpiredFiles(ctx context.Context, now time.Time, limit int) (fil
 		for _, id := range ids {
 			f, err := t.file(id)
 			switch {
-			case t.damaged(err), errors.Is(err, rowmill.ErrNotFound):
+			case t.logIfDamaged(err), errors.Is(err, rowmill.ErrNotFound):
 				continue
 			case err != nil:
 				return err

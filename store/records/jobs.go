@@ -24,8 +24,9 @@ type idemRecord struct {
 	Expires  time.Time `json:"expires"`
 }
 
-// idemSweep is how many expired idempotency keys a submission removes. It is more than
-// one, so that the backlog shrinks, and small, so that no submission is slow.
+// idemSweep is the number of expired idempotency keys that a submission removes. It is
+// more than one, so that the number of expired keys shrinks, and small, so that no
+// submission is slow.
 const idemSweep = 4
 
 // Create stores a pending job.
@@ -53,7 +54,7 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 			return err
 		}
 		id := []byte(rec.Job.ID)
-		if _, err := t.Absent(tableTexts, id); err != nil { // so that the read of the record below needs no request of its own
+		if _, err := t.Absent(tableTexts, id); err != nil { // so that reading the record back below needs no extra request
 			return err
 		}
 		switch free, err := t.Absent(tableJobs, id); {
@@ -73,7 +74,7 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 			}
 		}
 		// Read the record back, so that the caller gets the same as later readers.
-		if stored, err = t.whole(rec.Job.ID); err != nil {
+		if stored, err = t.readRecord(rec.Job.ID); err != nil {
 			return err
 		}
 		existed = false
@@ -102,12 +103,12 @@ func (t *tx) recordContinuation(rec store.Record) (first store.Record, found boo
 	if err != nil {
 		return first, false, err
 	}
-	if by := before.Job.ContinuedBy; by != nil && *by != rec.Job.ID && !c.Again {
-		first, err = other.whole(*by)
+	if by := before.Job.ContinuedBy; by != nil && *by != rec.Job.ID && !c.AllowDuplicate {
+		first, err = other.readRecord(*by)
 		if !errors.Is(err, rowmill.ErrNotFound) {
 			return first, err == nil, err
 		}
-		before.Job.ContinuedBy = nil // the store has lost that job
+		before.Job.ContinuedBy = nil // the store has lost the job that continued the ended job
 	}
 	after := before
 	changed, err := after.Continued(rec.Job.ID)
@@ -121,7 +122,8 @@ func (t *tx) recordContinuation(rec store.Record) (first store.Record, found boo
 	return first, false, err
 }
 
-// addToLists adds a job to the lists of its account.
+// addToLists adds a job to the lists of its account: all jobs and, for a batch, the
+// batches of its dialect.
 func (t *tx) addToLists(rec store.Record) {
 	if raw := rec.Spec.Raw; raw != nil {
 		t.Put(tableBatches, append(batchList(rec.Spec.Account, raw.Dialect), rec.Job.ID...), nil)
@@ -129,8 +131,8 @@ func (t *tx) addToLists(rec store.Record) {
 	t.Put(tableAccounts, orderKey(rec.Spec.Account, rec.Job.Created, rec.Job.ID), nil)
 }
 
-// whole reads a record with its texts and specification.
-func (t *tx) whole(id string) (store.Record, error) {
+// readRecord reads a record with its texts and specification.
+func (t *tx) readRecord(id string) (store.Record, error) {
 	t.wantRecord(id)
 	h, err := t.header(id)
 	if err != nil {
@@ -141,7 +143,7 @@ func (t *tx) whole(id string) (store.Record, error) {
 
 func idemKey(account, key string) []byte { return []byte(account + "\x00" + key) }
 
-// idem reads an idempotency key, expired or not.
+// idem reads the record of an idempotency key, expired or not.
 func (t *tx) idem(key []byte) (known idemRecord, found bool, err error) {
 	raw, err := t.Get(tableIdem, key)
 	if err == nil && raw != nil {
@@ -166,7 +168,7 @@ func (t *tx) lookup(account string, idem *store.Idempotency) (store.Record, bool
 	if known.BodyHash != idem.BodyHash {
 		return store.Record{}, false, fmt.Errorf("the idempotency key was used with another body, for job %s: %w", known.JobID, rowmill.ErrConflict)
 	}
-	rec, err := t.whole(known.JobID)
+	rec, err := t.readRecord(known.JobID)
 	return rec, err == nil, err
 }
 
@@ -181,7 +183,7 @@ func (t *tx) storeIdem(account, jobID string, idem store.Idempotency) error {
 		return err
 	}
 	if found { // it has expired, else lookup would have found it
-		t.Delete(tableIdemAge, append(position(old.Expires), key...))
+		t.Delete(tableIdemAge, append(encodeTime(old.Expires), key...))
 	}
 	known := idemRecord{JobID: jobID, BodyHash: idem.BodyHash, Expires: t.Now().Add(idem.TTL).UTC()}
 	return t.putIdem(key, known)
@@ -194,14 +196,14 @@ func (t *tx) putIdem(key []byte, known idemRecord) error {
 		return fmt.Errorf("encode an idempotency key: %w", err)
 	}
 	t.Put(tableIdem, key, raw)
-	t.Put(tableIdemAge, append(position(known.Expires), key...), nil)
+	t.Put(tableIdemAge, append(encodeTime(known.Expires), key...), nil)
 	return nil
 }
 
 // sweepIdem removes up to idemSweep idempotency keys that have expired.
 func (t *tx) sweepIdem() error {
 	swept := 0
-	for e, err := range t.undamaged(kv.Range{Table: tableIdemAge, To: until(nil, t.Now())}) {
+	for e, err := range t.undamaged(kv.Range{Table: tableIdemAge, To: keyAfterTime(nil, t.Now())}) {
 		if err != nil {
 			return err
 		}
@@ -240,7 +242,7 @@ func (s *Store) Lookup(ctx context.Context, account string, idem store.Idempoten
 func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
 	var rec store.Record
 	err := s.view(ctx, func(t *tx) (err error) {
-		rec, err = t.whole(jobID)
+		rec, err = t.readRecord(jobID)
 		return err
 	})
 	return rec, err
@@ -256,9 +258,9 @@ func (s *Store) Head(ctx context.Context, jobID string) (*store.Head, error) {
 	return head, err
 }
 
-// A markFields holds the members of a header that Revisions needs. The other members are not
+// A revisionFields holds the members of a header that Revisions needs. The other members are not
 // decoded, because Revisions is called each second for many jobs.
-type markFields struct {
+type revisionFields struct {
 	Job struct {
 		Status rowmill.Status `json:"status"`
 	} `json:"job"`
@@ -282,14 +284,14 @@ func (s *Store) Revisions(ctx context.Context, jobIDs []string, writer string) (
 		for i, id := range jobIDs {
 			raw, err := t.Get(tableJobs, []byte(id))
 			switch {
-			case t.damaged(err):
+			case t.logIfDamaged(err):
 				continue
 			case err != nil:
 				return err
 			case raw == nil:
 				continue
 			}
-			var h markFields
+			var h revisionFields
 			if err := jsonpreserve.Decode(raw, &h); err != nil {
 				return fmt.Errorf("decode the record of job %s: %w", id, err)
 			}
@@ -317,7 +319,7 @@ func (s *Store) Active(ctx context.Context, accounts []string, since time.Time, 
 				table kv.Table
 				from  []byte
 				limit int
-			}{{tableOwned, first, 0}, {tableWaiting, first, limit}, {tableAccounts, append(first, position(since)...), limit}} {
+			}{{tableOwned, first, 0}, {tableWaiting, first, limit}, {tableAccounts, append(first, encodeTime(since)...), limit}} {
 				r := newest
 				r.Table, r.From, r.Limit = of.table, of.from, of.limit
 				if of.table == tableOwned || limit > 0 {
@@ -351,15 +353,15 @@ func (s *Store) Active(ctx context.Context, accounts []string, since time.Time, 
 	return found, nil
 }
 
-// pageStart returns the key below which a page of an account begins, in the order of
-// orderKey.
+// pageStart returns the upper bound (excluded) of the keys of a page. A page begins with
+// the newest entry below this key; the keys are in the order of orderKey.
 func pageStart(account string, limit int, cursor string) ([]byte, error) {
 	after, err := store.CheckPage(limit, cursor, positionBytes)
 	switch {
 	case err != nil:
 		return nil, err
 	case after == nil:
-		return []byte(account + "\x01"), nil // just above the newest
+		return []byte(account + "\x01"), nil // above all keys of the account
 	}
 	return append([]byte(account+"\x00"), after...), nil
 }
@@ -375,7 +377,7 @@ func (s *Store) heads(t *tx, jobs []*rowmill.Job, ids []string) ([]*rowmill.Job,
 	for _, id := range ids {
 		head, err := s.head(t, id)
 		switch {
-		case t.damaged(err), errors.Is(err, rowmill.ErrNotFound):
+		case t.logIfDamaged(err), errors.Is(err, rowmill.ErrNotFound):
 			continue
 		case err != nil:
 			return nil, err

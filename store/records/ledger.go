@@ -16,32 +16,32 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// used holds how much of a model an account used on a day. It is stored as counters in
-// the order of the method counters.
-type used struct {
+// modelUsage is the usage of one model by one account on one day. The store keeps it as
+// counters, in the order that the method counters returns.
+type modelUsage struct {
 	store.Totals
 	Cost rowmill.Money // trillionths of a US dollar
 }
 
-func (u used) counters() []int64 {
+func (u modelUsage) counters() []int64 {
 	t := u.Totals
 	return []int64{t.Rows, t.Failed, t.TruncatedRows, t.TruncatedOutputs, t.InputTokens, t.OutputTokens, t.Deduplicated, int64(u.Cost)}
 }
 
-func readUsed(value []byte) (used, error) {
+func readUsed(value []byte) (modelUsage, error) {
 	n, err := kv.Counters(value)
 	if err == nil && len(n) < 8 {
 		err = errors.New("counters are missing")
 	}
 	if err != nil {
-		return used{}, fmt.Errorf("decode the usage of an account: %w", err)
+		return modelUsage{}, fmt.Errorf("decode the usage of an account: %w", err)
 	}
-	return used{store.Totals{
+	return modelUsage{store.Totals{
 		Rows: n[0], Failed: n[1], TruncatedRows: n[2], TruncatedOutputs: n[3], InputTokens: n[4], OutputTokens: n[5], Deduplicated: n[6],
 	}, rowmill.Money(n[7])}, nil
 }
 
-// day counts the UTC days from 1970 to at.
+// day returns the number of whole UTC days from 1970-01-01 to at; 0 for earlier times.
 func day(at time.Time) uint32 {
 	const seconds = 24 * 60 * 60
 	return uint32(min(max(at.Unix()/seconds, 0), math.MaxUint32))
@@ -53,14 +53,14 @@ func usageOf(account string, day uint32) []byte {
 	return binary.BigEndian.AppendUint32([]byte(account+"\x00"), day)
 }
 
-// charge adds newly committed rows of a job to the ledger. Estimates are free and not
-// added.
+// charge adds the totals of newly committed rows of a job to the ledger. It ignores
+// estimates, because they are free.
 func (t *tx) charge(h header, added store.Totals) {
 	if h.Job.RunType == rowmill.RunEstimate || added == (store.Totals{}) {
 		return
 	}
 	model := h.Price.asModel()
-	more := used{added, model.Charge(added.InputTokens, added.OutputTokens)}.counters()
+	more := modelUsage{added, model.Charge(added.InputTokens, added.OutputTokens)}.counters()
 	place := append(usageOf(h.Account, day(t.Now())), model.ID...)
 	t.Add(tableUsage, place, more...)
 	if key := store.KeyOf(h.Job); key != "" {
@@ -68,8 +68,8 @@ func (t *tx) charge(h header, added store.Totals) {
 	}
 }
 
-// A price holds the part of a job's model that the ledger needs. It is stored in the
-// header, so that a commit of parts does not read the specification.
+// A price holds the id and the prices of a job's model, in US dollars per million tokens.
+// It is stored in the header, so that a commit of parts does not read the specification.
 type price struct {
 	Model   string  `json:"model"`
 	Input   float64 `json:"input,omitempty"`
@@ -79,7 +79,7 @@ type price struct {
 
 func priceOf(m rowmill.Model) *price { return &price{m.ID, m.InputPrice, m.OutputPrice, m.NoPrice} }
 
-// asModel returns a model with this price and nothing else.
+// asModel returns a model that has only the id and the prices in p.
 func (p *price) asModel() rowmill.Model {
 	return rowmill.Model{ID: p.Model, InputPrice: p.Input, OutputPrice: p.Output, NoPrice: p.NoPrice}
 }
@@ -88,8 +88,8 @@ func (p *price) asModel() rowmill.Model {
 type line struct {
 	table kv.Table
 	day   uint32
-	name  string // the model; in tableKeyUsage the model, a zero and the id of the API key
-	used
+	name  string // model id; in tableKeyUsage the model id, a zero byte and the id of the API key
+	modelUsage
 }
 
 // usage iterates over an account's usage on the days from from to to, both included.
@@ -110,7 +110,7 @@ func (t *tx) usage(account string, from, to time.Time, tables ...kv.Table) iter.
 			if err == nil {
 				rest := e.Key[len(prefix):]
 				l.day, l.name = binary.BigEndian.Uint32(rest), string(rest[4:])
-				l.used, err = readUsed(e.Value)
+				l.modelUsage, err = readUsed(e.Value)
 			}
 			if !yield(l, err) {
 				return
@@ -128,7 +128,7 @@ func (s *Store) Usage(ctx context.Context, account string, from, to time.Time) (
 			if err := cmp.Or(err, ctx.Err()); err != nil {
 				return err
 			}
-			found = append(found, l.on(l.day, l.name))
+			found = append(found, l.toUsage(l.day, l.name))
 		}
 		return nil
 	})
@@ -149,25 +149,26 @@ func (s *Store) UsageByKey(ctx context.Context, account string, from, to time.Ti
 				return err
 			}
 			if l.table == tableUsage {
-				all = append(all, l.on(l.day, l.name))
+				all = append(all, l.toUsage(l.day, l.name))
 				continue
 			}
 			end := strings.LastIndexByte(l.name, 0)
 			if end < 0 {
 				return fmt.Errorf("a key of table %s names no API key: %q", l.table, l.name)
 			}
-			keyed = append(keyed, store.KeyUsage{Usage: l.on(l.day, l.name[:end]), Key: l.name[end+1:]})
+			keyed = append(keyed, store.KeyUsage{Usage: l.toUsage(l.day, l.name[:end]), Key: l.name[end+1:]})
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the usage of an account by key: %w", err)
 	}
-	return store.ByKey(all, keyed), nil
+	return store.SplitByKey(all, keyed), nil
 }
 
-// on returns the usage as a store.Usage of this day and model.
-func (u used) on(day uint32, model string) store.Usage {
+// toUsage returns u as the store.Usage of a model on a day. day is the number of days since
+// 1970.
+func (u modelUsage) toUsage(day uint32, model string) store.Usage {
 	return store.Usage{Day: time.Unix(0, 0).UTC().AddDate(0, 0, int(day)), Model: model, Totals: u.Totals, Cost: u.Cost}
 }
 
@@ -179,7 +180,7 @@ func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *
 	var reserved store.Record
 	err := s.write(ctx, func(t *tx) error {
 		t.wantRecord(f.JobID)
-		before, err := t.fenced(f)
+		before, err := t.ownedHeader(f)
 		if err != nil {
 			return fmt.Errorf("reserve: %w", err)
 		}
@@ -237,7 +238,7 @@ func (t *tx) checkLimit(h header, limit rowmill.Money) (err error) {
 		}
 		other, err := t.header(id)
 		switch {
-		case t.damaged(err), errors.Is(err, rowmill.ErrNotFound): // no further rows of this job can be committed
+		case t.logIfDamaged(err), errors.Is(err, rowmill.ErrNotFound): // no further rows of this job can be committed
 			continue
 		case err != nil:
 			return err

@@ -20,21 +20,21 @@ import (
 var _ store.Movable = (*Store)(nil)
 
 // exportedTables lists the tables that Export scans, and the functions that turn their
-// entries into store.Entry. Export reads some of the other tables by the keys that it finds.
-// The rest are indexes, which Import builds again.
+// entries into store.Entry. Export reads some of the other tables by the keys that it
+// finds. All other tables are indexes, which Import builds again.
 var exportedTables = []struct {
 	table kv.Table
 	entry func(t *tx, key, raw []byte) (store.Entry, error)
 }{
-	{tableJobs, (*tx).movedJob},
-	{tableIdem, (*tx).movedIdempotency},
-	{tableUsage, func(_ *tx, key, raw []byte) (store.Entry, error) { return movedUsage(key, raw, false) }},
-	{tableKeyUsage, func(_ *tx, key, raw []byte) (store.Entry, error) { return movedUsage(key, raw, true) }},
+	{tableJobs, (*tx).exportJob},
+	{tableIdem, (*tx).exportIdempotency},
+	{tableUsage, func(_ *tx, key, raw []byte) (store.Entry, error) { return exportUsage(key, raw, false) }},
+	{tableKeyUsage, func(_ *tx, key, raw []byte) (store.Entry, error) { return exportUsage(key, raw, true) }},
 	{tableKeys, func(_ *tx, _, raw []byte) (e store.Entry, err error) { return e, json.Unmarshal(raw, &e.Key) }},
-	{tableValues, (*tx).movedValue},
+	{tableValues, (*tx).exportValue},
 	{tableFiles, func(_ *tx, _, raw []byte) (e store.Entry, err error) { return e, json.Unmarshal(raw, &e.File) }},
-	{tableDeliveries, (*tx).movedDelivery},
-	{tableAudit, movedAudit},
+	{tableDeliveries, (*tx).exportDelivery},
+	{tableAudit, exportAudit},
 }
 
 // Export calls visit with each stored entry.
@@ -77,7 +77,7 @@ func (t *tx) export(ctx context.Context, visit func(store.Entry) error) error {
 	return nil
 }
 
-func (t *tx) movedJob(key, _ []byte) (e store.Entry, err error) {
+func (t *tx) exportJob(key, _ []byte) (e store.Entry, err error) {
 	id := string(key)
 	h, err := t.header(id)
 	if err == nil {
@@ -114,7 +114,7 @@ func (t *tx) movedJob(key, _ []byte) (e store.Entry, err error) {
 	return store.Entry{Job: j}, nil
 }
 
-func (t *tx) movedIdempotency(key, raw []byte) (store.Entry, error) {
+func (t *tx) exportIdempotency(key, raw []byte) (store.Entry, error) {
 	var known idemRecord
 	account, name, ok := strings.Cut(string(key), "\x00")
 	if !ok {
@@ -128,7 +128,7 @@ func (t *tx) movedIdempotency(key, raw []byte) (store.Entry, error) {
 	}}, nil
 }
 
-func movedUsage(key, raw []byte, keyed bool) (store.Entry, error) {
+func exportUsage(key, raw []byte, keyed bool) (store.Entry, error) {
 	u, err := readUsed(raw)
 	if err != nil {
 		return store.Entry{}, err
@@ -146,29 +146,30 @@ func movedUsage(key, raw []byte, keyed bool) (store.Entry, error) {
 		model, id = model[:end], model[end+1:]
 	}
 	return store.Entry{Usage: &store.MovedUsage{
-		Account: string(account), KeyUsage: store.KeyUsage{Usage: u.on(binary.BigEndian.Uint32(rest), model), Key: id},
+		Account: string(account), KeyUsage: store.KeyUsage{Usage: u.toUsage(binary.BigEndian.Uint32(rest), model), Key: id},
 	}}, nil
 }
 
-func (t *tx) movedValue(key, _ []byte) (store.Entry, error) {
+func (t *tx) exportValue(key, _ []byte) (store.Entry, error) {
 	doc, version, err := t.value(string(key))
 	return store.Entry{Value: &store.MovedValue{Name: string(key), Version: version, Doc: doc}}, err
 }
 
-func (t *tx) movedDelivery(key, raw []byte) (store.Entry, error) {
+func (t *tx) exportDelivery(key, raw []byte) (store.Entry, error) {
 	d, _, err := decodeDelivery(string(key), raw)
 	return store.Entry{Delivery: &store.MovedDelivery{Version: d.Version, Delivery: d}}, err
 }
 
-// movedAudit skips the second copy of each entry, under allAccounts.
-func movedAudit(_ *tx, key, raw []byte) (e store.Entry, err error) {
+// exportAudit decodes an audit entry. It skips the second copy of each entry, which has
+// the account allAccounts.
+func exportAudit(_ *tx, key, raw []byte) (e store.Entry, err error) {
 	if bytes.HasPrefix(key, []byte(allAccounts+"\x00")) {
 		return e, nil
 	}
 	return e, json.Unmarshal(raw, &e.Audit)
 }
 
-// Import stores entries.
+// Import stores exported entries. It replaces records with the same names.
 func (s *Store) Import(ctx context.Context, entries []store.Entry) error {
 	err := s.write(ctx, func(t *tx) error {
 		for _, e := range entries {
@@ -223,8 +224,8 @@ func (t *tx) importEntry(e store.Entry) error {
 	return fmt.Errorf("the entry has a kind that this version of the program does not know; use the version that wrote the entry")
 }
 
-// importUsage sets counters to the amounts of an entry. It adds the differences, because a
-// key of counters is never written by Put.
+// importUsage sets the counters of a usage to the amounts in u. It adds the differences,
+// because Put must never write a key that has counters.
 func (t *tx) importUsage(u *store.MovedUsage) error {
 	table, key := tableUsage, append(usageOf(u.Account, day(u.Day)), u.Model...)
 	if u.Key != "" {
@@ -238,7 +239,7 @@ func (t *tx) importUsage(u *store.MovedUsage) error {
 	if err != nil {
 		return err
 	}
-	more := used{u.Totals, u.Cost}.counters()
+	more := modelUsage{u.Totals, u.Cost}.counters()
 	for i, n := range known[:min(len(known), len(more))] {
 		more[i] -= n
 	}
@@ -246,7 +247,7 @@ func (t *tx) importUsage(u *store.MovedUsage) error {
 	return nil
 }
 
-// putJSON writes doc as JSON.
+// putJSON writes doc as JSON under a key.
 func (t *tx) putJSON(table kv.Table, key []byte, doc any) error {
 	raw, err := json.Marshal(doc)
 	if err != nil {
@@ -293,7 +294,7 @@ func (t *tx) importJob(j *store.MovedJob) error {
 	return nil
 }
 
-// Clear removes everything.
+// Clear removes all entries of all tables except meta.
 func (s *Store) Clear(ctx context.Context) error {
 	for _, table := range tables {
 		for n := dropChunk; n == dropChunk; {

@@ -15,8 +15,9 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// fenced reads the header of an open job that f owns.
-func (t *tx) fenced(f store.Fence) (header, error) {
+// ownedHeader reads the header of a job and checks that f owns the job. If f does not own it,
+// the error is rowmill.ErrLeaseLost; if the job has ended, rowmill.ErrTerminal.
+func (t *tx) ownedHeader(f store.Fence) (header, error) {
 	h, err := t.versionedHeader(f.JobID)
 	if err != nil {
 		return h, err
@@ -42,14 +43,14 @@ func (t *tx) alive(session string) (bool, error) {
 	return err == nil && alive[0], err
 }
 
-// Claim makes session the owner of an orphan.
+// Claim makes session the owner of a job without a live owner.
 func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Claim) (store.Record, error) {
 	var claimed store.Record
 	var damaged error
 	err := s.write(ctx, func(t *tx) error {
 		damaged = nil
 		t.wantRecord(jobID)
-		before, err := t.writable(jobID)
+		before, err := t.headerForWrite(jobID)
 		if err != nil {
 			return err
 		}
@@ -91,26 +92,26 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Claim
 	return claimed, nil
 }
 
-// Release makes a job an orphan.
+// Release ends the ownership of a job, so that another session can claim the job.
 func (s *Store) Release(ctx context.Context, f store.Fence) error {
 	return s.write(ctx, func(t *tx) error {
-		before, err := t.fenced(f)
+		before, err := t.ownedHeader(f)
 		if err != nil {
 			return fmt.Errorf("release: %w", err)
 		}
 		after := before
 		after.Session = ""
-		after.Acquit()
-		after.Note(store.Event{At: t.Now().UnixMilli(), What: store.EventReleased})
+		after.RemoveOwnersClaim()
+		after.AddEvent(store.Event{At: t.Now().UnixMilli(), What: store.EventReleased})
 		after.Version++
 		return t.saveHeader(before, after)
 	})
 }
 
-// Park releases a job that no node runs for a while.
+// Park releases a job. No node can claim the job for the time rest.
 func (s *Store) Park(ctx context.Context, f store.Fence, rest time.Duration, message string) error {
 	return s.write(ctx, func(t *tx) error {
-		before, err := t.fenced(f)
+		before, err := t.ownedHeader(f)
 		if err != nil {
 			return fmt.Errorf("park: %w", err)
 		}
@@ -121,10 +122,10 @@ func (s *Store) Park(ctx context.Context, f store.Fence, rest time.Duration, mes
 	})
 }
 
-// Unpark ends the time that a job is parked.
+// Unpark ends the parking of a job at once, so that a node can claim the job.
 func (s *Store) Unpark(ctx context.Context, jobID string) error {
 	return s.write(ctx, func(t *tx) error {
-		before, err := t.writable(jobID)
+		before, err := t.headerForWrite(jobID)
 		if err != nil {
 			return err
 		}
@@ -137,13 +138,13 @@ func (s *Store) Unpark(ctx context.Context, jobID string) error {
 	})
 }
 
-// A candidate is an account with orphans.
+// A candidate is an account whose orphans Orphans may list.
 type candidate struct {
 	account string
-	taken   int       // number of its jobs with a live owner, plus its orphans that are already listed
+	taken   int       // number of the account's jobs with a live owner, plus its orphans that Orphans has listed already
 	turn    uint64    // id of the transaction of the account's last claim; 0 for never
-	dead    []openJob // its orphans of dead sessions, oldest first
-	waiting []openJob // its next jobs without a session, oldest first
+	dead    []openJob // the account's jobs whose session has ended, oldest first
+	waiting []openJob // the account's next jobs without a session, oldest first
 	more    bool      // table waiting may hold more jobs than the field waiting
 }
 
@@ -198,7 +199,7 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) 
 func (t *tx) take(candidates []*candidate, n int) (taken []store.Orphan, rest []*candidate, err error) {
 	var found []store.Orphan
 	for len(found) < n && len(candidates) > 0 {
-		i := first(candidates)
+		i := indexOfNextTurn(candidates)
 		orphan, more, err := candidates[i].pop(t)
 		if err != nil {
 			return nil, nil, err
@@ -210,12 +211,12 @@ func (t *tx) take(candidates []*candidate, n int) (taken []store.Orphan, rest []
 		t.want([]string{orphan.JobID}, tableJobs)
 	}
 	for _, orphan := range found {
-		h, err := t.writable(orphan.JobID)
+		h, err := t.headerForWrite(orphan.JobID)
 		switch {
 		case err == nil:
-			orphan.Priority, orphan.Tried = h.Job.Priority, h.Claims
+			orphan.Priority, orphan.Claims = h.Job.Priority, h.Claims
 			taken = append(taken, orphan)
-		case t.damaged(err), errors.Is(err, store.ErrNewer), errors.Is(err, rowmill.ErrNotFound):
+		case t.logIfDamaged(err), errors.Is(err, store.ErrNewer), errors.Is(err, rowmill.ErrNotFound):
 		default:
 			return nil, nil, err
 		}
@@ -223,8 +224,9 @@ func (t *tx) take(candidates []*candidate, n int) (taken []store.Orphan, rest []
 	return taken, candidates, nil
 }
 
-// first returns the index of the account whose turn it is.
-func first(candidates []*candidate) int {
+// indexOfNextTurn returns the index of the account whose turn is next: the account with the fewest
+// taken jobs, then with the oldest last turn.
+func indexOfNextTurn(candidates []*candidate) int {
 	best := 0
 	for i, a := range candidates {
 		b := candidates[best]
@@ -249,8 +251,8 @@ func candidateOf(known map[string]*candidate, account string) *candidate {
 // collects the jobs with a dead owner and the jobs that are not parked any more.
 func (t *tx) readOwned(known map[string]*candidate) error {
 	var jobs []openJob
-	var sessions []string // parallel to jobs
-	now := position(t.Now())
+	var sessions []string // session of each job in jobs, at the same index
+	now := encodeTime(t.Now())
 	for e, err := range t.undamaged(kv.Range{Table: tableOwned}) {
 		if err != nil {
 			return err
@@ -285,7 +287,7 @@ func (t *tx) readOwned(known map[string]*candidate) error {
 	return nil
 }
 
-// readTurns returns the accounts that have orphans, with their last turns.
+// readTurns returns the accounts that have orphans, and sets the last turn of each.
 func (t *tx) readTurns(known map[string]*candidate) (candidates []*candidate, err error) {
 	var ranges []kv.Range
 	for _, a := range known {
@@ -295,7 +297,7 @@ func (t *tx) readTurns(known map[string]*candidate) (candidates []*candidate, er
 		}
 	}
 	for e, err := range t.Scan(ranges...) {
-		if err != nil && !t.damaged(err) {
+		if err != nil && !t.logIfDamaged(err) {
 			return nil, err
 		}
 		known[string(e.Key)].turn = e.Tx // 0 when the entry is damaged, as for an account that never had a turn
@@ -303,7 +305,7 @@ func (t *tx) readTurns(known map[string]*candidate) (candidates []*candidate, er
 	return candidates, nil
 }
 
-// add appends jobs without a session.
+// add appends entries of table waiting to the account's jobs without a session.
 func (a *candidate) add(found []kv.Entry) error {
 	for _, e := range found {
 		_, _, id, ok := splitOrderKey(e.Key)
@@ -315,7 +317,8 @@ func (a *candidate) add(found []kv.Entry) error {
 	return nil
 }
 
-// pop removes and returns the account's oldest orphan.
+// pop removes and returns the account's oldest orphan. more reports whether the account
+// has further orphans.
 func (a *candidate) pop(t *tx) (orphan store.Orphan, more bool, err error) {
 	a.taken++
 	if len(a.waiting) == 0 || len(a.dead) > 0 && bytes.Compare(a.dead[0].key, a.waiting[0].key) < 0 {
@@ -330,7 +333,7 @@ func (a *candidate) pop(t *tx) (orphan store.Orphan, more bool, err error) {
 	return last.Orphan, len(a.dead)+len(a.waiting) > 0, err
 }
 
-// refillBy is how many jobs of an account refill reads.
+// refillBy is the largest number of jobs that one refill reads for an account.
 const refillBy = 64
 
 // refill reads the account's next jobs without a session, after key.

@@ -29,10 +29,10 @@ func shardOf(jobID string, shard int) []byte {
 	return binary.BigEndian.AppendUint32(partsOf(jobID), uint32(shard))
 }
 
-// A partRecord is a part as table parts has it.
+// A partRecord is the JSON form of a part in table parts.
 type partRecord struct {
 	store.Part
-	Lost bool `json:"lost,omitempty"` // see LoseParts
+	Lost bool `json:"lost,omitempty"` // LoseParts has marked the part as lost
 }
 
 // parts iterates over the parts whose keys begin with a prefix, in key order, without the lost
@@ -64,8 +64,8 @@ func (t *tx) allParts(prefix []byte) iter.Seq2[partRecord, error] {
 	}
 }
 
-// addPart adds a part to its shard. version is the version of the job's record after
-// the commit, and i numbers the parts of this commit.
+// addPart writes the record of a new part. version is the version of the job's record
+// after the commit, and i is the index of the part in this commit.
 func (t *tx) addPart(jobID string, version int64, i int, p store.Part) error {
 	raw, err := json.Marshal(p)
 	if err != nil {
@@ -87,12 +87,12 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 		}
 	}
 	return s.write(ctx, func(t *tx) error {
-		before, err := t.fenced(f)
+		before, err := t.ownedHeader(f)
 		if err != nil {
 			return fmt.Errorf("commit parts: %w", err)
 		}
 		after, added := before, 0
-		var done, ran store.Totals // of the new parts; of those that this job ran
+		var done, ran store.Totals // totals of all new parts, and of the new parts that this job ran itself
 		for _, p := range parts {
 			fresh, err := t.Absent(tablePartKeys, append(partsOf(f.JobID), p.Key...))
 			if err != nil {
@@ -124,7 +124,7 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 			return nil
 		}
 		t.charge(before, ran)
-		advance(&after.Job, done)
+		addProgress(&after.Job, done)
 		if ran.Rows > 0 {
 			after.Claims = nil
 		}
@@ -133,14 +133,14 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 	})
 }
 
-// advance adds the totals of new parts to the progress of a job.
-func advance(j *rowmill.Job, by store.Totals) {
+// addProgress adds the totals of new parts to the progress fields of a job.
+func addProgress(j *rowmill.Job, by store.Totals) {
 	j.RowsDone += by.Rows
 	j.FailedRows += by.Failed
 	j.TruncatedRows += by.TruncatedRows
 	j.TruncatedOutputs += by.TruncatedOutputs
 	j.DeduplicatedRows += by.Deduplicated
-	paid := figures(j).Plus(by)
+	paid := progressTotals(j).Plus(by)
 	j.InputTokens, j.OutputTokens = &paid.InputTokens, &paid.OutputTokens
 }
 
@@ -154,7 +154,7 @@ func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.
 		return fmt.Errorf("replace parts of job %s, shard %d: part %s is not complete", f.JobID, complete.Shard, complete.Key)
 	}
 	return s.write(ctx, func(t *tx) error {
-		before, err := t.fenced(f)
+		before, err := t.ownedHeader(f)
 		if err != nil {
 			return fmt.Errorf("replace parts: %w", err)
 		}
@@ -179,7 +179,7 @@ func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.
 			t.Put(tablePartKeys, append(partsOf(f.JobID), p.Key...), mergedAway)
 		}
 		if merged == 0 || rows != complete.Rows {
-			return fmt.Errorf("replace parts of job %s, shard %d: %d parts hold %d rows, the complete one %d: %w",
+			return fmt.Errorf("replace parts of job %s, shard %d: %d parts hold %d rows, but the complete part holds %d: %w",
 				f.JobID, complete.Shard, merged, rows, complete.Rows, rowmill.ErrConflict)
 		}
 		if err := t.addPart(f.JobID, before.Version+1, 0, complete); err != nil {
@@ -231,22 +231,22 @@ func (s *Store) listParts(ctx context.Context, jobID string, lost bool) ([]store
 func (s *Store) LoseParts(ctx context.Context, f store.Fence, keys []string, change func(*store.Record)) (lost store.Totals, err error) {
 	err = s.write(ctx, func(t *tx) error {
 		t.wantRecord(f.JobID)
-		before, err := t.writable(f.JobID)
+		before, err := t.headerForWrite(f.JobID)
 		if err == nil && !before.Job.Status.Terminal() {
-			before, err = t.fenced(f)
+			before, err = t.ownedHeader(f)
 		}
 		if err != nil {
 			return err
 		}
 		if before.Job.Status == rowmill.StatusSucceeded {
-			return fmt.Errorf("job %s succeeded, and needs no parts: %w", f.JobID, rowmill.ErrConflict)
+			return fmt.Errorf("job %s has succeeded, so its parts cannot be lost: %w", f.JobID, rowmill.ErrConflict)
 		}
 		rec, err := t.record(before)
 		if err != nil {
 			return err
 		}
 		newlyLost, err := t.loseParts(&rec, keys)
-		if lost = rec.Lost; err != nil || !newlyLost && figures(&rec.Job) == figures(&before.Job) {
+		if lost = rec.Lost; err != nil || !newlyLost && progressTotals(&rec.Job) == progressTotals(&before.Job) {
 			return err
 		}
 		if newlyLost && change != nil {
@@ -261,8 +261,8 @@ func (s *Store) LoseParts(ctx context.Context, f store.Fence, keys []string, cha
 	return lost, nil
 }
 
-// loseParts marks parts as lost and sets the progress fields of the job. It reports whether a
-// part is newly lost.
+// loseParts marks the parts with these keys as lost and sets the progress fields of the
+// job. newlyLost is true if at least one part was not lost before.
 func (t *tx) loseParts(rec *store.Record, keys []string) (newlyLost bool, err error) {
 	job, id := &rec.Job, rec.Job.ID
 	var kept, lost store.Totals
@@ -294,8 +294,8 @@ func (t *tx) loseParts(rec *store.Record, keys []string) (newlyLost bool, err er
 	return newlyLost, nil
 }
 
-// figures returns the progress fields of a job.
-func figures(j *rowmill.Job) store.Totals {
+// progressTotals returns the progress fields of a job as Totals.
+func progressTotals(j *rowmill.Job) store.Totals {
 	t := store.Totals{
 		Rows: j.RowsDone, Failed: j.FailedRows, TruncatedRows: j.TruncatedRows, TruncatedOutputs: j.TruncatedOutputs, Deduplicated: j.DeduplicatedRows,
 	}
@@ -353,11 +353,12 @@ func (t *tx) losePart(jobID string, p store.Part) error {
 // a few milliseconds, so that other writers hardly wait.
 const dropChunk = 2048
 
-// DropParts removes the part records of a job that has ended.
+// DropParts removes the part records of a job that has ended, in several transactions if
+// there are many.
 func (s *Store) DropParts(ctx context.Context, jobID string) error {
 	for more := true; more; {
 		err := s.write(ctx, func(t *tx) error {
-			h, err := t.writable(jobID)
+			h, err := t.headerForWrite(jobID)
 			if err != nil {
 				return err
 			}
@@ -388,7 +389,8 @@ func (s *Store) DropParts(ctx context.Context, jobID string) error {
 	return nil
 }
 
-// dropSome removes up to dropChunk keys, damaged or not, and returns their number.
+// dropSome removes up to dropChunk keys with a prefix from a table, also damaged entries.
+// It returns the number of removed keys.
 func (t *tx) dropSome(table kv.Table, prefix []byte) (n int, err error) {
 	for e, err := range t.Scan(kv.Prefix(table, prefix)) {
 		if err != nil && !errors.Is(err, store.ErrDamaged) {

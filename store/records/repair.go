@@ -52,7 +52,7 @@ func (s *Store) Rebuild(ctx context.Context) error {
 	err := s.eachHeader(ctx, nil, func(t *tx, h header) error {
 		t.writeIndexes(h)
 		if h.Job.Status == rowmill.StatusSucceeded || h.DataRemoved != nil {
-			return nil // its parts were removed
+			return nil // the parts of the job were removed
 		}
 		prefix := partsOf(h.Job.ID)
 		for e, err := range t.undamaged(kv.Prefix(tableParts, prefix)) {
@@ -69,7 +69,7 @@ func (s *Store) Rebuild(ctx context.Context) error {
 		if err == nil {
 			_, err = t.loseParts(&rec, nil)
 		}
-		if err == nil && figures(&rec.Job) != figures(&h.Job) {
+		if err == nil && progressTotals(&rec.Job) != progressTotals(&h.Job) {
 			rec.Version++
 			err = t.save(&h, rec, h.Account)
 		}

@@ -52,14 +52,15 @@ func (s *Store) AccountsWithData(ctx context.Context) ([]string, error) {
 // of the account.
 const skipAfter = 16
 
-// An accountKeys is an account with its first keys in a table that orderKey sorts.
+// An accountKeys is an account with its first entries in a table whose keys orderKey
+// makes.
 type accountKeys struct {
 	account string
 	first   []kv.Entry
 	more    bool // the account may have more keys
 }
 
-// accounts returns the accounts that have keys in a table that orderKey sorts.
+// accounts returns the accounts that have entries in a table whose keys orderKey makes.
 func (t *tx) accounts(table kv.Table) (accounts []accountKeys, err error) {
 	for r, skip := (kv.Range{Table: table}), true; skip; {
 		skip = false
@@ -77,7 +78,7 @@ func (t *tx) accounts(table kv.Table) (accounts []accountKeys, err error) {
 			last := &accounts[len(accounts)-1]
 			last.first = append(last.first, kv.Entry{Key: bytes.Clone(e.Key), Value: bytes.Clone(e.Value)})
 			if len(last.first) == skipAfter {
-				r.From, last.more, skip = []byte(account+"\x01"), true, true // after the account's last key
+				r.From, last.more, skip = []byte(account+"\x01"), true, true // the first key after all keys of the account
 				break
 			}
 		}
@@ -93,7 +94,7 @@ func (s *Store) RetainedJobs(ctx context.Context, account string, ended time.Tim
 	var ids []string
 	first := []byte(account + "\x00")
 	err := s.view(ctx, func(t *tx) (err error) {
-		ids, err = t.ids(kv.Range{Table: tableRetained, From: first, To: until(first, ended)}, len(first)+positionBytes, limit)
+		ids, err = t.ids(kv.Range{Table: tableRetained, From: first, To: keyAfterTime(first, ended)}, len(first)+positionBytes, limit)
 		return err
 	})
 	if err != nil {
@@ -102,9 +103,10 @@ func (s *Store) RetainedJobs(ctx context.Context, account string, ended time.Tim
 	return ids, nil
 }
 
-// until returns the key after all keys that begin with prefix and a time up to at.
-func until(prefix []byte, at time.Time) []byte {
-	return kv.After(append(bytes.Clone(prefix), position(at)...))
+// keyAfterTime returns the smallest key after all keys that begin with prefix and a time of at
+// or earlier.
+func keyAfterTime(prefix []byte, at time.Time) []byte {
+	return kv.After(append(bytes.Clone(prefix), encodeTime(at)...))
 }
 
 // ids returns up to limit ids from the keys of a range. An id is a key without its first
@@ -116,7 +118,7 @@ func (t *tx) ids(r kv.Range, skip, limit int) (ids []string, err error) {
 		for e, err := range t.Scan(r) {
 			n, last = n+1, e.Key
 			switch {
-			case t.damaged(err):
+			case t.logIfDamaged(err):
 				continue
 			case err != nil:
 				return nil, err
@@ -128,7 +130,7 @@ func (t *tx) ids(r kv.Range, skip, limit int) (ids []string, err error) {
 		if n < r.Limit || len(ids) >= limit {
 			return ids, nil
 		}
-		r = r.Beyond(last) // some entries were damaged
+		r = r.Beyond(last) // some entries were damaged, so read further entries
 	}
 }
 
@@ -143,7 +145,7 @@ func (s *Store) KeepInput(ctx context.Context, jobID string, until time.Time) er
 	return err
 }
 
-// InputGone records that a job's input was removed.
+// InputGone records that the input of an ended job was removed.
 func (s *Store) InputGone(ctx context.Context, jobID string, now time.Time) error {
 	_, err := s.changeUnfenced(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.InputGone(now) })
 	return err
@@ -161,7 +163,7 @@ func (s *Store) changeUnfenced(ctx context.Context, jobID string, change func(*s
 	var result store.Record
 	err := s.write(ctx, func(t *tx) error {
 		t.wantRecord(jobID)
-		before, err := t.writable(jobID)
+		before, err := t.headerForWrite(jobID)
 		if err != nil {
 			return err
 		}
@@ -190,7 +192,7 @@ func (s *Store) changeUnfenced(ctx context.Context, jobID string, change func(*s
 				return err
 			}
 		}
-		result, err = t.whole(jobID)
+		result, err = t.readRecord(jobID)
 		return err
 	})
 	if err != nil {
@@ -200,17 +202,18 @@ func (s *Store) changeUnfenced(ctx context.Context, jobID string, change func(*s
 }
 
 // dueKey returns a key that sorts jobs by the time of their next removal.
-func dueKey(at time.Time, jobID string) []byte { return append(position(at), jobID...) }
+func dueKey(at time.Time, jobID string) []byte { return append(encodeTime(at), jobID...) }
 
-// reindexDue updates the index due.
+// reindexDue updates table due, which sorts ended jobs by the time of their next removal
+// of data, after a change of a header.
 func (t *tx) reindexDue(before *header, after header) {
 	var was, is []byte
 	if before != nil {
-		if at, due := before.Due(); due {
+		if at, due := before.NextRemoval(); due {
 			was = dueKey(at, before.Job.ID)
 		}
 	}
-	if at, due := after.Due(); due {
+	if at, due := after.NextRemoval(); due {
 		is = dueKey(at, after.Job.ID)
 	}
 	if bytes.Equal(was, is) {
@@ -224,14 +227,14 @@ func (t *tx) reindexDue(before *header, after header) {
 	}
 }
 
-// DueJobs returns jobs that have something to remove.
+// DueJobs returns the ids of jobs with a removal of data that is due at the time by.
 func (s *Store) DueJobs(ctx context.Context, by time.Time, limit int) ([]string, error) {
 	if limit <= 0 {
 		return nil, rowmill.Invalid("limit", "The limit is %d and must be at least 1.", limit)
 	}
 	var ids []string
 	err := s.view(ctx, func(t *tx) (err error) {
-		ids, err = t.ids(kv.Range{Table: tableDue, To: until(nil, by)}, positionBytes, limit)
+		ids, err = t.ids(kv.Range{Table: tableDue, To: keyAfterTime(nil, by)}, positionBytes, limit)
 		return err
 	})
 	if err != nil {
@@ -243,7 +246,7 @@ func (s *Store) DueJobs(ctx context.Context, by time.Time, limit int) ([]string,
 // DataGone records that the data of a job is deleted.
 func (s *Store) DataGone(ctx context.Context, jobID string) error {
 	return s.write(ctx, func(t *tx) error {
-		before, err := t.writable(jobID)
+		before, err := t.headerForWrite(jobID)
 		if err != nil || before.DataGone {
 			return err
 		}
@@ -260,7 +263,7 @@ func (s *Store) DataGone(ctx context.Context, jobID string) error {
 // ShowRunning records that a client has asked for the job's status.
 func (s *Store) ShowRunning(ctx context.Context, jobID string) error {
 	return s.write(ctx, func(t *tx) error {
-		before, err := t.writable(jobID)
+		before, err := t.headerForWrite(jobID)
 		if err != nil || before.ShownRunning {
 			return err
 		}

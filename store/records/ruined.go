@@ -9,8 +9,8 @@ import (
 // run. When such a job is claimed or cancelled, the store ends it, with a final record that
 // it builds from the header alone.
 
-// ruined builds the record of a ruined job from its header.
-func (t *tx) ruined(h header) (store.Record, error) {
+// ruinedRecord builds a record for a ruined job from the header, with a minimal specification.
+func (t *tx) ruinedRecord(h header) (store.Record, error) {
 	rec := h.Record
 	rec.SpecDamaged = true
 	rec.Spec = rowmill.Spec{Account: h.Account, Model: h.Price.asModel()}
@@ -36,14 +36,14 @@ func (t *tx) endRuined(before header, rec store.Record) error {
 	id := []byte(rec.Job.ID)
 	t.Put(tableSpecs, id, spec)
 	t.Delete(tableTexts, id)
-	rec.End(before.Job.Status, t.Now())
+	rec.RecordEnd(before.Job.Status, t.Now())
 	rec.Version++
 	return t.save(&before, rec, before.Account)
 }
 
 // failRuined ends a ruined job as failed.
 func (t *tx) failRuined(h header) error {
-	rec, err := t.ruined(h)
+	rec, err := t.ruinedRecord(h)
 	if err == nil {
 		err = rec.Job.Become(rowmill.StatusFailed, t.Now())
 	}

@@ -21,8 +21,9 @@ const (
 // A headCache holds the heads that clients read last, by job id.
 type headCache = cache.LRU[string, cachedHead]
 
-// A cachedHead is valid as long as the stored header equals header. Every change of a job
-// changes its header.
+// A cachedHead is a decoded head, with the stored header from which it was decoded. It is
+// valid as long as the stored header is the same: every change of a job changes the
+// header.
 type cachedHead struct {
 	header string
 	head   *store.Head

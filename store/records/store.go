@@ -53,7 +53,8 @@ func Open(ctx context.Context, backend kv.Backend, log *slog.Logger) (*Store, er
 	return &Store{Sessions: backend, backend: backend, log: log, cache: headCache{Most: cachedJobs}}, nil
 }
 
-// layoutOf returns the layout of the records; 0 when there are none.
+// layoutOf returns the number of the layout of the stored records, or 0 if the tables are
+// empty.
 func layoutOf(t kv.Tx) (int64, error) {
 	raw, err := t.Get(tableMeta, keyLayout)
 	if err == nil && raw == nil {
@@ -73,7 +74,7 @@ func layoutOf(t kv.Tx) (int64, error) {
 // the layout of the records while this program was running or disconnected.
 func checkLayout(t kv.Tx) error {
 	found, err := layoutOf(t)
-	if err == nil && found == 0 { // Open has written the layout, so it was lost
+	if err == nil && found == 0 { // Open wrote the layout, so the store has lost it since then
 		err = fmt.Errorf("%w: all records are gone: the store was emptied, or another server answers in its place; restore the records, or restart the nodes to begin without them", rowmill.ErrUnavailable)
 	}
 	if err == nil && found > layout {
@@ -90,8 +91,9 @@ func (s *Store) OpenSession(ctx context.Context, node string, ttl time.Duration)
 	return s.backend.OpenSession(ctx, node, ttl)
 }
 
-// RenewSession extends a session. It fails when this program must not write any more,
-// so that the session expires.
+// RenewSession extends a session. It returns store.ErrNewer if a newer version has
+// changed the layout of the records: this program must not write then, so its session
+// expires.
 func (s *Store) RenewSession(ctx context.Context, session string) error {
 	if err := s.backend.View(ctx, checkLayout); err != nil {
 		return err
@@ -99,7 +101,7 @@ func (s *Store) RenewSession(ctx context.Context, session string) error {
 	return s.backend.RenewSession(ctx, session)
 }
 
-// Ping reports whether the records can be written.
+// Ping returns nil if records can be written now.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.backend.Ping(ctx); err != nil {
 		return err
@@ -110,7 +112,7 @@ func (s *Store) Ping(ctx context.Context) error {
 // Time returns the time of the backend's clock.
 func (s *Store) Time(ctx context.Context) (time.Time, error) { return s.backend.Time(ctx) }
 
-// Confirm reports whether the backend writes to the server that all nodes write to.
+// Confirm returns nil if the backend writes to the same server as all nodes.
 func (s *Store) Confirm(ctx context.Context) error { return s.backend.Confirm(ctx) }
 
 // Close closes the backend.
@@ -120,11 +122,11 @@ func (s *Store) Close() error { return s.backend.Close() }
 type tx struct {
 	kv.Tx
 	log      *slog.Logger
-	writer   *store.Writer // nil when acknowledged writes are not tracked
-	recorded int64         // number of the writer's writes in the record
+	writer   *store.Writer // writer in the context of the call; nil if the caller does not track its writes
+	recorded int64         // number of writes by writer in the record
 }
 
-// view runs a read transaction.
+// view runs a read transaction. read may be called several times.
 func (s *Store) view(ctx context.Context, read func(*tx) error) error {
 	return s.backend.View(ctx, func(t kv.Tx) error { return read(&tx{Tx: t, log: s.log}) })
 }
@@ -155,7 +157,7 @@ func (s *Store) write(ctx context.Context, run func(*tx) error) error {
 func (t *tx) undamaged(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
 		for e, err := range t.Scan(ranges...) {
-			if t.damaged(err) {
+			if t.logIfDamaged(err) {
 				continue
 			}
 			if !yield(e, err) {
@@ -165,8 +167,8 @@ func (t *tx) undamaged(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
 	}
 }
 
-// damaged reports whether err means that one record is damaged, and logs such an err.
-func (t *tx) damaged(err error) bool {
+// logIfDamaged reports whether err means that one record is damaged, and logs such an err.
+func (t *tx) logIfDamaged(err error) bool {
 	if !errors.Is(err, store.ErrDamaged) {
 		return false
 	}

@@ -56,7 +56,7 @@ func TestOpenRefuses(t *testing.T) {
 				_, err := redis.Open(t.Context(), redis.Config{URL: server.URL()})
 				says(t, "open", err, tt.words...)
 				_, err = redis.Open(t.Context(), redis.Config{URL: "redis://:hunter2@" + server.Addr()})
-				says(t, "open with a wrong password", err, "refuses user or password")
+				says(t, "open with a wrong password", err, "refuses the user or the password")
 				if strings.Contains(fmt.Sprint(err), "hunter2") {
 					t.Errorf("the error tells the password: %v", err)
 				}

@@ -110,7 +110,7 @@ func TestOutOfMemory(t *testing.T) {
 	s := open(t, redis.Config{URL: server.URL()})
 	f := prepared(t, s)
 	command(t, server, "CONFIG", "SET", "maxmemory", "1")
-	refusesWrites(t, server, s, f, "maxmemory", "raise it")
+	refusesWrites(t, server, s, f, "maxmemory", "raise maxmemory")
 	command(t, server, "CONFIG", "SET", "maxmemory", "0")
 
 	// When memory runs out in the middle, no job is stored in part.

@@ -15,7 +15,7 @@ import (
 // Config names the server and how to connect to it.
 type Config = redis.Config
 
-// Timeouts limit the waits of a call.
+// Timeouts limit how long a call waits for the server.
 type Timeouts = redis.Timeouts
 
 var (
@@ -27,11 +27,12 @@ var (
 type Store struct {
 	*records.Store
 	backend   *redis.Backend
-	reserving chan struct{} // holds one item while a reservation is made
+	reserving chan struct{} // a lock: holds one item while Reserve runs
 }
 
 // Open connects to the server. It refuses a server that cannot fulfil the contract (see
-// redis.Open of store/kv/redis), and records of another version of the program.
+// redis.Open of store/kv/redis), and records in a layout that this version of Rowmill
+// does not read.
 func Open(ctx context.Context, config Config) (*Store, error) {
 	backend, err := redis.Open(ctx, config)
 	if err != nil {
@@ -45,8 +46,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 }
 
 // Reserve sets money aside for a job. The reservations of a process run one after the
-// other: simultaneous reservations of the same account conflict, and only one succeeds
-// without another run.
+// other, because simultaneous reservations of one account conflict and must run again.
 func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *float64) (store.Record, error) {
 	select {
 	case <-ctx.Done():

@@ -24,7 +24,7 @@ func TestLostTailIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "appendfsync everysec", "auto-aof-rewrite-percentage 0")
 	s := replay.New(replay.Config{
-		Store: open(t, redis.Config{URL: server.URL()}), Log: slog.New(slog.DiscardHandler), Every: time.Hour,
+		Store: open(t, redis.Config{URL: server.URL()}), Log: slog.New(slog.DiscardHandler), CheckInterval: time.Hour,
 	})
 	t.Cleanup(func() { s.Close() })
 	must := func(err error) {
@@ -101,7 +101,7 @@ func TestNothingIsWrittenIntoAnEmptyServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "appendfsync everysec")
 	s := replay.New(replay.Config{
-		Store: open(t, redis.Config{URL: server.URL()}), Log: slog.New(slog.DiscardHandler), Every: time.Hour,
+		Store: open(t, redis.Config{URL: server.URL()}), Log: slog.New(slog.DiscardHandler), CheckInterval: time.Hour,
 	})
 	t.Cleanup(func() { s.Close() })
 	if _, _, err := s.Create(t.Context(), storetest.Record("job", "a", "row"), nil); err != nil {

@@ -56,7 +56,7 @@ func TestConformance(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s := replay.New(replay.Config{Store: below, Log: slog.New(slog.NewTextHandler(said, nil)), Every: 50 * time.Millisecond})
+				s := replay.New(replay.Config{Store: below, Log: slog.New(slog.NewTextHandler(said, nil)), CheckInterval: 50 * time.Millisecond})
 				t.Cleanup(func() {
 					if err := s.Close(); err != nil {
 						t.Errorf("close: %v", err)

@@ -16,36 +16,39 @@ type job struct {
 	writer    *store.Writer // counts the acknowledged writes
 	repairing chan struct{} // holds one item while a repair runs
 
-	mu           sync.Mutex
-	claimSession string        // session of a claim whose outcome may be unknown
-	claimSent    time.Time     // when that claim was sent
-	fence        store.Fence   // of the last claim by this process; empty after the release of this claim
-	before       int64         // epoch of the claim before fence; 0 for none
-	version      int64         // of the record after the claim of fence
-	base         *store.Record // the record at the time of the claim
-	final        bool          // the store has acknowledged the end of the job
-	behind       bool          // the store lost writes, which must be repeated
-	postponed    bool          // a check found lost writes and could not repeat them
-	repairs      int           // number of repairs
-	missingEnds  int           // number of repairs in which the store had lost the end of the job
-	dropped      int64         // write.number of the newest write that was dropped from log
-	log          []*write
+	mu            sync.Mutex
+	claimSession  string        // session of a claim whose outcome may be unknown
+	claimSent     time.Time     // when that claim was sent
+	fence         store.Fence   // fence of the last claim by this process; empty after this claim was released
+	previousEpoch int64         // epoch of the job's previous claim, before the claim of fence; 0 for none
+	version       int64         // version of the record after the claim of fence
+	claimedRecord *store.Record // the record at the time of the claim
+	isEnded       bool          // the store has acknowledged the end of the job
+	mustRepeat    bool          // the store lost writes, which must be repeated
+	postponed     bool          // a check found lost writes and could not repeat them
+	repairs       int           // number of repairs
+	missingEnds   int           // number of repairs in which the store had lost the end of the job
+	dropped       int64         // write.number of the newest write that was dropped from log
+	log           []*write
 }
 
-// A write was acknowledged by the store, or its outcome is not known yet.
+// A write is one change of a job's record, which can be repeated. The store has
+// acknowledged the write, or its outcome is not known yet.
 type write struct {
 	at         time.Time
 	acked      bool
 	number     int64 // how many writes of this process were acknowledged, this one included
-	needsFence bool  // only the owner may make it
-	create     bool
-	releases   bool                                     // the write releases the job
-	isEnd      func(store.Revision) bool                // reports whether a mark shows the end that this write makes; nil for a write that ends nothing
-	do         func(context.Context, store.Fence) error // repeats the write
+	needsFence bool  // only the owner of the job may make this write
+	create     bool  // the write submits the job
+	releases   bool  // the write releases the job
+	// isEnd reports whether a revision shows that this write has ended the job. It is nil if
+	// the write does not end the job.
+	isEnd func(store.Revision) bool
+	do    func(context.Context, store.Fence) error // repeats the write
 }
 
-// lockRepair waits until no other repair of the job runs, or ctx ends. done ends this
-// repair.
+// lockRepair waits until no other repair of the job runs, or ctx ends. The caller must
+// call done at the end of its repair.
 func (j *job) lockRepair(ctx context.Context) (done func(), err error) {
 	select {
 	case j.repairing <- struct{}{}:
@@ -55,34 +58,37 @@ func (j *job) lockRepair(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// A leastState is what a record must show at least when it is read later.
-type leastState struct {
+// A requiredState is the minimum that a record must show when it is read later. A record
+// that shows less has lost writes.
+type requiredState struct {
 	writes  int64 // number of acknowledged writes of this process
 	created bool  // the record exists
 	ended   bool  // the job has ended
-	behind  bool  // writes must be repeated, whatever the record shows
+	behind  bool  // writes must be repeated even if the record shows all this
 }
 
-// leastState returns what the record must show at least. Call it before the record is
-// read, because the record may lack writes that are acknowledged after the read.
-func (j *job) leastState() leastState {
+// leastState returns the minimum that the record must show. Call leastState before you
+// read the record, because the record may lack writes that are acknowledged after the
+// read.
+func (j *job) leastState() requiredState {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	created := slices.ContainsFunc(j.log, func(w *write) bool { return w.create && w.acked })
-	return leastState{j.writer.Acked(), created, j.final, j.behind}
+	return requiredState{j.writer.Acked(), created, j.isEnded, j.mustRepeat}
 }
 
-// missingIn reports whether a record with mark m lacks acknowledged writes.
-func (s leastState) missingIn(m store.Revision) bool {
+// missingIn reports whether a record with revision m lacks acknowledged writes.
+func (s requiredState) missingIn(m store.Revision) bool {
 	return s.behind || m.Writes < s.writes || s.ended && !m.Status.Terminal() || s.created && m.Version == 0
 }
 
-// prune drops the writes that were made before a time. While lost writes must be repeated,
-// it keeps writes longer, by patience. It reports whether nothing of this job must be kept.
+// prune drops the writes that are older than the time before. While lost writes must be
+// repeated, prune keeps writes for the time patience longer. The result is true if the
+// whole state of this job can be dropped.
 func (j *job) prune(before time.Time, patience time.Duration) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.behind || j.postponed {
+	if j.mustRepeat || j.postponed {
 		before = before.Add(-patience)
 	}
 	j.log = slices.DeleteFunc(j.log, func(w *write) bool {
@@ -92,19 +98,19 @@ func (j *job) prune(before time.Time, patience time.Duration) bool {
 		}
 		return old
 	})
-	j.behind = j.behind && len(j.log) > 0
-	return len(j.log) == 0 && (j.final || j.fence.Session == "") && j.claimSent.Before(before)
+	j.mustRepeat = j.mustRepeat && len(j.log) > 0
+	return len(j.log) == 0 && (j.isEnded || j.fence.Session == "") && j.claimSent.Before(before)
 }
 
-// observe applies a record that was read. The record may show that a claim or a
-// submission with an unknown outcome has taken effect.
-func (j *job) observe(rec store.Record) {
+// applyRecord updates j from a record that was just read. The record may show that a claim, a
+// submission or an end of the job with an unknown outcome has taken effect.
+func (j *job) applyRecord(rec store.Record) {
 	j.mu.Lock()
 	for _, w := range j.log {
 		w.acked = w.acked || w.create
 	}
 	j.applyEnd(store.Revision{Session: rec.Session, Epoch: rec.Epoch, Status: rec.Job.Status})
-	existing := j.fence.Session == rec.Session && j.fence.Epoch == rec.Epoch // from an earlier claim
+	existing := j.fence.Session == rec.Session && j.fence.Epoch == rec.Epoch // the record shows the claim that j already knows
 	claimed := j.claimSession != "" && j.claimSession == rec.Session && !existing && !rec.Job.Status.Terminal()
 	j.mu.Unlock()
 	if claimed && j.recordClaim(rec, 0) { // how many writes the store had before this claim is unknown
@@ -112,21 +118,22 @@ func (j *job) observe(rec store.Record) {
 	}
 }
 
-// applyEnd marks a write with an unknown outcome as acknowledged when m shows that it
-// ended the job. j.mu must be held.
+// applyEnd marks a write with an unknown outcome as acknowledged when m shows that the
+// write ended the job. The caller must have locked j.mu.
 func (j *job) applyEnd(m store.Revision) {
 	for _, w := range j.log {
 		if !w.acked && w.isEnd != nil && m.Status.Terminal() && w.isEnd(m) {
-			w.acked, j.final = true, true
+			w.acked, j.isEnded = true, true
 		}
 	}
 }
 
-// confirmEnd adds a write that ended the job, possibly by another node.
+// confirmEnd adds w to the log: a write that ended the job, possibly on another node. It
+// adds nothing if the log already has a write that ended the job.
 func (j *job) confirmEnd(w *write) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.final = true
+	j.isEnded = true
 	if slices.ContainsFunc(j.log, func(other *write) bool { return other.isEnd != nil && other.acked }) {
 		return
 	}
@@ -134,7 +141,8 @@ func (j *job) confirmEnd(w *write) {
 	j.log = append(j.log, w)
 }
 
-// confirmCreate adds the submission of the job, unless it is known.
+// confirmCreate adds w, the submission of the job, to the log, unless the log already has
+// an acknowledged submission.
 func (j *job) confirmCreate(w *write) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -145,8 +153,10 @@ func (j *job) confirmCreate(w *write) {
 	j.log = append(j.log, w)
 }
 
-// begin adds a write before it is sent, so that it is ordered before later writes.
-func (j *job) begin(w *write) (repairs int) {
+// logWrite adds a write to the log before it is sent, so that the log has the writes in the
+// order of sending. It returns the number of repairs so far, which the caller passes to
+// end.
+func (j *job) logWrite(w *write) (repairs int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	w.at = time.Now()
@@ -154,10 +164,11 @@ func (j *job) begin(w *write) (repairs int) {
 	return j.repairs
 }
 
-// end records the outcome of a write. If a repair ran meanwhile, the store may have
-// lost this write together with the others. A submission or an end with an unknown
-// outcome stays in the log; it counts when a record shows it.
-func (j *job) end(w *write, err error, repairs int) {
+// recordOutcome records the outcome err of a write; repairs is the result of begin. If a repair ran
+// meanwhile, the store may have lost this write together with earlier writes. A
+// submission or an end with an unknown outcome stays in the log; it counts as
+// acknowledged when a record shows it.
+func (j *job) recordOutcome(w *write, err error, repairs int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if (w.create || w.isEnd != nil) && errors.Is(err, store.ErrOutcomeUnknown) {
@@ -168,11 +179,11 @@ func (j *job) end(w *write, err error, repairs int) {
 		return
 	}
 	w.acked, w.number = true, j.writer.Acked()
-	j.behind = j.behind || j.repairs != repairs
+	j.mustRepeat = j.mustRepeat || j.repairs != repairs
 }
 
-// restartAge makes a write that was repeated as young as a new write: the store may lose
-// the repeated write too.
+// restartAge sets the time of a repeated write to now, so that the log keeps it as long
+// as a new write: the store may lose the repeated write too.
 func (j *job) restartAge(w *write) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -190,25 +201,27 @@ func (j *job) startRepair() []*write {
 func (j *job) state() (fence store.Fence, final bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.fence, j.final
+	return j.fence, j.isEnded
 }
 
-// origin returns the data from which the job can be created again: its record at the time
-// of the claim, and the write that submitted it. Each is nil if it is not known.
+// origin returns the data from which the job can be created again: base is its record at
+// the time of the claim, created is the write that submitted the job. Both may be nil if
+// unknown.
 func (j *job) origin() (base *store.Record, created *write) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if i := slices.IndexFunc(j.log, func(w *write) bool { return w.create }); i >= 0 {
 		created = j.log[i]
 	}
-	return j.base, created
+	return j.claimedRecord, created
 }
 
-// fallBehind records that writes must be repeated, and reports whether that was known.
+// fallBehind records that writes must be repeated. before tells whether this was already
+// recorded.
 func (j *job) fallBehind() (before bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	before, j.behind = j.behind, true
+	before, j.mustRepeat = j.mustRepeat, true
 	return before
 }
 
@@ -219,16 +232,17 @@ func (j *job) setPostponed(postponed bool) {
 	j.postponed = postponed
 }
 
-// endRepair records that all writes were repeated under a fence. If the fence is empty,
-// the writes that need a fence are still missing, if a process here was the owner.
+// endRepair records that lost writes were repeated: with a fence all of them, with an
+// empty fence only the writes that need no fence. Then the writes that this process made as
+// the owner of the job are still missing.
 func (j *job) endRepair(fence store.Fence) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if fence.Session == "" {
-		j.behind = j.fence.Session != ""
+		j.mustRepeat = j.fence.Session != ""
 		return
 	}
-	j.fence, j.behind = fence, false
+	j.fence, j.mustRepeat = fence, false
 }
 
 // countMissingEnd counts a repair in which the job's end was missing.
@@ -239,11 +253,11 @@ func (j *job) countMissingEnd() int {
 	return j.missingEnds
 }
 
-// setReopened records that the job is open again and has no owner here.
+// setReopened records that the job is open again and that this process does not own it.
 func (j *job) setReopened() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.fence, j.final, j.missingEnds = store.Fence{}, false, 0
+	j.fence, j.isEnded, j.missingEnds = store.Fence{}, false, 0
 }
 
 // hasGap reports whether a record with this number of writes lacks a write that was dropped
@@ -259,15 +273,15 @@ func (j *job) hasGap(writes int64) bool {
 func (j *job) loseOwnership() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.fence, j.behind, j.dropped = store.Fence{}, false, 0
+	j.fence, j.mustRepeat, j.dropped = store.Fence{}, false, 0
 	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.needsFence })
 }
 
-// syncWith applies the mark of a record that lacks no writes.
-func (j *job) syncWith(m store.Revision) {
+// applyRevision updates j from the revision of a record that has all acknowledged writes.
+func (j *job) applyRevision(m store.Revision) {
 	j.mu.Lock()
 	other := j.fence.Session != "" && m.Epoch > j.fence.Epoch
-	j.final, j.postponed = j.final || m.Status.Terminal(), false
+	j.isEnded, j.postponed = j.isEnded || m.Status.Terminal(), false
 	j.applyEnd(m)
 	j.mu.Unlock()
 	if other {
@@ -282,22 +296,23 @@ func (j *job) owns(f store.Fence) bool {
 	return j.fence.Session != "" && f.Session == j.fence.Session && f.Epoch == j.fence.Epoch
 }
 
-// recordClaim records a claim. holds is the number of this process's writes in the record
-// after the claim. again reports whether earlier writes are missing and must be repeated:
-// then holds is not larger than the number of acknowledged writes.
+// recordClaim records a claim by this process; rec is the record after the claim. holds
+// is the number of this process's writes in rec. again reports whether earlier writes are
+// missing and must be repeated: then holds is not larger than the number of acknowledged
+// writes.
 func (j *job) recordClaim(rec store.Record, holds int64) (again bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	again = j.behind || holds <= j.writer.Acked()
+	again = j.mustRepeat || holds <= j.writer.Acked()
 	if j.overtaken(rec) {
 		j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.needsFence })
 	}
-	j.before, j.version = claimBefore(rec), rec.Version
+	j.previousEpoch, j.version = claimBefore(rec), rec.Version
 	j.claimSession, j.fence = "", store.Fence{JobID: j.id, Session: rec.Session, Epoch: rec.Epoch}
-	j.final, j.missingEnds = false, 0 // the new owner runs the job again, so no lost end must be repeated
+	j.isEnded, j.missingEnds = false, 0 // the new owner runs the job again, so no lost end must be repeated
 	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.releases })
-	if j.base == nil {
-		j.base = &rec
+	if j.claimedRecord == nil {
+		j.claimedRecord = &rec
 	}
 	if !again {
 		j.writer.Ack(holds)
@@ -306,13 +321,14 @@ func (j *job) recordClaim(rec store.Record, holds int64) (again bool) {
 }
 
 // overtaken reports whether another owner may have written between the last claim by this
-// process and its new claim rec. The new claim shows that the store has lost the last one.
-// The other owner may have run the rows of the lost parts again. j.mu must be held.
+// process and its new claim rec. The new claim shows that the store has lost the last
+// one. The other owner may have run the rows of the lost parts again. The caller must
+// have locked j.mu.
 func (j *job) overtaken(rec store.Record) bool {
 	switch claimBefore(rec) {
 	case j.fence.Epoch:
 		return false
-	case j.before:
+	case j.previousEpoch:
 		return rec.Version > j.version
 	}
 	return true
@@ -328,8 +344,9 @@ func claimBefore(rec store.Record) int64 {
 	return 0
 }
 
-// isAsLeft reports whether no other owner may have changed the job. rec is a new claim of
-// this process, which made it to repeat the end of the job.
+// isAsLeft reports whether the job is as this process left it, so that no other owner can
+// have changed it. rec is the record after a new claim, which this process made to repeat
+// the end of the job.
 func (j *job) isAsLeft(rec store.Record) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -347,5 +364,5 @@ func (j *job) repairCount() int {
 func (j *job) setEnded() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.final = true
+	j.isEnded = true
 }

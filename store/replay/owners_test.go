@@ -17,7 +17,7 @@ import (
 func TestUnrepeatableWritesKeptLonger(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
-	owner, other := v.node(), v.nodeWith(replay.Config{For: time.Nanosecond, Patience: time.Hour})
+	owner, other := v.node(), v.nodeWith(replay.Config{KeepFor: time.Nanosecond, Patience: time.Hour})
 	owner.create()
 	v.keep()
 	owner.cancel()
@@ -31,7 +31,7 @@ func TestUnrepeatableWritesKeptLonger(t *testing.T) {
 	owner.check()
 	other.check()
 	other.continued("job-2")
-	impatient := v.nodeWith(replay.Config{For: time.Nanosecond, Patience: time.Nanosecond})
+	impatient := v.nodeWith(replay.Config{KeepFor: time.Nanosecond, Patience: time.Nanosecond})
 	v.keep()
 	impatient.must(impatient.Continued(t.Context(), "job-1", "job-3"))
 	impatient.check()
@@ -44,7 +44,7 @@ func TestUnrepeatableWritesKeptLonger(t *testing.T) {
 func TestLostWritesKeptAfterFailedCheck(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
-	n := v.nodeWith(replay.Config{For: time.Nanosecond, Patience: time.Hour})
+	n := v.nodeWith(replay.Config{KeepFor: time.Nanosecond, Patience: time.Hour})
 	v.keep()
 	n.create()
 	v.forget()
@@ -61,7 +61,7 @@ func TestLostWritesKeptAfterFailedCheck(t *testing.T) {
 func TestRemovalRepeatedAfterEnd(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
-	owner, other := v.node(), v.nodeWith(replay.Config{For: time.Nanosecond, Patience: time.Hour})
+	owner, other := v.node(), v.nodeWith(replay.Config{KeepFor: time.Nanosecond, Patience: time.Hour})
 	owner.create()
 	v.keep()
 	owner.cancel()
@@ -171,7 +171,7 @@ func TestNewOwnerContinues(t *testing.T) {
 func TestRepeatedWriteLostAgain(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
-	n := v.nodeWith(replay.Config{For: time.Nanosecond, Patience: time.Hour})
+	n := v.nodeWith(replay.Config{KeepFor: time.Nanosecond, Patience: time.Hour})
 	f := n.begin()
 	v.keep()
 	n.commit(f, "1", 1, 1)
@@ -189,7 +189,7 @@ func TestLostWriteThatIsNoLongerKept(t *testing.T) {
 	for _, claimed := range []bool{false, true} {
 		for _, ends := range []bool{false, true} {
 			v := newVault(t)
-			n := v.nodeWith(replay.Config{For: time.Nanosecond, Patience: time.Hour})
+			n := v.nodeWith(replay.Config{KeepFor: time.Nanosecond, Patience: time.Hour})
 			n.create()
 			var f store.Fence
 			if claimed {
@@ -366,7 +366,7 @@ func TestLostEndThatWasSeen(t *testing.T) {
 func TestLostCancelOfPausedOwner(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
-	n := v.nodeWith(replay.Config{For: time.Nanosecond, Patience: time.Hour})
+	n := v.nodeWith(replay.Config{KeepFor: time.Nanosecond, Patience: time.Hour})
 	v.keep()
 	n.begin()
 	n.cancel()

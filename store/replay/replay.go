@@ -32,15 +32,15 @@ import (
 type Config struct {
 	Store store.Store
 	Log   *slog.Logger
-	// For is how long a write is kept. Default 30 s: many times the loss of appendfsync
+	// KeepFor is how long a write is kept. Default 30 s: many times the loss of appendfsync
 	// everysec, and longer than a restart or a failover.
-	For time.Duration
-	// Patience is how much longer than For the writes of a job are kept while lost writes
-	// cannot be repeated yet. Default ten times For.
+	KeepFor time.Duration
+	// Patience is how much longer than KeepFor the writes of a job are kept while lost writes
+	// cannot be repeated yet. Default ten times KeepFor.
 	Patience time.Duration
-	// Every is the time between two checks. Default 2 s.
-	Every time.Duration
-	// FailedAt returns the last time when the store did not answer. For three times Every
+	// CheckInterval is the time between two checks. Default 2 s.
+	CheckInterval time.Duration
+	// FailedAt returns the last time when the store did not answer. For three times CheckInterval
 	// after that, the store may have lost a job that another node is about to write
 	// again. So Get and Head return rowmill.ErrUnavailable for a missing job. Default:
 	// the store never fails.
@@ -62,16 +62,17 @@ type Store struct {
 	jobs map[string]*job
 }
 
-// New starts the checks of a store. Close also closes the wrapped store.
+// New returns a Store that wraps cfg.Store, and starts its checks for lost writes.
+// Store.Close also closes the wrapped store.
 func New(cfg Config) *Store {
-	if cfg.For == 0 {
-		cfg.For = 30 * time.Second
+	if cfg.KeepFor == 0 {
+		cfg.KeepFor = 30 * time.Second
 	}
 	if cfg.Patience == 0 {
-		cfg.Patience = 10 * cfg.For
+		cfg.Patience = 10 * cfg.KeepFor
 	}
-	if cfg.Every == 0 {
-		cfg.Every = 2 * time.Second
+	if cfg.CheckInterval == 0 {
+		cfg.CheckInterval = 2 * time.Second
 	}
 	if cfg.FailedAt == nil {
 		cfg.FailedAt = func() time.Time { return time.Time{} }
@@ -82,7 +83,8 @@ func New(cfg Config) *Store {
 	return s
 }
 
-// newName returns a name that no other process has.
+// newName returns a random name for this process as a writer. No other process has the
+// same name.
 func newName() string {
 	id := uuid.New()
 	return base64.RawURLEncoding.EncodeToString(id[:9])
@@ -95,7 +97,7 @@ func (s *Store) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), finalCheckTimeout)
 	defer cancel()
 	if err := s.CheckLostWrites(ctx); err != nil {
-		s.cfg.Log.Warn("last check for lost writes failed; writes that the store has lost are not repeated", "err", err)
+		s.cfg.Log.Warn("the final check for lost writes failed; writes that the store has lost will not be repeated", "err", err)
 	}
 	return s.Store.Close()
 }
@@ -106,7 +108,7 @@ const finalCheckTimeout = 2 * time.Second
 
 func (s *Store) watch() {
 	defer close(s.done)
-	tick := time.NewTicker(s.cfg.Every)
+	tick := time.NewTicker(s.cfg.CheckInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -114,7 +116,7 @@ func (s *Store) watch() {
 			return
 		case <-tick.C:
 		}
-		ctx, cancel := context.WithTimeout(s.life, s.cfg.For)
+		ctx, cancel := context.WithTimeout(s.life, s.cfg.KeepFor)
 		if err := s.CheckLostWrites(ctx); err != nil && s.life.Err() == nil {
 			s.cfg.Log.Warn("check for lost writes failed; the next check tries again", "err", err)
 		}
@@ -122,15 +124,16 @@ func (s *Store) watch() {
 	}
 }
 
-// CheckLostWrites compares the kept writes with the store, in one round trip, and repairs losses.
-// The Store calls it by itself; concurrent calls are not allowed.
+// CheckLostWrites compares the kept writes with the store, in one round trip, and repairs
+// losses. A goroutine of the Store calls CheckLostWrites regularly; concurrent calls are
+// not allowed.
 func (s *Store) CheckLostWrites(ctx context.Context) error {
 	began := time.Now()
 	ids, jobs := s.tracked()
 	if len(ids) == 0 {
 		return nil
 	}
-	least := make([]leastState, len(jobs))
+	least := make([]requiredState, len(jobs))
 	for i, j := range jobs {
 		least[i] = j.leastState()
 	}
@@ -145,22 +148,22 @@ func (s *Store) CheckLostWrites(ctx context.Context) error {
 			j.setPostponed(err != nil)
 			errs = append(errs, err)
 		} else {
-			j.syncWith(marks[i])
+			j.applyRevision(marks[i])
 		}
 	}
 	s.lastCheck = began
 	return errors.Join(errs...)
 }
 
-// tracked returns the jobs with kept writes, ordered by id. It drops writes that were
-// older than For at the time of the last successful check. So the time during which the
-// store does not answer does not count.
+// tracked returns the jobs with kept writes, ordered by id. It first drops writes that
+// were older than Config.KeepFor at the time of the last successful check. So time without an
+// answer of the store does not count.
 func (s *Store) tracked() (ids []string, jobs []*job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
 		j := s.jobs[id]
-		if j.prune(s.lastCheck.Add(-s.cfg.For), s.cfg.Patience) {
+		if j.prune(s.lastCheck.Add(-s.cfg.KeepFor), s.cfg.Patience) {
 			delete(s.jobs, id)
 			continue
 		}
@@ -169,15 +172,15 @@ func (s *Store) tracked() (ids []string, jobs []*job) {
 	return ids, jobs
 }
 
-// job returns the state of a job and creates it when missing.
+// job returns the state of a job. It creates the state if it is missing.
 func (s *Store) job(id string) *job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.jobLocked(id)
 }
 
-// existing returns the state of a job, nil when there is none.
-func (s *Store) existing(id string) *job {
+// existingJob returns the state of a job, nil when there is none.
+func (s *Store) existingJob(id string) *job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.jobs[id]
@@ -190,16 +193,17 @@ func (s *Store) jobLocked(id string) *job {
 	return s.jobs[id]
 }
 
-// begin adds a write of a job before it is sent.
+// begin adds a write to the log of a job before the write is sent. It returns the state
+// of the job and the number of repairs so far.
 func (s *Store) begin(id string, w *write) (j *job, repairs int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j = s.jobLocked(id)
-	return j, j.begin(w)
+	return j, j.logWrite(w)
 }
 
-// noteClaim records a claim before its outcome is known. A later Get may show its
-// outcome.
+// noteClaim records that this process has sent a claim of a job for session. If the
+// outcome is unknown, a later Get may show it.
 func (s *Store) noteClaim(id, session string) *job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,12 +251,12 @@ func (s *Store) repair(ctx context.Context, j *job) error {
 	case fence.Session == "", m.Session == fence.Session && m.Epoch == fence.Epoch:
 	case final && m.Session == fence.Session && !m.Status.Terminal(): // an earlier check claimed the job and failed later
 		fence.Epoch = m.Epoch
-	case m.Epoch > fence.Epoch, m.Status.Terminal(): // another owner has the job, or it has ended anyway
+	case m.Epoch > fence.Epoch, m.Status.Terminal(): // another process owns the job, or the job has ended
 		j.loseOwnership()
 		fence = store.Fence{}
-	case !final: // the owner here gets ErrLeaseLost and claims the job again
+	case !final: // the owner in this process gets ErrLeaseLost and claims the job again
 		fence = store.Fence{}
-	default: // the job ended here, so no owner here will claim it again
+	default: // this process ended the job, so no owner in this process claims it again
 		rec, err := s.Store.Claim(ctx, j.id, fence.Session, store.Claim{})
 		switch {
 		case errors.Is(err, rowmill.ErrLeaseLost): // the session has ended; the next owner continues
@@ -277,12 +281,12 @@ func (s *Store) repair(ctx context.Context, j *job) error {
 	return err
 }
 
-// maxMissingEnds is the number of checks that wait for another node to repeat a lost
-// end.
+// maxMissingEnds is the number of checks that wait until another node repeats the lost
+// end of a job. After that, the job is released and runs again.
 const maxMissingEnds = 3
 
-// reopen releases a job whose end was lost, and which no longer runs here. Unless
-// another node repeats the end, the job runs again.
+// reopen releases a job whose end was lost, and which this process no longer runs. If no
+// other node repeats the end, the job runs again.
 func (s *Store) reopen(ctx context.Context, j *job, fence store.Fence) error {
 	marks, err := s.Revisions(ctx, []string{j.id}, s.name)
 	if err != nil {
@@ -299,11 +303,11 @@ func (s *Store) reopen(ctx context.Context, j *job, fence store.Fence) error {
 	return nil
 }
 
-// create stores a job again: as this process submitted it, or else as this process claimed
-// it.
+// create stores a lost job again: with the record that this process submitted or, if that
+// is unknown, with the record that it claimed.
 func (s *Store) create(ctx context.Context, j *job) error {
 	base, created := j.origin()
-	ctx = store.As(ctx, store.NewWriter(s.name))
+	ctx = store.WithWriter(ctx, store.NewWriter(s.name))
 	var err error
 	switch {
 	case created != nil:
@@ -319,15 +323,16 @@ func (s *Store) create(ctx context.Context, j *job) error {
 	return err
 }
 
-// errEndLost means that a write must wait until another node has repeated the lost end of
-// the job. Other writes are repeated without a wait.
+// errEndLost means that the store has lost the end of a job, and that a write after the
+// end must wait until another node has repeated the end. Writes that do not need the end
+// are repeated at once.
 var errEndLost = fmt.Errorf("%w: the store has lost the end of the job; the write waits until its node repeats the end", rowmill.ErrUnavailable)
 
 // repeat repeats the kept writes of a job. It skips the owner's writes when fence is
 // empty.
 func (s *Store) repeat(ctx context.Context, j *job, fence store.Fence) error {
 	w := store.NewWriter(s.name) // a new writer, because writes of j.writer are refused until the repair is complete
-	ctx = store.As(ctx, w)
+	ctx = store.WithWriter(ctx, w)
 	var waiting error
 	for _, again := range j.startRepair() {
 		if again.needsFence && fence.Session == "" {
@@ -366,13 +371,14 @@ func (s *Store) repeat(ctx context.Context, j *job, fence store.Fence) error {
 	return waiting
 }
 
-// asSubmitted restores the record of a submission from a later record.
+// asSubmitted returns rec as it was at the submission of the job: pending, and without
+// progress.
 func asSubmitted(rec store.Record) store.Record {
 	rec.Job.Status, rec.Job.Started, rec.Job.Message = rowmill.StatusPending, nil, ""
-	if rec.Spec.URL != "" || rec.Spec.File != "" || rec.Spec.Raw != nil || rec.Spec.Continue != nil { // other inputs have a known number at submission
+	if rec.Spec.URL != "" || rec.Spec.File != "" || rec.Spec.Raw != nil || rec.Spec.Continue != nil { // for all other inputs, the number of rows is known at the submission
 		rec.Job.NumRows = nil
 	}
-	rec.Job.RowCounts = rowmill.RowCounts{} // also for carried rows, because their parts are not known here
+	rec.Job.RowCounts = rowmill.RowCounts{} // carried rows are not counted either, because their parts are not known here
 	rec.Job.InputTokens, rec.Job.OutputTokens, rec.Reserved, rec.Shards, rec.Cut = nil, nil, 0, 0, ""
 	return rec
 }

@@ -57,7 +57,7 @@ func (v *vault) keep() {
 func (v *vault) forget() {
 	v.t.Helper()
 	v.ahead.Add(int64(10 * time.Millisecond)) // a real server takes longer to return, so epochs of lost claims do not come back
-	v.engine.Back(v.kept)
+	v.engine.Restore(v.kept)
 	v.open()
 }
 
@@ -129,7 +129,7 @@ func (v *vault) node() *node { v.t.Helper(); return v.nodeWith(replay.Config{}) 
 
 func (v *vault) nodeWith(remembers replay.Config) *node {
 	v.t.Helper()
-	remembers.Store, remembers.Every = v, time.Hour
+	remembers.Store, remembers.CheckInterval = v, time.Hour
 	if remembers.Log == nil {
 		remembers.Log = slog.New(slog.DiscardHandler)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// hasWriter reports whether the caller tracks its own writes, so that the Store must not
-// track them.
+// hasWriter reports whether the caller tracks its writes with a Writer of its own. The
+// Store does not track such writes.
 func hasWriter(ctx context.Context) bool { return store.WriterOf(ctx) != nil }
 
 // ownerWrite makes a write of a job's owner by calling send. It keeps repeat, which
@@ -38,7 +38,7 @@ func (s *Store) write(ctx context.Context, id string, repeat *write, send func(c
 		return send(ctx)
 	}
 	j, repairs := s.begin(id, repeat)
-	ctx = store.As(ctx, j.writer)
+	ctx = store.WithWriter(ctx, j.writer)
 	err := send(ctx)
 	if errors.Is(err, store.ErrLostWrites) || errors.Is(err, rowmill.ErrNotFound) && (repeat.needsFence || j.writer.Acked() > 0) {
 		if err = s.repair(ctx, j); err == nil || errors.Is(err, errEndLost) {
@@ -46,7 +46,7 @@ func (s *Store) write(ctx context.Context, id string, repeat *write, send func(c
 			err = send(ctx)
 		}
 	}
-	j.end(repeat, err, repairs)
+	j.recordOutcome(repeat, err, repairs)
 	if errors.Is(err, store.ErrLostWrites) { // the store loses writes faster than they are repeated: the caller must try again
 		err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
 	}
@@ -54,7 +54,8 @@ func (s *Store) write(ctx context.Context, id string, repeat *write, send func(c
 }
 
 // ownerUpdate is like ownerWrite, for a write that returns the record. isEnd reports
-// whether a mark shows the end that the write makes; nil if the write ends nothing.
+// whether a revision shows that this write has ended the job; isEnd is nil if the write
+// does not end the job.
 func (s *Store) ownerUpdate(ctx context.Context, f store.Fence, isEnd func(store.Revision) bool, send, repeat func(context.Context, store.Fence) (store.Record, error)) (rec store.Record, err error) {
 	j := s.job(f.JobID)
 	w := &write{isEnd: isEnd, do: func(ctx context.Context, f store.Fence) error {
@@ -80,12 +81,12 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 	}
 	w := &write{create: true, do: s.recreate(rec, idem)}
 	j, repairs := s.begin(rec.Job.ID, w)
-	stored, existed, err = s.Store.Create(store.As(ctx, j.writer), rec, idem)
+	stored, existed, err = s.Store.Create(store.WithWriter(ctx, j.writer), rec, idem)
 	outcome := err
 	if existed {
 		outcome = rowmill.ErrConflict
 	}
-	j.end(w, outcome, repairs)
+	j.recordOutcome(w, outcome, repairs)
 	if existed {
 		s.confirmCreate(stored, idem)
 	}
@@ -117,10 +118,10 @@ func (s *Store) confirmCreate(rec store.Record, idem *store.Idempotency) {
 func (s *Store) recreate(rec store.Record, idem *store.Idempotency) func(context.Context, store.Fence) error {
 	return func(ctx context.Context, _ store.Fence) error {
 		got, existed, err := s.Store.Create(ctx, rec, idem)
-		if existed && got.Job.ID != rec.Job.ID || errors.Is(err, rowmill.ErrConflict) { // the key belongs to another job now
+		if existed && got.Job.ID != rec.Job.ID || errors.Is(err, rowmill.ErrConflict) { // the idempotency key belongs to another job now
 			if rec.Spec.Continue != nil { // another job may continue the same job now
 				continued := *rec.Spec.Continue
-				continued.Again, rec.Spec.Continue = true, &continued
+				continued.AllowDuplicate, rec.Spec.Continue = true, &continued
 			}
 			_, _, err = s.Store.Create(ctx, rec, nil)
 		}
@@ -182,12 +183,12 @@ func (s *Store) ReplaceArtifact(ctx context.Context, jobID, variant string, old,
 // Continued records which job continues a job that has ended.
 func (s *Store) Continued(ctx context.Context, jobID, by string) error {
 	note := func(ctx context.Context) error { return s.Store.Continued(ctx, jobID, by) }
-	return s.afterEnd(ctx, jobID, note, note)
+	return s.writeAfterEnd(ctx, jobID, note, note)
 }
 
 // RemoveData records that a job's data must not be read any more.
 func (s *Store) RemoveData(ctx context.Context, jobID string, now time.Time) (rec store.Record, err error) {
-	err = s.afterEnd(ctx, jobID, func(ctx context.Context) (err error) {
+	err = s.writeAfterEnd(ctx, jobID, func(ctx context.Context) (err error) {
 		rec, err = s.Store.RemoveData(ctx, jobID, now)
 		return err
 	}, func(ctx context.Context) error {
@@ -197,10 +198,10 @@ func (s *Store) RemoveData(ctx context.Context, jobID string, now time.Time) (re
 	return rec, err
 }
 
-// afterEnd makes a write that needs an ended job by calling send. It keeps repeat,
+// writeAfterEnd makes a write that needs an ended job by calling send. It keeps repeat,
 // which makes the write again if the store loses it. If the store has lost the end, the
 // repeat returns errEndLost until another node has repeated the end.
-func (s *Store) afterEnd(ctx context.Context, jobID string, send, repeat func(context.Context) error) error {
+func (s *Store) writeAfterEnd(ctx context.Context, jobID string, send, repeat func(context.Context) error) error {
 	err := s.write(ctx, jobID, &write{do: func(ctx context.Context, _ store.Fence) error {
 		err := repeat(ctx)
 		if errors.Is(err, rowmill.ErrConflict) {
@@ -227,7 +228,7 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Claim
 		return s.Store.Claim(ctx, jobID, session, by)
 	}
 	w := store.NewWriter(s.name)
-	rec, err := s.Store.Claim(store.As(ctx, w), jobID, session, by)
+	rec, err := s.Store.Claim(store.WithWriter(ctx, w), jobID, session, by)
 	if errors.Is(err, rowmill.ErrLeaseLost) || errors.Is(err, rowmill.ErrTerminal) || errors.Is(err, rowmill.ErrNotFound) {
 		return rec, err
 	}
@@ -235,7 +236,7 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Claim
 	if err != nil {
 		return rec, err
 	}
-	if j.hasGap(w.Acked() - 1) { // without this claim
+	if j.hasGap(w.Acked() - 1) { // the number of writes before this claim
 		j.loseOwnership()
 	}
 	if !j.recordClaim(rec, w.Acked()) {
@@ -256,20 +257,21 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Claim
 	return s.Get(ctx, jobID)
 }
 
-// Get returns a record. The record may show the outcome of a claim.
+// Get returns a record. If the record shows the outcome of an earlier claim or
+// submission, Get notes the outcome.
 func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
 	rec, err := s.Store.Get(ctx, jobID)
-	if j := s.existing(jobID); err == nil && j != nil {
-		j.observe(rec)
+	if j := s.existingJob(jobID); err == nil && j != nil {
+		j.applyRecord(rec)
 	}
-	return rec, s.notYet(err)
+	return rec, s.hideRecentLoss(err)
 }
 
-// notYet turns rowmill.ErrNotFound into rowmill.ErrUnavailable if the store has just
+// hideRecentLoss turns rowmill.ErrNotFound into rowmill.ErrUnavailable if the store has just
 // failed. Otherwise a client would believe that a job does not exist, although a node is
 // about to write the job again.
-func (s *Store) notYet(err error) error {
-	if !errors.Is(err, rowmill.ErrNotFound) || time.Since(s.cfg.FailedAt()) > 3*s.cfg.Every {
+func (s *Store) hideRecentLoss(err error) error {
+	if !errors.Is(err, rowmill.ErrNotFound) || time.Since(s.cfg.FailedAt()) > 3*s.cfg.CheckInterval {
 		return err
 	}
 	return fmt.Errorf("%w: the record store has just come back, and may have lost writes that are repeated within seconds", rowmill.ErrUnavailable)
@@ -277,18 +279,18 @@ func (s *Store) notYet(err error) error {
 
 // Head returns the part of the record that clients see.
 func (s *Store) Head(ctx context.Context, jobID string) (*store.Head, error) {
-	if s.existing(jobID) == nil {
+	if s.existingJob(jobID) == nil {
 		head, err := s.Store.Head(ctx, jobID)
-		return head, s.notYet(err)
+		return head, s.hideRecentLoss(err)
 	}
 	rec, err := s.Get(ctx, jobID)
 	return rec.Head(), err
 }
 
-// ListParts returns the parts of a job, after it has repeated lost commits: an owner
-// runs the rows of missing parts again.
+// ListParts returns the parts of a job. It first repeats lost commits, because otherwise
+// the owner would run the rows of missing parts again.
 func (s *Store) ListParts(ctx context.Context, jobID string) ([]store.Part, error) {
-	j := s.existing(jobID)
+	j := s.existingJob(jobID)
 	if j == nil {
 		return s.Store.ListParts(ctx, jobID)
 	}
@@ -312,13 +314,13 @@ func (s *Store) ListParts(ctx context.Context, jobID string) ([]store.Part, erro
 	return s.Store.ListParts(ctx, jobID)
 }
 
-// Park releases a job that no node runs for a while.
+// Park releases a job. No node runs the job for the time rest.
 func (s *Store) Park(ctx context.Context, f store.Fence, rest time.Duration, message string) error {
 	park := func(ctx context.Context, f store.Fence) error { return s.Store.Park(ctx, f, rest, message) }
 	return s.ownerWrite(ctx, f, &write{releases: true, do: park}, park)
 }
 
-// Release makes a job an orphan.
+// Release ends the ownership of a job, so that another session can claim the job.
 func (s *Store) Release(ctx context.Context, f store.Fence) error {
 	return s.ownerWrite(ctx, f, &write{releases: true, do: s.Store.Release}, s.Store.Release)
 }
@@ -338,8 +340,8 @@ func (s *Store) Finish(ctx context.Context, f store.Fence, change func(*store.Re
 	return s.ownerUpdate(ctx, f, finishes, do, do)
 }
 
-// Reserve sets money aside for a job. A repeat of a granted reservation is not checked
-// again.
+// Reserve sets money aside for a job. If the store loses a granted reservation, it is
+// repeated without a check of the limit.
 func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *float64) (store.Record, error) {
 	var granted atomic.Bool
 	return s.ownerUpdate(ctx, f, nil, func(ctx context.Context, f store.Fence) (store.Record, error) {
@@ -354,7 +356,7 @@ func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *
 	})
 }
 
-// CommitParts stores parts.
+// CommitParts stores the records of finished parts of a job.
 func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Part) error {
 	do := func(ctx context.Context, f store.Fence) error { return s.Store.CommitParts(ctx, f, parts) }
 	return s.ownerWrite(ctx, f, &write{do: do}, do)

@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// entry returns an audit entry that concerns an account, n seconds after the start.
+// entry returns an audit entry of an account with a time n seconds after the start.
 func (s *suite) entry(account string, n int) store.AuditEntry {
 	return store.AuditEntry{
 		ID: fmt.Sprintf("entry-%04d", n), At: s.start.Add(time.Duration(n) * time.Second), Account: account,
@@ -60,7 +60,7 @@ func testAudit(s *suite) {
 		byAccount[e.Account] = append([]store.AuditEntry{e}, byAccount[e.Account]...)
 		all = append([]store.AuditEntry{e}, all...)
 	}
-	s.appendAudit(all[7]) // a repeated call
+	s.appendAudit(all[7]) // a repeated call must change nothing
 	s.reopen()
 	for _, limit := range []int{1, 3, 20, 100} {
 		s.wantEqual(fmt.Sprintf("all, %d at a time", limit), all, s.listAudit("", limit))
@@ -119,7 +119,7 @@ func testAuditAfter(s *suite) {
 	}
 	same := s.start.Add(time.Minute)
 	var want []string
-	for n, id := range []string{"a", "a\x01", "a.", "ab", "b"} { // at the same time, ordered by id
+	for n, id := range []string{"a", "a\x01", "a.", "ab", "b"} { // entries with the same time are ordered by id
 		e := s.entry(fmt.Sprint("account", n), n)
 		e.ID, e.At = id, same
 		want = append(want, id)

@@ -64,12 +64,13 @@ func WantKeys(t testing.TB, s store.Ledger, account string, want map[string]stor
 // JobID returns the id of the i-th job of Fill.
 func JobID(i int) string { return fmt.Sprintf("job-%08d", i) }
 
-// Fill creates n jobs of ten accounts: ended jobs if ended is true, else waiting jobs.
+// Fill creates n jobs of ten accounts. The jobs have ended if ended is true; otherwise
+// they wait.
 func Fill(b *testing.B, s store.Store, n int, ended bool) {
 	b.Helper()
 	row := strings.Repeat("x", 1000)
 	var next atomic.Int64
-	const writers = 256 // so that commits are shared
+	const writers = 256 // many writers, so that several writes share a commit
 	done := make(chan error, writers)
 	for range writers {
 		go func() {
@@ -90,8 +91,8 @@ func Fill(b *testing.B, s store.Store, n int, ended bool) {
 	}
 }
 
-// Timed runs step in the benchmark loop and reports percentiles of the time of a step. It
-// returns the number of steps.
+// Timed calls step in the benchmark loop and reports percentiles of the time of a call.
+// It returns the number of calls.
 func Timed(b *testing.B, step func(i int)) int64 {
 	b.Helper()
 	var took []time.Duration
@@ -106,7 +107,7 @@ func Timed(b *testing.B, step func(i int)) int64 {
 	return int64(len(took))
 }
 
-// TimeCreate creates jobs of size bytes.
+// TimeCreate measures the time to create a job with size bytes of input.
 func TimeCreate(b *testing.B, s store.Store, size int) int64 {
 	row, start := strings.Repeat("x", size), time.Now().UnixNano()
 	return Timed(b, func(i int) {
@@ -116,7 +117,7 @@ func TimeCreate(b *testing.B, s store.Store, size int) int64 {
 	})
 }
 
-// TimeGet reads some of the n jobs of Fill.
+// TimeGet measures the time to read one of the n jobs of Fill.
 func TimeGet(b *testing.B, s store.Store, n int) {
 	Timed(b, func(i int) {
 		if _, err := s.Get(b.Context(), JobID(i*7919%n)); err != nil {
@@ -125,7 +126,7 @@ func TimeGet(b *testing.B, s store.Store, n int) {
 	})
 }
 
-// TimeList lists 100 jobs of Fill.
+// TimeList measures the time to list 100 jobs of Fill.
 func TimeList(b *testing.B, s store.Store) {
 	Timed(b, func(int) {
 		if jobs, _, err := s.List(b.Context(), "account-3", 100, ""); err != nil || len(jobs) != 100 {
@@ -134,7 +135,8 @@ func TimeList(b *testing.B, s store.Store) {
 	})
 }
 
-// TimeOrphans lists orphans. If waiting is set, there must be at least 64.
+// TimeOrphans measures the time to list orphans. If waiting is true, the store must have
+// at least 64 orphans.
 func TimeOrphans(b *testing.B, s store.Store, waiting bool) int64 {
 	return Timed(b, func(int) {
 		if jobs, err := s.Orphans(b.Context(), 64); err != nil || waiting && len(jobs) != 64 {
@@ -143,9 +145,9 @@ func TimeOrphans(b *testing.B, s store.Store, waiting bool) int64 {
 	})
 }
 
-// TimeCommit commits parts to jobs with 64 KB of input, one goroutine for each job, and
-// reports commits per second. It calls count before the first commit, and then report
-// with the number of commits.
+// TimeCommit commits parts to jobs with 64 KB of input, from one goroutine for each job,
+// and reports the commits per second. It calls count before the first commit, and then
+// report with the number of commits.
 func TimeCommit(b *testing.B, s store.Store, jobs int, count func() (report func(n int64))) {
 	session, err := s.OpenSession(b.Context(), "n", time.Hour)
 	if err != nil {
@@ -165,7 +167,7 @@ func TimeCommit(b *testing.B, s store.Store, jobs int, count func() (report func
 	}
 	report := count()
 	var n atomic.Int64
-	b.SetParallelism((jobs + 1) / 2) // times GOMAXPROCS
+	b.SetParallelism((jobs + 1) / 2) // the number of goroutines is this value times GOMAXPROCS
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			f := <-fences
@@ -184,8 +186,8 @@ func TimeCommit(b *testing.B, s store.Store, jobs int, count func() (report func
 	b.ReportMetric(float64(n.Load())/b.Elapsed().Seconds(), "commits/s")
 }
 
-// TimePoll reads the marks of all open jobs of Fill's accounts, as a node does each second
-// for its subscribers. There must be n open jobs.
+// TimePoll measures the time to read the revisions of all open jobs of Fill's accounts,
+// as a node does each second for its subscribers. The store must have n open jobs.
 func TimePoll(b *testing.B, s store.Store, n int) {
 	accounts := make([]string, 10)
 	for i := range accounts {

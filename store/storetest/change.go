@@ -64,7 +64,8 @@ func first(s *suite) rowmill.Job {
 	return *jobs[0]
 }
 
-// testUpdateTransitions tries every pair of states, in one step and in several.
+// testUpdateTransitions tries a change between every pair of states, directly and through
+// other states.
 func testUpdateTransitions(s *suite) {
 	path := map[rowmill.Status][]rowmill.Status{
 		rowmill.StatusSubmitted: {},
@@ -79,7 +80,7 @@ func testUpdateTransitions(s *suite) {
 	for from, steps := range path {
 		for _, to := range append(rowmill.Statuses(), "", rowmill.StatusUnknown, "nonsense") {
 			if to == rowmill.StatusSucceeded {
-				continue // needs parts, see testFinishRecounts
+				continue // a success needs parts; testFinishRecounts tests it
 			}
 			f := s.owned("a")
 			before := s.update(f, func(r *store.Record) error { return become(r, steps...) })
@@ -298,7 +299,8 @@ func testCancel(s *suite) {
 	s.wantUnchanged(before)
 }
 
-// testCancelRace cancels while the owner finishes: exactly one succeeds.
+// testCancelRace cancels jobs while their owners finish them: exactly one of the two
+// calls must succeed.
 func testCancelRace(s *suite) {
 	for range 5 {
 		f := s.running(0)
@@ -372,7 +374,7 @@ func testReplaceArtifact(s *suite) {
 	for _, change := range []struct{ was, is, want store.Artifact }{
 		{second, store.Artifact{Key: "third"}, first}, // the variant does not have the artifact second
 		{first, second, second},
-		{first, second, second}, // repeated
+		{first, second, second}, // a repeated call
 	} {
 		rec, err := s.ReplaceArtifact(s.Context(), f.JobID, "v", change.was, change.is)
 		if err != nil || rec.Artifacts["v"] != change.want {
@@ -404,7 +406,8 @@ func testAddArtifactRace(s *suite) {
 	}
 }
 
-// testArtifactCrowd adds many artifacts at the same time to one record.
+// testArtifactCrowd adds many artifacts to one record at the same time. All must be
+// stored.
 func testArtifactCrowd(s *suite) {
 	f := s.running(1)
 	s.finish(f, rowmill.StatusSucceeded)

@@ -9,7 +9,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// adopt lets a new process claim a job after the session of its owner has ended.
+// adopt claims a job without a live owner for a new session of process. The returned
+// function closes this session without a release.
 func (s *suite) adopt(id, process string) (store.Fence, func()) {
 	s.Helper()
 	session := s.session()
@@ -35,7 +36,7 @@ func (s *suite) wantClaims(when, id string, want ...string) {
 	}
 }
 
-// wantTried compares the processes in the Tried of an orphan.
+// wantTried compares the processes in the field Tried of an orphan.
 func (s *suite) wantTried(when, id string, want ...string) {
 	s.Helper()
 	orphans := must(s.Orphans(s.Context(), 100))(s)
@@ -45,7 +46,7 @@ func (s *suite) wantTried(when, id string, want ...string) {
 		return
 	}
 	var got []string
-	for _, a := range orphans[i].Tried {
+	for _, a := range orphans[i].Claims {
 		got = append(got, a.Process)
 	}
 	if !slices.Equal(got, want) {
@@ -53,7 +54,8 @@ func (s *suite) wantTried(when, id string, want ...string) {
 	}
 }
 
-// testClaims checks that an owner is listed if its session ends without a release.
+// testClaims checks that the claim of an owner stays in the record if the owner's session
+// ends without a release.
 func testClaims(s *suite) {
 	id := s.create("a")
 	s.wantTried("it was never claimed", id)
@@ -75,7 +77,7 @@ func testClaims(s *suite) {
 	s.wantTried("it was given back", id, "p1", "p2")
 	fourth, dies := s.adopt(id, "p4")
 	s.wantClaims("claimed after it was given back", id, "p1", "p2", "p4")
-	s.update(fourth, func(r *store.Record) error { r.Acquit(); return nil })
+	s.update(fourth, func(r *store.Record) error { r.RemoveOwnersClaim(); return nil })
 	s.wantClaims("its owner says that it waits", id, "p1", "p2")
 	dies()
 	s.wantTried("it waited", id, "p1", "p2")
@@ -137,8 +139,8 @@ func testClaimsBounded(s *suite) {
 	}
 }
 
-// testPark checks that a parked job is no orphan until its time has come or Unpark is
-// called. The next owner gets the last two owners that made no progress.
+// testPark checks that a parked job is no orphan until the parking ends or Unpark is
+// called. The next owner sees the last two claims without progress.
 func testPark(s *suite) {
 	id := s.create("a")
 	for _, process := range []string{"p0", "p1", "p2"} {

@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// tables holds all keys and values of some tables.
+// tables holds all keys and values of some tables: tables[TABLE][KEY] is the value.
 type tables map[kv.Table]map[string][]byte
 
 // Consistent checks the tables of an engine directly: the indexes of jobs, the totals of
@@ -36,7 +36,7 @@ func Consistent(t testing.TB, engine kv.Backend, s store.Store) {
 		t.Fatal(err)
 	}
 	listed := map[kv.Table]int{}
-	used := map[string]store.Totals{} // by account
+	used := map[string]store.Totals{} // sum of the parts of all jobs, by account
 	for id, raw := range all["jobs"] {
 		var h struct {
 			store.Record
@@ -99,7 +99,7 @@ func Consistent(t testing.TB, engine kv.Backend, s store.Store) {
 		used[h.Account] = used[h.Account].Plus(sum)
 	}
 	for _, place := range all["partkeys"] {
-		if len(place) > 1 { // otherwise the part was merged into another
+		if len(place) > 1 { // otherwise the part was merged into a complete part
 			listed["partkeys"]++
 		}
 	}

@@ -64,9 +64,10 @@ func testCreateRefuses(s *suite) {
 	}
 }
 
-// testRecordSurvivesWhole stores a record with every member set.
+// testRecordSurvivesWhole stores a record in which every field is set, and reads it back
+// unchanged.
 func testRecordSurvivesWhole(s *suite) {
-	long := strings.Repeat("päng\n", 13000) // an inline input near its limit
+	long := strings.Repeat("päng\n", 13000) // an inline input near the size limit
 	rec := store.Record{
 		Job: rowmill.Job{
 			ID: "job-whole", Status: rowmill.StatusPending, RunType: rowmill.RunEstimate, Model: "m", Priority: 1,
@@ -160,7 +161,8 @@ func testIdempotency(s *suite) {
 	}
 }
 
-// testContinuedOnce lets many callers continue one job at the same time.
+// testContinuedOnce lets many callers continue one job at the same time. Only one call
+// must create a job.
 func testContinuedOnce(s *suite) {
 	old := s.finish(s.running(2), rowmill.StatusFailed)
 	const callers = 40
@@ -207,11 +209,12 @@ func testContinuedOnce(s *suite) {
 	}
 }
 
-// continuation returns a new record that continues a job.
+// continuation returns the record of a new job that continues job. again is
+// Spec.Continue.AllowDuplicate.
 func (s *suite) continuation(job string, again bool) store.Record {
 	rec := s.newRecord("a")
 	rec.Job.Continues = &job
-	rec.Spec.Inline, rec.Spec.Continue = nil, &rowmill.Continuation{Job: job, Again: again}
+	rec.Spec.Inline, rec.Spec.Continue = nil, &rowmill.Continuation{Job: job, AllowDuplicate: again}
 	return rec
 }
 
@@ -229,7 +232,8 @@ func testIdempotencyExpires(s *suite) {
 		s.Fatalf("create with an expired key: existed %v, job %s, %v", existed, second.Job.ID, err)
 	}
 	s.wantUnchanged(first)
-	// Leftovers of the first use of the key must not end its second use.
+	// Index entries that remain from the first use of the key must not end its second
+	// use.
 	for i := range 20 {
 		filler := store.Idempotency{Key: fmt.Sprint("filler", i), BodyHash: "h", TTL: long}
 		s.must(s.Create(s.Context(), s.newRecord("a"), &filler))

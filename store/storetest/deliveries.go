@@ -14,7 +14,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// at returns the time this number of seconds after the start, in whole seconds.
+// at returns the time that is this number of seconds after the start of the test, in
+// whole seconds.
 func (s *suite) at(seconds int) *time.Time {
 	return pointer(s.start.Truncate(time.Second).Add(time.Duration(seconds) * time.Second))
 }
@@ -56,8 +57,8 @@ func (s *suite) dueDeliveries(seconds, limit int) (ids []string) {
 	return ids
 }
 
-// ended returns the delivery d in an ended state. It expires this number of seconds after
-// the start.
+// ended returns the delivery d with an ended state. The delivery expires this number of
+// seconds after the start.
 func (s *suite) ended(d store.Delivery, state string, expires int) store.Delivery {
 	d.State, d.Due, d.Expires = state, nil, s.at(expires)
 	return d
@@ -70,7 +71,7 @@ func testDeliveries(s *suite) {
 	s.wantEqual("a delivery", first, s.getDelivery(first.ID))
 	again := s.delivery("one", 1, 99)
 	again.Payload = "other"
-	s.createDelivery(again) // the id exists
+	s.createDelivery(again) // the id exists already, so nothing changes
 	first.Attempts = []store.DeliveryAttempt{{At: *s.at(5), Millis: 7, Status: 500, Answer: "no\x00", Error: "not 2xx"}}
 	first.Tries, first.Due = 1, s.at(9)
 	stale := first
@@ -112,7 +113,7 @@ func testDeliveries(s *suite) {
 }
 
 func testDeliveriesDue(s *suite) {
-	for n := range 4 { // an endpoint with many deliveries takes one place
+	for n := range 4 { // an endpoint with many due deliveries is listed only once
 		s.createDelivery(s.delivery("many", n, 10+n))
 	}
 	s.createDelivery(s.delivery("few", 10, 15))
@@ -133,7 +134,7 @@ func testDeliveriesDue(s *suite) {
 	want(20, 9, "msg-0001", "msg-0010")
 	second := s.putDelivery(s.ended(s.getDelivery("msg-0001"), store.DeliveryDelivered, 100))
 	want(20, 9, "msg-0002", "msg-0010")
-	second.State, second.Expires, second.Due = store.DeliveryPending, nil, s.at(11) // pending again
+	second.State, second.Expires, second.Due = store.DeliveryPending, nil, s.at(11) // the delivery is pending again
 	second = s.putDelivery(second)
 	want(20, 9, "msg-0001", "msg-0010")
 	s.putDelivery(s.ended(second, store.DeliveryFailed, 40))

@@ -33,11 +33,11 @@ func testEvents(s *suite) {
 	if owner, ok := s.owner(id); !ok || owner.Process != "p1" || owner.At != first.Epoch {
 		s.Errorf("the owner is %+v, %t; want process p1", owner, ok)
 	}
-	s.update(first, func(r *store.Record) error { // like an owner
-		r.Note(store.Event{At: first.Epoch, What: store.EventWaits, For: "a \"server\"\n, another", Until: first.Epoch + 5})
+	s.update(first, func(r *store.Record) error { // as the owner of the job does
+		r.AddEvent(store.Event{At: first.Epoch, What: store.EventWaits, Reason: "a \"server\"\n, another", Until: first.Epoch + 5})
 		return become(r, rowmill.StatusStarting)
 	})
-	waited := store.Event{What: store.EventWaits, For: "a \"server\"\n, another", Until: first.Epoch + 5}
+	waited := store.Event{What: store.EventWaits, Reason: "a \"server\"\n, another", Until: first.Epoch + 5}
 	dies()
 	second, _ := s.adopt(id, "p2")
 	s.wantEvents("its owner died", id, claimed("p1", false), waited, claimed("p2", true))
@@ -54,7 +54,7 @@ func testEvents(s *suite) {
 	s.wantEvents("it has ended", id, all...)
 }
 
-// owner returns the Record.Owner of a job.
+// owner returns the result of Record.Owner for a job.
 func (s *suite) owner(id string) (store.Event, bool) {
 	s.Helper()
 	rec := s.get(id)
@@ -68,7 +68,7 @@ func testEventsBounded(s *suite) {
 	f, dies := s.adopt(id, "p1")
 	s.update(f, func(r *store.Record) error {
 		for i := range store.MaxEvents {
-			r.Note(store.Event{At: f.Epoch, What: store.EventWaits, For: fmt.Sprint(i)})
+			r.AddEvent(store.Event{At: f.Epoch, What: store.EventWaits, Reason: fmt.Sprint(i)})
 		}
 		return nil
 	})
@@ -79,7 +79,7 @@ func testEventsBounded(s *suite) {
 		dies()
 	}
 	events := s.get(id).Events
-	if n := len(events); n != store.MaxEvents || events[0].Process != "p1" || events[1].For != fmt.Sprint(more+1) || events[n-1].Process != fmt.Sprint("p", more+1) {
+	if n := len(events); n != store.MaxEvents || events[0].Process != "p1" || events[1].Reason != fmt.Sprint(more+1) || events[n-1].Process != fmt.Sprint("p", more+1) {
 		s.Errorf("%d events are kept, want %d, with waits dropped first: %+v", n, store.MaxEvents, events)
 	}
 	for i := range store.MaxEvents {

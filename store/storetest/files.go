@@ -28,7 +28,8 @@ func (s *suite) createFile(f store.File) {
 	s.must(s.CreateFile(s.Context(), f))
 }
 
-// pages reads a list in pages of two ids and calls between after each page.
+// pages reads a list with read, in pages of two ids, and returns all ids. It calls
+// between after each page.
 func (s *suite) pages(ascending bool, read func(store.Page) ([]string, bool, error), between func()) (ids []string) {
 	s.Helper()
 	page := store.Page{Limit: 2, Ascending: ascending}
@@ -50,9 +51,9 @@ func testFiles(s *suite) {
 	for n := range 5 {
 		s.createFile(s.file("a", []string{"batch", "other"}[n%2], n))
 	}
-	s.createFile(s.file("a\x01", "batch", 8)) // names with a common prefix stay apart
+	s.createFile(s.file("a\x01", "batch", 8)) // an account name with a common prefix must not mix the lists
 	s.createFile(s.file("b", "batch", 9))
-	s.createFile(s.file("a", "batch", 4)) // a repeated call
+	s.createFile(s.file("a", "batch", 4)) // a repeated call must change nothing
 	changed := s.file("a", "batch", 4)
 	changed.Size++
 	s.wantError("another file of the same id", rowmill.ErrConflict)(s.CreateFile(s.Context(), changed))

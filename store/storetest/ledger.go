@@ -13,8 +13,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// priced returns a model that costs 0.05 and 0.2 USD per million tokens. These prices,
-// and their small sums, have no exact float.
+// priced returns a model that costs 0.05 USD per million input tokens and 0.2 USD per
+// million output tokens. These prices and their small sums have no exact float.
 func priced(id string) rowmill.Model {
 	return rowmill.Model{ID: id, Kind: rowmill.KindGeneration, ContextLength: 4096, InputPrice: 0.05, OutputPrice: 0.2}
 }
@@ -25,7 +25,8 @@ func (s *suite) spending(account, model string) store.Fence {
 	return s.spendingWith(account, model, "")
 }
 
-// spendingWith is like spending, for a job with an API key; empty for none.
+// spendingWith is like spending, for a job that the API key key has submitted. An empty
+// key means no API key.
 func (s *suite) spendingWith(account, model, key string) store.Fence {
 	s.Helper()
 	rec := s.newRecord(account)
@@ -59,7 +60,7 @@ func (s *suite) usage(account string) []store.Usage {
 	return usage
 }
 
-// usageByKey is like usage, by API key.
+// usageByKey is like usage, but by day, model and API key.
 func (s *suite) usageByKey(account string) []store.KeyUsage {
 	s.Helper()
 	usage := must(s.UsageByKey(s.Context(), account, s.Now().AddDate(0, 0, -2), s.Now().AddDate(0, 0, 2)))(s)
@@ -210,7 +211,8 @@ func testUsageByKey(s *suite) {
 	}
 }
 
-// testUsageRepeated repeats commits late, in part, and by the next owner.
+// testUsageRepeated repeats commits: late, with only some of the parts, and by the next
+// owner. No repeat may count twice.
 func testUsageRepeated(s *suite) {
 	f := s.spending("a", "m")
 	of := func(n int64) store.Totals { return store.Totals{Rows: n, InputTokens: 10 * n, OutputTokens: n} }
@@ -222,7 +224,7 @@ func testUsageRepeated(s *suite) {
 	commit(part("a", 1), part("b", 2))
 	commit(part("a", 1), part("b", 2))
 	commit(part("b", 2), part("c", 4))
-	commit(part("a", 100)) // only the key counts
+	commit(part("a", 100)) // only the key identifies the part
 	s.wantUsage("a", map[string]store.Totals{"m": of(7)})
 	s.must(s.ReplaceParts(s.Context(), f, store.Part{Key: "d", Rows: 7, Complete: true, Totals: of(7)}))
 	commit(part("a", 1), part("d", 7))
@@ -261,7 +263,7 @@ func testUsageRace(s *suite) {
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {
-			part := store.Part{Key: fmt.Sprint("p", i/2), Rows: 8, Totals: of} // each key twice
+			part := store.Part{Key: fmt.Sprint("p", i/2), Rows: 8, Totals: of} // two parts with each key
 			if err := s.CommitParts(s.Context(), f, []store.Part{part}); err != nil {
 				s.Errorf("commit parts: %v", err)
 			}
@@ -308,7 +310,7 @@ func testUsageOfEstimates(s *suite) {
 	s.wantUsage("a", map[string]store.Totals{})
 }
 
-// estimating creates a running estimate.
+// estimating creates a running estimate job of an account.
 func (s *suite) estimating(account string) store.Fence {
 	s.Helper()
 	rec := s.newRecord(account)
@@ -346,7 +348,7 @@ func testUsageByDay(s *suite) {
 	s.Advance(24*time.Hour - s.Now().Sub(day) - time.Nanosecond) // the last moment of today
 	for n := range 3 {
 		s.spend(s.spendingWith("a", "m", "k"), "p", of)
-		s.Advance(time.Duration(1+n) * 24 * time.Hour) // longer than sessions live
+		s.Advance(time.Duration(1+n) * 24 * time.Hour) // longer than the ttl of a session
 	}
 	at := func(n int) store.Usage {
 		return store.Usage{Day: day.AddDate(0, 0, n), Model: "m", Totals: of, Cost: priced("m").Charge(10, 20)}
@@ -392,7 +394,7 @@ func testUsageIsTheSumOverParts(s *suite) {
 			f := rapid.SampledFrom(fences).Draw(t, "job")
 			var parts []store.Part
 			for range rapid.IntRange(0, 3).Draw(t, "parts") {
-				n := rapid.Int64Range(0, 6).Draw(t, "part") // a small range, so that keys repeat
+				n := rapid.Int64Range(0, 6).Draw(t, "part") // a small range, so that the keys of parts repeat
 				parts = append(parts, store.Part{Key: fmt.Sprint(n), Rows: n, Totals: store.Totals{Rows: n, InputTokens: 7 * n, OutputTokens: 3 * n}})
 			}
 			if err := s.CommitParts(s.Context(), f, parts); err != nil {

@@ -64,7 +64,7 @@ func testTotalsGrowByDigits(s *suite) {
 	}
 }
 
-// testLargeSums adds amounts that have no exact float.
+// testLargeSums adds amounts that a float cannot represent exactly.
 func testLargeSums(s *suite) {
 	const odd = 1<<53 + 1
 	f := s.spendingWith("a", "m", KeyID)
@@ -94,7 +94,7 @@ func testLargeSums(s *suite) {
 	}
 }
 
-// testReplaceManyParts merges more parts than a store handles in one step.
+// testReplaceManyParts replaces more parts than a store reads or writes in one step.
 func testReplaceManyParts(s *suite) {
 	const parts, each = 1201, 200
 	f := s.running(parts)

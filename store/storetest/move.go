@@ -46,14 +46,14 @@ func Everything(t *testing.T, s store.Store, now time.Time) {
 	(&suite{T: t, Store: s, start: now.Add(-time.Hour).Truncate(time.Millisecond).UTC()}).everything()
 }
 
-// These jobs, which everything creates, are used by tests.
+// These are the ids of jobs that the method everything creates and that tests use.
 const (
 	movedOpen   = "job-0001" // running: parts of shard 0 were merged, shard 1 has one part
 	movedIdem   = "job-0002" // waiting; an idempotency key belongs to it
 	movedLosing = "job-0007" // running: one part is lost, one is not
 )
 
-// everything is Everything for a suite.
+// everything fills the store of a suite, as Everything does.
 func (s *suite) everything() {
 	s.Helper()
 	rec := s.newRecord("a")
@@ -78,7 +78,7 @@ func (s *suite) everything() {
 	s.batch("a:b", rowmill.DialectOpenAI)
 	s.claim(s.create("b"), s.session())
 
-	ended := s.spending("b", "m2") // no key
+	ended := s.spending("b", "m2") // a job without an API key
 	s.update(ended, func(r *store.Record) error { r.Job.NumRows = pointer(int64(2)); return nil })
 	s.spend(ended, "all", store.Totals{Rows: 2, InputTokens: 10, OutputTokens: 10})
 	if _, err := s.Finish(s.Context(), ended, func(r *store.Record) error {
@@ -139,8 +139,8 @@ func (s *suite) movable() store.Movable {
 	return m
 }
 
-// exportAll returns all entries, also as sorted JSON, and the expiry of the idempotency
-// keys.
+// exportAll exports a store. It returns the entries, the entries as sorted JSON texts
+// without the expiry of idempotency keys, and these expiry times.
 func (s *suite) exportAll() (entries []store.Entry, texts []string, expires []time.Time) {
 	s.Helper()
 	err := s.movable().Export(s.Context(), func(e store.Entry) error {
@@ -169,8 +169,8 @@ func (s *suite) importAll(entries []store.Entry) {
 	}
 }
 
-// readEverything returns all that clients and nodes can read of the records that everything
-// creates.
+// readEverything returns the results of all reads and lists of the records that the
+// method everything creates.
 func (s *suite) readEverything() map[string]any {
 	s.Helper()
 	seen := map[string]any{}
@@ -270,7 +270,8 @@ func testMoveWhole(a, b *suite) {
 	b.wantSame("moved records", want, b.readEverything())
 }
 
-// testMoveGoesOn checks that work continues on moved jobs, values and deliveries.
+// testMoveGoesOn checks that moved jobs, values and deliveries can be used and changed in
+// the new store.
 func testMoveGoesOn(a, b *suite) {
 	a.everything()
 	entries, _, _ := a.exportAll()
@@ -375,7 +376,7 @@ func testMoveRefused(a, _ *suite) {
 	}
 }
 
-// testMoveCleared checks that a cleared store is like a new one.
+// testMoveCleared checks that a cleared store is like a new store.
 func testMoveCleared(a, _ *suite) {
 	nothing := a.readEverything()
 	a.everything()

@@ -46,7 +46,7 @@ func testSessions(s *suite) {
 func testSessionExpires(s *suite) {
 	id := must(s.OpenSession(s.Context(), "node", s.TTL))(s)
 	f := s.claim(s.create("a"), id)
-	for range 3 { // with renewals it lives longer than its ttl
+	for range 3 { // a renewed session lives longer than its ttl
 		s.Advance(s.TTL * 6 / 10)
 		s.must(s.RenewSession(s.Context(), id))
 	}
@@ -283,7 +283,7 @@ func testOrphansTakeTurns(s *suite) {
 		if !slices.Contains(claimed, late) {
 			s.Errorf("%s: claimed %v while the job of account %q waits", name, claimed, small)
 		}
-		for _, id := range append(backlog, late) { // leave no job for the next round
+		for _, id := range append(backlog, late) { // cancel all jobs, so that none is left for the next round
 			if _, err := s.Cancel(s.Context(), id, s.start, nil); err != nil && !errors.Is(err, rowmill.ErrTerminal) {
 				s.Fatal(err)
 			}
@@ -317,8 +317,8 @@ func testOrphansOfTheDead(s *suite) {
 func testOneOwner(s *suite) {
 	rapid.Check(s.T, func(t *rapid.T) {
 		id := s.create("a")
-		var fences []store.Fence // all fences so far
-		owner := -1              // index of the valid fence
+		var fences []store.Fence // fences of all claims so far
+		owner := -1              // index in fences of the valid fence; -1 for none
 		epoch := int64(0)
 		alive := map[string]bool{}
 		var open []string
@@ -384,7 +384,8 @@ func testOneOwner(s *suite) {
 	})
 }
 
-// testRevisions compares marks with the records, also for a missing record.
+// testRevisions compares the results of Revisions with the records, also for a missing
+// record.
 func testRevisions(s *suite) {
 	f, waiting := s.running(3), s.create("b")
 	ended := s.running(1)

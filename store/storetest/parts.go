@@ -56,7 +56,7 @@ func testCommitParts(s *suite) {
 	s.wantUnchanged(after)
 }
 
-// testCommitPartsRepeated repeats commits late and in part.
+// testCommitPartsRepeated repeats commits: late, and with only some of the parts.
 func testCommitPartsRepeated(s *suite) {
 	f := s.running(100)
 	of := func(key string, n int64) store.Part {
@@ -181,7 +181,7 @@ func testLoseParts(s *suite) {
 		}
 		return sum
 	}
-	used := usage() // of both jobs
+	used := usage() // usage by both jobs before the loss
 	wantJob := func(what string, done, failed, tokens int64, kept, lost string) {
 		s.Helper()
 		job := s.get(f.JobID).Job
@@ -215,7 +215,8 @@ func testLoseParts(s *suite) {
 	if warnings := s.get(f.JobID).Job.Warnings; len(warnings) != 1 || warns == 0 {
 		s.Errorf("the job has the warnings %q after two equal calls, want one", warnings)
 	}
-	// Late repeats bring no part back, and figures of before the loss do not stay.
+	// A late repeat of a commit restores no lost part and does not change the progress
+	// fields.
 	s.must(s.CommitParts(s.Context(), f, parts[:2]))
 	s.must(s.LoseParts(s.Context(), f, []string{"a", "c"}, nil))
 	wantJob("after a late repeat", 2, 0, 50, "b", "a c")

@@ -44,7 +44,7 @@ func (s *suite) wantOverLimit(f store.Fence, asked, spent, reserved, limit float
 	s.wantUnchanged(before)
 }
 
-// dollars returns totals that cost this many USD on the priced model.
+// dollars returns totals that cost usd US dollars with a model from the function priced.
 func dollars(usd int64) store.Totals {
 	return store.Totals{Rows: 1, InputTokens: 8_000_000 * usd, OutputTokens: 3_000_000 * usd}
 }
@@ -64,7 +64,7 @@ func testReserve(s *suite) {
 	s.reopen()
 	d := s.spending("a", "m")
 	s.wantOverLimit(d, 0.1, 0, 0.3, 0.3)
-	s.reserve(d, 0.1, 0.5) // the caller sets the limit
+	s.reserve(d, 0.1, 0.5) // the caller may raise the limit
 	rec, err := s.Reserve(s.Context(), s.spending("a", "m"), 1000, nil)
 	if err != nil || rec.Reserved != rowmill.MoneyOf(1000) {
 		s.Errorf("reserve without a limit: %v are reserved, %v; want 1000 USD", rec.Reserved, err)
@@ -88,7 +88,7 @@ func testReserveRefuses(s *suite) {
 	s.wantError("for a cancelled job", rowmill.ErrTerminal)(s.Reserve(s.Context(), f, 1, &limit))
 }
 
-// testReserveAgain repeats reservations, like retries and next owners.
+// testReserveAgain repeats reservations, as a retry or the next owner of the job does.
 func testReserveAgain(s *suite) {
 	f := s.spending("a", "m")
 	s.reserve(f, 4, 5)
@@ -103,8 +103,8 @@ func testReserveAgain(s *suite) {
 		s.Errorf("%v reserved after a change of owner, want 4 USD", got)
 	}
 	s.reserve(f, 4, 5)
-	s.reserve(f, 4, 1) // granted before
-	s.reserve(f, 3, 1) // less than granted
+	s.reserve(f, 4, 1) // 4 USD are already granted, so the limit of 1 is not checked
+	s.reserve(f, 3, 1) // less than the granted amount, so the limit is not checked
 	s.wantOverLimit(f, 4, 0, 0, 3.5)
 	s.reserve(f, 3.5, 3.5)
 	s.wantOverLimit(s.spending("a", "m"), 1, 0, 3.5, 4)
@@ -148,7 +148,7 @@ func testReserveCountsNothingTwice(s *suite) {
 	s.spend(f, "1", dollars(5))
 	s.wantOverLimit(g, 5, 5, 1, 10)
 	s.reserve(g, 4, 10)
-	s.spend(f, "2", dollars(2)) // more than it had reserved
+	s.spend(f, "2", dollars(2)) // more than the job had reserved
 	s.wantOverLimit(s.spending("a", "m"), 1, 7, 4, 10)
 	s.wantOverLimit(s.spending("a", "m"), 1e-12, 7, 4, 10)
 

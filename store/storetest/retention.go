@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// cancelled creates a job of an account and cancels it at a time.
+// cancelled creates a job of an account, cancels it at the time at, and returns its id.
 func (s *suite) cancelled(account string, at time.Time) string {
 	s.Helper()
 	id := s.create(account)
@@ -61,7 +61,7 @@ func testRetainedJobs(s *suite) {
 	done, failed := s.running(3), s.running(3)
 	s.finish(done, rowmill.StatusSucceeded)
 	s.finish(failed, rowmill.StatusFailed)
-	s.wantRetained("a", at(-60), 10) // their owner wrote an end in May, which does not count
+	s.wantRetained("a", at(-60), 10) // the owners wrote an end in May, but retention counts from the store's clock
 	if held, err := s.RetainedJobs(s.Context(), "a", s.Now().Add(time.Minute), 10); err != nil || len(held) != 5 {
 		s.Errorf("the retained jobs are %v, %v; want all 5", held, err)
 	}
@@ -76,8 +76,8 @@ func testTime(s *suite) {
 	}
 }
 
-// testEndIsTheStores checks that retention counts from the end by the store's clock,
-// whatever the clock of the node said.
+// testEndIsTheStores checks that retention counts from the job's end by the store's
+// clock, even if the clock of the node is wrong.
 func testEndIsTheStores(s *suite) {
 	const days = 24 * time.Hour
 	now := s.Now().UTC()
@@ -167,7 +167,7 @@ func testShowRunning(s *suite) {
 	s.wantRetained("a", s.Now().Add(time.Minute), 10, ended)
 }
 
-// wantDue checks the jobs that have something to remove by a time.
+// wantDue checks which jobs DueJobs returns for the time by.
 func (s *suite) wantDue(by time.Time, limit int, want ...string) {
 	s.Helper()
 	got, err := s.DueJobs(s.Context(), by, limit)
@@ -176,7 +176,7 @@ func (s *suite) wantDue(by time.Time, limit int, want ...string) {
 	}
 }
 
-// testDueJobs checks when jobs are due, however they ended.
+// testDueJobs checks when a removal of data is due, for every way in which a job can end.
 func testDueJobs(s *suite) {
 	now := s.Now().UTC().Truncate(time.Second)
 	at := func(second int) time.Time { return now.Add(time.Duration(second) * time.Second) }
@@ -216,7 +216,8 @@ func testDueJobs(s *suite) {
 	s.wantDue(at(31), 10, done.JobID, failed.JobID)
 }
 
-// testInput checks the rows of a job after its end.
+// testInput checks KeepInput and InputGone: when the stored input rows of an ended job
+// are removed.
 func testInput(s *suite) {
 	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	open := s.running(2)

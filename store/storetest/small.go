@@ -107,7 +107,8 @@ func testListValues(s *suite) {
 	}
 }
 
-// testReopen checks that all acknowledged data survives a reopen.
+// testReopen checks that all acknowledged data is still there after the store was closed
+// and opened again.
 func testReopen(s *suite) {
 	f := s.running(4)
 	s.commit(f, store.Part{Key: "a", Rows: 1}, store.Part{Key: "b", Rows: 2})
@@ -195,7 +196,7 @@ func testContext(s *suite) {
 	}
 	s.wantUnchanged(before)
 	s.wantParts(f.JobID, "a")
-	s.update(f, nothing) // the session is alive
+	s.update(f, nothing) // the update succeeds, because the session is alive
 	if jobs, _, err := s.List(s.Context(), "ended", 1, ""); err != nil || len(jobs) != 0 {
 		s.Errorf("a create with an ended context stored the jobs %v, %v; want none", ids(jobs), err)
 	}

@@ -1,5 +1,5 @@
-// Package storetest is the conformance suite of store.Store: it tests every sentence of
-// the contract. Every implementation must pass Run. The package knows no implementation.
+// Package storetest is the conformance suite of store.Store: it tests every rule of the
+// contract. Every implementation must pass Run. The package knows no implementation.
 package storetest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Harness is new, empty storage for records.
+// A Harness gives the suite new, empty storage for records, and control of the clock.
 type Harness struct {
 	// Open opens a store on the storage. The suite closes the store, and may then open
 	// another one to check stored data.
@@ -34,12 +34,12 @@ type Harness struct {
 	Edit func(t testing.TB, s store.Store, edit func(kind, id string, doc []byte) []byte)
 	// Sleeps means that Advance really waits. Tests that need days are then skipped.
 	Sleeps bool
-	// TTL is the ttl of sessions in the tests that let them expire: short when Advance
-	// sleeps, but long compared with a few operations. Zero means one minute.
+	// TTL is the ttl of sessions in tests that let sessions expire. It must be short if
+	// Advance sleeps, but much longer than a few operations. Zero means one minute.
 	TTL time.Duration
 }
 
-// long is longer than any test.
+// long is a ttl that is longer than any test.
 const long = 24 * time.Hour
 
 // Run runs the suite. It calls fresh once for each test.
@@ -171,7 +171,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 	}
 }
 
-// A suite is one test with its store.
+// A suite holds the state of one test: the test, its storage and the open store.
 type suite struct {
 	*testing.T
 	Harness
@@ -179,10 +179,11 @@ type suite struct {
 	start time.Time // creation time of the first job
 	made  int       // number of jobs so far
 
-	sessions []string // all opened sessions
+	sessions []string // ids of all sessions that the test has opened
 }
 
-// must ends the test when a call failed. It takes all results of the call.
+// must ends the test if a call has failed. results are all results of the call; the last
+// is the error.
 func (s *suite) must(results ...any) {
 	s.Helper()
 	if err := failure(s, results); err != nil {
@@ -214,7 +215,7 @@ func failure(t testing.TB, results []any) error {
 	return err
 }
 
-// must returns a function that returns v, or ends the test when err is set.
+// must returns a function that returns v, or ends the test if err is not nil.
 func must[T any](v T, err error) func(fataler) T {
 	return func(t fataler) T {
 		t.Helper()
@@ -225,7 +226,7 @@ func must[T any](v T, err error) func(fataler) T {
 	}
 }
 
-// A fataler is a testing.TB or a *rapid.T.
+// A fataler can end a test: a testing.TB or a *rapid.T.
 type fataler interface {
 	Helper()
 	Fatal(args ...any)
@@ -326,7 +327,7 @@ func (s *suite) finish(f store.Fence, status rowmill.Status) store.Record {
 	return rec
 }
 
-// commit stores parts with the totals of these parts only.
+// commit stores the parts of a job. It sets the total rows of each part to Part.Rows.
 func (s *suite) commit(f store.Fence, parts ...store.Part) {
 	s.Helper()
 	for i := range parts {
@@ -372,7 +373,7 @@ func asJSON(t testing.TB, v any) string {
 	return string(raw)
 }
 
-// become moves a record through states.
+// become moves a job through the given states, one after the other.
 func become(r *store.Record, states ...rowmill.Status) error {
 	for _, next := range states {
 		if err := r.Job.Become(next, time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)); err != nil {

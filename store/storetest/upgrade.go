@@ -19,10 +19,10 @@ import (
 const (
 	DocJob    = "job"    // a job's record in the stored form
 	DocStatus = "status" // the status of a job, a JSON string
-	DocSpec   = "spec"   // the specification without the separately stored parts
+	DocSpec   = "spec"   // the specification without prompt, schema and rows, which are stored separately
 	DocPart   = "part"
 	DocKey    = "key"
-	DocUsage  = "usage" // only if the store keeps usage as documents
+	DocUsage  = "usage" // the usage of an account; only for a store that keeps usage as documents
 	DocAudit  = "audit"
 
 	DocDelivery = "delivery"
@@ -36,12 +36,13 @@ const unknown = `{"digits":12345678901234567890.10,"list":[],"null":null,"object
 // after each operation that they are still there.
 type memberCheck struct {
 	*suite
-	added map[string]json.RawMessage // the unknown members before the operation, by kind, id and path of the document
-	now   map[string]json.RawMessage // the unknown members when readMembers was called last
+	// added has the unknown members before the operation, and now those at the last call of
+	// readMembers. The key is the kind and id of the document and the path in it.
+	added, now map[string]json.RawMessage
 }
 
-// freeForm lists members with user data as content. A name that is added there is not an
-// unknown member.
+// freeForm lists members whose content is free-form data of users. A name in this content
+// is data and not an unknown member, so addMembers adds none there.
 var freeForm = []string{"artifacts", "sampling", "sampling_params", "request_extras", "json_schema", "details"}
 
 // addMembers calls visit with the path of each unknown member in a document. If add is
@@ -127,7 +128,7 @@ func (g *memberCheck) keepsMembers(operation string, run func() error, removes .
 	}
 	g.readMembers(false)
 	for path, was := range g.added {
-		if strings.Contains(path, ":/claims/") { // removed with the claims
+		if strings.Contains(path, ":/claims/") { // the operation removes the claims with their unknown members
 			continue
 		}
 		if slices.ContainsFunc(removes, func(gone string) bool { return bytes.HasPrefix([]byte(path), []byte(gone)) }) {

@@ -10,20 +10,21 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A write is a named write of the contract.
+// A write is a method of the contract that changes a record, with its name for messages.
 type write struct {
 	name string
 	do   func(context.Context) error
 }
 
-// testWriters lets two nodes write one record. The store must count the writes of each,
-// and refuse a writer that was promised more writes than the record holds.
+// testWriters lets two nodes write one record. The store must count the writes of each
+// node, and refuse a write if the record has fewer writes of the node than were
+// acknowledged.
 func testWriters(s *suite) {
 	ctx := s.Context()
 	session := s.session()
 	f := store.Fence{JobID: "job-writers", Session: session}
 	owner, other := store.NewWriter("owner"), store.NewWriter("other")
-	countOf := func(w *store.Writer) int64 { // the writes of w in the record
+	countOf := func(w *store.Writer) int64 { // number of writes by w in the record
 		s.Helper()
 		marks, err := s.Revisions(ctx, []string{f.JobID}, w.Name())
 		s.must(err)
@@ -71,12 +72,13 @@ func testWriters(s *suite) {
 	}}
 	release := write{"release", func(ctx context.Context) error { return s.Release(ctx, f) }}
 
-	// counted makes writes as a node.
+	// counted runs writes with the writer w. Each must count as one write of w in the
+	// record.
 	counted := func(w *store.Writer, writes ...write) {
 		s.Helper()
 		for _, write := range writes {
 			before := countOf(w)
-			if err := write.do(store.As(ctx, w)); err != nil {
+			if err := write.do(store.WithWriter(ctx, w)); err != nil {
 				s.Fatalf("%s: %v", write.name, err)
 			}
 			if got := countOf(w); got != before+1 || w.Acked() != got {
@@ -84,14 +86,14 @@ func testWriters(s *suite) {
 			}
 		}
 	}
-	// refused makes writes as a node that was promised one write more than the record
-	// holds.
+	// refused runs writes with the writer w after one more write was acknowledged to w
+	// than the record has. Each must fail with ErrLostWrites.
 	refused := func(w *store.Writer, writes ...write) {
 		s.Helper()
 		held, before := countOf(w), s.get(f.JobID)
 		w.Ack(held + 1)
 		for _, write := range writes {
-			s.wantError(fmt.Sprintf("%s after a write of its writer was lost", write.name), store.ErrLostWrites)(write.do(store.As(ctx, w)))
+			s.wantError(fmt.Sprintf("%s after a write of its writer was lost", write.name), store.ErrLostWrites)(write.do(store.WithWriter(ctx, w)))
 		}
 		s.wantUnchanged(before)
 		w.Reset(held)
@@ -104,13 +106,13 @@ func testWriters(s *suite) {
 	counted(owner, claim, release, claim, update, reserve, commit)
 	refused(owner, update, finish, reserve, commit, replace, release)
 	counted(owner, replace)
-	s.must(replace.do(store.As(ctx, owner))) // a repeat, which changes nothing
+	s.must(replace.do(store.WithWriter(ctx, owner))) // a repeat, which changes nothing
 	counted(other, show)
 	refused(other, cancel)
 	counted(owner, finish)
 	refused(other, artifact, continued, keep, drop, remove)
 	counted(other, artifact, continued, keep, drop, gone, remove)
-	s.must(drop.do(store.As(ctx, other))) // a repeat, which changes nothing
+	s.must(drop.do(store.WithWriter(ctx, other))) // a repeat, which changes nothing
 	for name, want := range map[string]int64{"owner": 8, "other": 8, "unknown": 0} {
 		if got := countOf(store.NewWriter(name)); got != want {
 			s.Errorf("the record has %d writes of writer %s, want %d", got, name, want)

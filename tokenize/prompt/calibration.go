@@ -7,21 +7,21 @@ import (
 )
 
 const (
-	// window is how many rows a calibration keeps: enough for a steady median,
-	// and few enough that new rows replace the old rows within seconds, when a
-	// server restarts with another template.
+	// window is how many rows a calibration keeps: enough for a steady median, and few
+	// enough that new rows replace the old rows within seconds when a server restarts
+	// with another template.
 	window = 64
-	// minRows is how many rows a calibration needs at least: fewer rows can
-	// agree by chance.
+	// minRows is the smallest number of rows for an estimate: fewer rows can agree by
+	// chance.
 	minRows = 8
-	// refitEvery is the number of rows between two fits. A fit for another
-	// vocabulary costs 160 µs.
+	// refitEvery is the number of rows between two fits. A fit for another vocabulary
+	// takes 160 µs.
 	refitEvery = 128
-	// agreeing is a share of rows. If our count and the server's count differ by
+	// minAgreement is a share of rows. If our count and the server's count differ by
 	// the same number of tokens in this share of rows, fit assumes that our
 	// vocabulary is the server's. The other rows then contain names of special
 	// tokens or have wrong reports.
-	agreeing = 0.75
+	minAgreement = 0.75
 )
 
 // Calibration compares our counts of prompts with the usage that a server
@@ -40,13 +40,13 @@ const (
 type Calibration struct {
 	mu            sync.Mutex
 	rows          int64               // rows observed in total
-	seen          [window]observation // the last rows, in a ring
-	ratio, offset float64             // of the last fit
+	seen          [window]observation // the last rows; row number n is at index n modulo window
+	ratio, offset float64             // result of the last fit
 }
 
 type observation struct{ counted, used float64 }
 
-// Observe takes our count of a row and the prompt tokens that the server
+// Observe adds a row: our count of its prompt, and the prompt tokens that the server
 // reported, including cached tokens. It ignores a report of no tokens.
 //
 // For embeddings, servers report the tokens of a group of rows. Pass the sums
@@ -88,7 +88,7 @@ func (c *Calibration) MeanError() (mean float64, ok bool) {
 	return mean, len(recent) > 0
 }
 
-// recent returns the rows of the window, in no order.
+// recent returns the last rows, at most window, in no order.
 func (c *Calibration) recent() []observation { return c.seen[:min(c.rows, window)] }
 
 // fit returns the ratio 1 if most rows differ by the same number of tokens, and
@@ -105,7 +105,7 @@ func fit(rows []observation) (ratio, offset float64) {
 			agree++
 		}
 	}
-	if float64(agree) >= agreeing*float64(len(rows)) {
+	if float64(agree) >= minAgreement*float64(len(rows)) {
 		return 1, offset
 	}
 	return theilSen(rows)

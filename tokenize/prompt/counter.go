@@ -9,11 +9,11 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Counter counts the tokens of a job's prompts as the job's server does. It is
-// safe for concurrent use.
+// Counter counts the tokens of the prompts of a job like the server that runs the job.
+// It is safe for concurrent use.
 type Counter struct {
 	measure *Measure
-	known   bool // counts with the model's own vocabulary; otherwise calibrated
+	known   bool // whether counts use the model's own vocabulary; otherwise they are calibrated
 	learned *Calibration
 	report  func(meanError float64)
 }
@@ -39,16 +39,17 @@ func (c *Counter) AtMost(text string) int {
 // Exact reports whether the server certainly counts as Count does.
 func (c *Counter) Exact(text string) bool { return c.known && c.measure.Exact(text) }
 
-// Observe compares our count with the count that the server reported.
+// Observe gives the calibration the count that the server reported for a row, and
+// reports the new mean error.
 func (c *Counter) Observe(text string, used int64) {
 	c.learned.Observe(c.measure.Count(text), int(used))
 	off, _ := c.learned.MeanError()
 	c.report(off)
 }
 
-// Fit returns the longest prefix of text whose prompt has at most limit tokens.
-// If our count is not exact, it calls ask for the server's count; ask is nil if
-// the server cannot count. ok is false if not even an empty text fits.
+// Fit returns the longest prefix of text whose prompt has at most limit tokens. If our
+// count is not exact, it calls ask for the server's count; ask is nil if the server
+// cannot count. ok is false if even an empty text does not fit.
 func (c *Counter) Fit(ctx context.Context, text string, limit int, ask func(context.Context, string) (int, error)) (cut string, ok bool, err error) {
 	if len(text)+c.measure.Overhead() <= limit { // a token has at least one byte
 		return text, true, nil
@@ -66,9 +67,8 @@ func (c *Counter) Fit(ctx context.Context, text string, limit int, ask func(cont
 	return text, true, nil
 }
 
-// fitAsking cuts the text until the server's count is at most limit. Each time
-// it cuts by the share of excess tokens, so that two or three calls of ask are
-// enough.
+// fitAsking cuts the text until the server's count is at most limit. Each cut removes
+// the share of tokens that are too many, so that two or three calls of ask are enough.
 func fitAsking(ctx context.Context, text string, limit int, ask func(context.Context, string) (int, error)) (string, bool, error) {
 	for {
 		n, err := ask(ctx, text)
@@ -82,18 +82,20 @@ func fitAsking(ctx context.Context, text string, limit int, ask func(context.Con
 	}
 }
 
-// Beginning returns at most n bytes of text, cut between two characters.
+// Beginning returns the longest prefix of text with at most n bytes that ends between
+// two characters.
 func Beginning(text string, n int) string {
 	for n = max(0, min(n, len(text))); n > 0 && n < len(text) && text[n]&0xC0 == 0x80; n-- {
 	}
 	return text[:n]
 }
 
-// byteEstimate replaces a vocabulary that is not known. The server's counts
-// then calibrate it.
+// byteEstimate is a Tokenizer that estimates counts from the number of bytes, for a
+// vocabulary that is not known. The server's counts then calibrate the estimate.
 type byteEstimate struct{}
 
-// BytesPerToken is the assumed length of a token if nothing better is known.
+// BytesPerToken is the assumed length of a token in bytes if the vocabulary is not
+// known.
 const BytesPerToken = 4
 
 func (byteEstimate) Count(text string) int { return (len(text) + BytesPerToken - 1) / BytesPerToken }
@@ -108,13 +110,13 @@ type Counters struct {
 	log    *slog.Logger
 
 	mu      sync.Mutex
-	learned map[string]*Calibration // by model
+	learned map[string]*Calibration // calibrations by model ID
 	warned  map[string]bool
 }
 
-// NewCounters returns counters that use the tokenizer of find for a model. A
-// nil tokenizer means an estimate by bytes. A warning means that the counts are
-// estimates. report gets the mean error in tokens of recent counts.
+// NewCounters returns counters that call find for the tokenizer of a model. A nil
+// tokenizer means an estimate by bytes. A warning means that the counts are estimates,
+// and gives the reason. report gets the mean error of recent counts, in tokens.
 func NewCounters(find func(rowmill.Model) (t Tokenizer, warning string, err error), report func(model string, meanError float64), log *slog.Logger) *Counters {
 	return &Counters{find: find, report: report, log: log, learned: make(map[string]*Calibration), warned: make(map[string]bool)}
 }
@@ -140,8 +142,8 @@ func (s *Counters) Counter(model rowmill.Model, system string) (*Counter, error)
 	}, nil
 }
 
-// exact reports whether prompts are counted as the server does: with the
-// model's own vocabulary and a known template.
+// exact reports whether prompts are counted exactly as on the server: with the model's
+// own vocabulary and a known template.
 func exact(tokens Tokenizer, warning string, t Template) bool {
 	return tokens != nil && warning == "" && t.Name() != None
 }
@@ -164,7 +166,8 @@ func (s *Counters) Quality(model rowmill.Model) (isExact bool, meanError float64
 	return isExact, meanError, ok
 }
 
-// calibration returns the calibration of a model. It logs the warning once per model.
+// calibration returns the calibration of a model, and makes it if necessary. It logs
+// the warning once per model.
 func (s *Counters) calibration(model, warning string) *Calibration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

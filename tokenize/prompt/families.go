@@ -1,6 +1,6 @@
 package prompt
 
-// qwenMarkers are the beginnings of the tokens that Qwen's vocabulary adds:
+// qwenMarkers are the beginnings of the names of tokens that Qwen's vocabulary adds:
 // "<|", and the tags of reasoning and tools.
 var qwenMarkers = []string{"<|", "<think>", "</think>", "<tool_", "</tool_"}
 

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// Tokenizer turns a text into tokens. *tokenize.Encoding is a Tokenizer.
-// Template.Encoding returns the right one for a template.
+// Tokenizer counts the tokens of texts. *tokenize.Encoding is a Tokenizer.
+// Template.Encoding returns the right Encoding for a template.
 type Tokenizer interface {
 	// Count returns the number of tokens in a text.
 	Count(text string) int
@@ -16,17 +16,17 @@ type Tokenizer interface {
 	Truncate(text string, n int) string
 }
 
-// Measure counts the prompts of a job. It is safe for concurrent use if its
-// tokenizer is.
+// Measure counts the tokens of the prompts of a job. It is safe for concurrent use if
+// its tokenizer is safe too.
 type Measure struct {
 	tokens        Tokenizer
 	template      Template
-	fixed         int    // tokens outside the row's own text
-	before, after string // texts next to the row, up to the next special token
+	fixed         int    // number of tokens that do not depend on the row's text
+	before, after string // texts before and after the row's text, up to the next special token
 	overhead      int
 }
 
-// Measure prepares to count a job's rows. It counts the common part of the
+// Measure returns a Measure for the rows of a job. It counts the common part of the
 // prompts once.
 func (t Template) Measure(tokens Tokenizer, j Job) *Measure {
 	if t.name == "" {
@@ -61,12 +61,12 @@ func (t Template) Measure(tokens Tokenizer, j Job) *Measure {
 	return m
 }
 
-// Overhead returns the tokens of a prompt with an empty row. The count of
-// another row is about the overhead plus the tokens of its text; a few tokens
-// can merge at the borders.
+// Overhead returns the number of tokens in a prompt with an empty row. The count of
+// another row is about the overhead plus the tokens of its text; a few tokens can merge
+// at the borders.
 func (m *Measure) Overhead() int { return m.overhead }
 
-// Count returns the tokens of the whole prompt with text as its row.
+// Count returns the number of tokens in the whole prompt with text as its row.
 func (m *Measure) Count(text string) int {
 	if m.template.family.trims {
 		text = trim(text)
@@ -85,7 +85,8 @@ func (m *Measure) AtMost(text string) int {
 	return m.fixed + 3*len(m.before) + n + 3*len(m.after)
 }
 
-// ascii checks eight bytes at a time, because it runs for every row.
+// ascii reports whether a text is plain ASCII. It checks eight bytes at a time, because
+// it runs for every row.
 func ascii(text string) bool {
 	const high = 0x8080808080808080
 	b := unsafe.Slice(unsafe.StringData(text), len(text))
@@ -102,9 +103,9 @@ func ascii(text string) bool {
 	return true
 }
 
-// Exact reports whether Count is certainly the count of a server with this
-// template and vocabulary. It returns false if the text may contain the name of
-// a special token, because servers differ there, and always without a template.
+// Exact reports whether Count is certainly the count of a server with this template and
+// vocabulary. It returns false if the text may contain the name of a special token,
+// because servers treat such names differently, and always if the template is None.
 func (m *Measure) Exact(text string) bool {
 	if m.template.name == None {
 		return false
@@ -117,10 +118,11 @@ func (m *Measure) Exact(text string) bool {
 	return true
 }
 
-// Fit returns the longest prefix of text whose whole prompt has at most limit
-// tokens, and the tokens of that prompt. ok is false if even an empty row has
-// more. If line breaks of the text merge with the template's, one or two tokens
-// may stay free. If the template trims texts, the prefix is trimmed.
+// Fit returns the longest prefix of text whose whole prompt has at most limit tokens,
+// and the number of tokens of that prompt. ok is false if the prompt of an empty row
+// has more tokens. If line breaks of the text merge with line breaks of the template,
+// one or two tokens may stay unused. If the template trims texts, the prefix is
+// trimmed.
 func (m *Measure) Fit(text string, limit int) (cut string, tokens int, ok bool) {
 	if tokens = m.Count(text); tokens <= limit {
 		return text, tokens, true

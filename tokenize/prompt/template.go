@@ -14,27 +14,27 @@ import (
 // text and the system prompt are counted.
 const None = "none"
 
-// Template says how the servers of a model family turn a row into a prompt. The
-// zero Template is None.
+// Template is how the servers of a model family turn a row into a prompt. The zero
+// Template is None.
 type Template struct {
 	name   string
 	family family
 }
 
-// family renders prompts.
+// family is the definition of a template.
 type family struct {
-	// render returns the pieces of a prompt of the job, in order.
+	// render returns the pieces of the prompts of a job, in order.
 	render func(Job) []piece
 
-	// trims says that white space around the row's text is removed.
+	// trims is true if the template removes white space around the row's text.
 	trims bool
 
-	// separateTexts says that some servers tokenize texts separately, so that
-	// names of special tokens in texts are ordinary text.
+	// separateTexts is true if some servers tokenize texts separately, so that names of
+	// special tokens in texts are ordinary text.
 	separateTexts bool
 
-	// markers are beginnings of the names of special tokens. A text without
-	// markers contains no such name.
+	// markers are beginnings of the names of special tokens. A text that contains no
+	// marker contains no name of a special token.
 	markers []string
 }
 
@@ -46,7 +46,7 @@ type piece struct {
 	row     bool
 }
 
-// Job holds the fields that all rows of a job have in common.
+// Job has the fields that all rows of a job have in common.
 type Job struct {
 	System string // system prompt; empty for none
 
@@ -56,7 +56,7 @@ type Job struct {
 	Extras map[string]any
 }
 
-// Find returns the template with the name. The empty name is None.
+// Find returns the template with this name. The empty name means None.
 func Find(name string) (Template, error) {
 	if name == "" {
 		name = None
@@ -71,7 +71,7 @@ func Find(name string) (Template, error) {
 // Names returns the names of the templates, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(families)) }
 
-// Name returns the name for Find.
+// Name returns the name of the template, as Find accepts it.
 func (t Template) Name() string {
 	if t.name == "" {
 		return None
@@ -80,8 +80,8 @@ func (t Template) Name() string {
 }
 
 // Encoding returns the encoding for counting the template's prompts. A server that
-// renders the prompt to a string takes text of a row such as <|end|> as a special token,
-// and so does this encoding.
+// renders the prompt to one string reads a text in a row such as <|end|> as a special
+// token, and so does the returned encoding.
 func (t Template) Encoding(e *tokenize.Encoding) *tokenize.Encoding {
 	if t.family.separateTexts || t.family.render == nil {
 		return e
@@ -89,8 +89,8 @@ func (t Template) Encoding(e *tokenize.Encoding) *tokenize.Encoding {
 	return e.WithSpecials()
 }
 
-// families holds the templates by name. "Published" means the chat_template in
-// the model's tokenizer_config.json. vLLM, SGLang and llama.cpp run it with
+// families has the templates by name. "Published" means the chat_template in the
+// model's tokenizer_config.json. vLLM, SGLang and llama.cpp run this template with
 // messages, without tools, and with add_generation_prompt.
 var families = map[string]family{
 	None:               {render: renderNone, separateTexts: true},
@@ -109,8 +109,8 @@ func plain(s string) piece      { return piece{text: s} }
 
 var rowText = piece{row: true}
 
-// trim removes white space like Jinja's trim filter, which is Python's strip:
-// Unicode's white space and the separators 1C to 1F.
+// trim removes white space at both ends like Jinja's trim filter, which is Python's
+// strip: Unicode's white space and the separators U+001C to U+001F.
 func trim(s string) string {
 	return strings.TrimFunc(s, func(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f })
 }
@@ -144,7 +144,7 @@ func renderNone(j Job) []piece {
 	return []piece{plain(j.System), separator, rowText}
 }
 
-// separator separates two texts and counts nothing.
+// separator is a piece that separates two texts and has no tokens.
 var separator = piece{}
 
 // renderEmbedding returns the text alone. If a vocabulary adds tokens around

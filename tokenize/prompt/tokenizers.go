@@ -12,17 +12,17 @@ import (
 	"github.com/rowmill/rowmill/tokenize"
 )
 
-// Tokenizers finds the vocabulary that a model names.
+// Tokenizers finds the vocabulary of a model, by the name of the tokenizer.
 type Tokenizers struct {
-	// Dir holds more vocabularies than the built-in ones, as NAME.json or
-	// NAME/tokenizer.json in Hugging Face's form. Empty for none.
+	// Dir is a folder with more vocabularies than the built-in ones, as NAME.json or
+	// NAME/tokenizer.json in Hugging Face's form. Empty means no folder.
 	Dir string
 }
 
-// Find loads a vocabulary. This takes a fraction of a second, so keep the
-// result. If there is none, it returns nil and a warning that tells an operator
-// what to do. If a file is not a vocabulary, or a kind that is not supported,
-// the error names the file.
+// Find loads the vocabulary with this name. This takes a fraction of a second, so keep
+// the result. If there is none, it returns nil and a warning that tells an operator
+// what to do. If a file is not a vocabulary, or its kind is not supported, the error
+// names the file.
 func (t Tokenizers) Find(name string) (enc *tokenize.Encoding, warning string, err error) {
 	if name == "" {
 		return nil, "the model names no tokenizer: its tokens are estimated", nil
@@ -42,9 +42,9 @@ func (t Tokenizers) Find(name string) (enc *tokenize.Encoding, warning string, e
 		name, flat, folder), nil
 }
 
-// FindOf is like Find for a model that names no tokenizer. It uses a file with
-// the model's name, with or without the organisation. If the file cannot be
-// used, it returns a warning, and the model is counted without a vocabulary.
+// FindOf loads the vocabulary of a model that names no tokenizer. It uses a file with
+// the model's name, with or without the organisation. If the file cannot be used, it
+// returns a warning, and the model's tokens are counted without a vocabulary.
 func (t Tokenizers) FindOf(id string) (enc *tokenize.Encoding, warning string) {
 	segments := strings.Split(id, "/")
 	own := segments[len(segments)-1]
@@ -68,10 +68,10 @@ func (t Tokenizers) FindOf(id string) (enc *tokenize.Encoding, warning string) {
 	return nil, fmt.Sprintf("no vocabulary of %s is known: copy the model's tokenizer.json to %s; until then its tokens are estimated", id, folder)
 }
 
-// segment matches the parts of a model's ID that can be a file name.
+// segment matches a part of a model's ID that can be a file name.
 var segment = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// paths returns the possible paths of a vocabulary.
+// paths returns the two possible paths of a vocabulary file.
 func (t Tokenizers) paths(name string) (flat, folder string) {
 	return filepath.Join(t.Dir, name+".json"), filepath.Join(t.Dir, name, "tokenizer.json")
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// commands are the commands of this package.
+// commands holds the data that all commands of this package share.
 type commands struct{ command.Set }
 
 // Keys returns `rowmill keys`.
@@ -77,11 +77,11 @@ Standard output has only the key, so that it can go to a file without being seen
 		if err != nil {
 			return fmt.Errorf("create a key: %w", err)
 		}
-		return c.made(k, answer, "created")
+		return c.printNewKey(k, answer, "created")
 	})
 }
 
-// expiry reads the end of a key's validity; nil means never.
+// expiry parses the value of --expires; nil means that the key never expires.
 func expiry(text string, now time.Time) (*time.Time, error) {
 	if text == "" {
 		return nil, nil //nolint:nilnil // nil means never
@@ -101,8 +101,8 @@ func expiry(text string, now time.Time) (*time.Time, error) {
 	return nil, fmt.Errorf("--expires must be days from now such as 90d, a day such as 2030-01-31, or a time such as 2030-01-31T18:00:00Z; is %q", text)
 }
 
-// made prints a new key.
-func (c *commands) made(k client.Key, answer client.Answer, how string) error {
+// printNewKey prints a key that was created or rotated. how is one of these two words.
+func (c *commands) printNewKey(k client.Key, answer client.Answer, how string) error {
 	if k.Key == "" {
 		return errors.New("the answer holds no key; look at `rowmill keys list`")
 	}
@@ -110,11 +110,12 @@ func (c *commands) made(k client.Key, answer client.Answer, how string) error {
 	if k.ExpiresAt != nil {
 		ends = "it expires at " + terminal.Moment(k.ExpiresAt)
 	}
-	return c.once(answer, fmt.Sprintf("%s %s key %s of account %s; %s. Keep its text", how, k.Role, k.ID, terminal.Printable(k.Account), ends), k.Key)
+	return c.printSecretOnce(answer, fmt.Sprintf("%s %s key %s of account %s; %s. Keep its text", how, k.Role, k.ID, terminal.Printable(k.Account), ends), k.Key)
 }
 
-// once prints a secret that the service does not show again.
-func (c *commands) once(answer client.Answer, about, secret string) error {
+// printSecretOnce prints a secret that the service shows only this time. about is a text that
+// describes the secret.
+func (c *commands) printSecretOnce(answer client.Answer, about, secret string) error {
 	return c.Print(answer.Raw, func(w io.Writer) error {
 		c.Term.Say("%s, it is not shown again:", about)
 		_, err := fmt.Fprintln(w, terminal.Printable(secret))
@@ -151,7 +152,7 @@ account default, the keys of all accounts.`,
 	})
 }
 
-// day writes a time to the minute; empty for none.
+// day formats a time to the minute, in UTC; the text is empty if at is nil.
 func day(at *time.Time) string {
 	if at == nil {
 		return ""
@@ -172,7 +173,7 @@ role, account and expiry stay. All nodes refuse the old text within 5 seconds.`,
 		if err != nil {
 			return fmt.Errorf("rotate: %w", err)
 		}
-		return c.made(k, answer, "rotated")
+		return c.printNewKey(k, answer, "rotated")
 	})
 }
 

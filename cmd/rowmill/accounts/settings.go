@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// never is the flag value for data that never expires.
+// never is the value of --retention-days for data that never expires.
 const never = "never"
 
 // Settings returns `rowmill settings`.
@@ -119,7 +119,8 @@ func (c *commands) setSettings() *cobra.Command {
 	}))
 }
 
-// printRemovals prints which data a retention of this many days will remove.
+// printRemovals prints how many jobs lose their data if the retention becomes this many
+// days.
 func (c *commands) printRemovals(ctx context.Context, api *client.Client, days int64) error {
 	p, _, err := api.PreviewSettings(ctx, c.Account)
 	if err != nil {
@@ -133,8 +134,8 @@ func (c *commands) printRemovals(ctx context.Context, api *client.Client, days i
 	return nil
 }
 
-// retentionDays reads the flag; nil means that data never expires. The service
-// checks which numbers are allowed.
+// retentionDays parses the value of --retention-days; nil means that data never
+// expires. The service checks which numbers are allowed.
 func retentionDays(text string) (*int64, error) {
 	switch n, err := strconv.ParseInt(text, 10, 64); {
 	case text == "":

@@ -60,16 +60,17 @@ batch.completed, batch.failed, batch.expired and batch.cancelled.`,
 		if err != nil {
 			return fmt.Errorf("add a webhook: %w", err)
 		}
-		return c.madeSecret(w, answer, "added webhook "+w.ID+" of account "+w.Account)
+		return c.printNewSecret(w, answer, "added webhook "+w.ID+" of account "+w.Account)
 	}))
 }
 
-// madeSecret prints a new secret.
-func (c *commands) madeSecret(w client.Webhook, answer client.Answer, how string) error {
+// printNewSecret prints the secret of a webhook that was added or rotated. how says what
+// was done.
+func (c *commands) printNewSecret(w client.Webhook, answer client.Answer, how string) error {
 	if w.Secret == "" {
 		return errors.New("the answer holds no secret; look at `rowmill webhooks list`")
 	}
-	return c.once(answer, terminal.Printable(how)+". Keep its secret", w.Secret)
+	return c.printSecretOnce(answer, terminal.Printable(how)+". Keep its secret", w.Secret)
 }
 
 func (c *commands) listWebhooks() *cobra.Command {
@@ -159,7 +160,7 @@ the receiver.`,
 		if err != nil {
 			return fmt.Errorf("rotate: %w", err)
 		}
-		return c.madeSecret(w, answer, "rotated webhook "+w.ID+"; the old secret also signs for a day")
+		return c.printNewSecret(w, answer, "rotated webhook "+w.ID+"; the old secret also signs for a day")
 	}))
 }
 

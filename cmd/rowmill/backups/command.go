@@ -1,5 +1,6 @@
-// Package backups holds the command that copies a running node. It owns the place of
-// the archive and checks that the archive is complete; package backup owns the format.
+// Package backups holds the command that copies all data of a running node into an
+// archive. It writes the archive to a file or to standard output and checks that it is
+// complete; package backup defines the format.
 package backups
 
 import (
@@ -26,14 +27,14 @@ import (
 	"github.com/rowmill/rowmill/store/backup"
 )
 
-// stdout is the path for standard output.
+// stdout is the file name that means standard output.
 const stdout = "-"
 
-// slowest is the lowest rate that a flag may set, in bytes per second. Below it the
-// node would assume that its client has gone, and a backup would take days.
+// slowest is the lowest rate that --rate may set, in bytes per second. At a lower rate
+// the node would assume that its client has disconnected, and a backup would take days.
 const slowest = 1 << 20
 
-// commands are the commands of this package.
+// commands holds the flags of `rowmill backup`.
 type commands struct {
 	command.Set
 	rate  string
@@ -89,7 +90,7 @@ says what to copy, and in which order.
 	})
 }
 
-// pace returns the bytes per second that the flag sets; 0 for no limit.
+// pace returns the value of --rate in bytes per second; 0 means no limit.
 func (c *commands) pace() (int64, error) {
 	if c.rate == "" {
 		return 0, nil
@@ -118,7 +119,7 @@ func (c *commands) save(ctx context.Context, api *client.Client, path string, pa
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return exit.With(exit.Usage, err)
 	}
-	part, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part") // mode 0600
+	part, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part") // CreateTemp gives the file mode 0600
 	if err != nil {
 		return exit.With(exit.Usage, fmt.Errorf("write the backup: %w", err))
 	}
@@ -142,7 +143,7 @@ func (c *commands) save(ctx context.Context, api *client.Client, path string, pa
 	return nil
 }
 
-// receive writes the archive to out and checks it on the way.
+// receive downloads the archive to out, and checks the archive at the same time.
 func (c *commands) receive(ctx context.Context, api *client.Client, out io.Writer, pace int64) (backup.Header, error) {
 	progress := terminal.NewProgress(c.Term)
 	defer progress.Pause()
@@ -154,13 +155,13 @@ func (c *commands) receive(ctx context.Context, api *client.Client, out io.Write
 		defer close(done)
 		header, fault = backup.Read(ctx, checked, backup.Discard, Reporter(c.Term, progress, "backup"))
 		if fault == nil {
-			_, fault = io.Copy(io.Discard, checked) // the padding of the archive
+			_, fault = io.Copy(io.Discard, checked) // read the padding at the end of the archive
 		}
 		checked.CloseWithError(fault)
 	}()
 	w := &sink{ctx: ctx, out: out, pace: pace, began: time.Now()}
 	_, err := api.Backup(ctx, io.MultiWriter(w, feed))
-	feed.CloseWithError(err) // nil: the end of the archive
+	feed.CloseWithError(err) // after a nil error, the reader gets the end of the archive
 	<-done
 	switch {
 	case w.err != nil:
@@ -176,7 +177,8 @@ func (c *commands) receive(ctx context.Context, api *client.Client, out io.Write
 // showEvery is the time between two updates of the progress line.
 const showEvery = 200 * time.Millisecond
 
-// Reporter returns a function that shows how much of an archive has been read.
+// Reporter returns a function that shows in the progress line how many bytes of an
+// archive have been read.
 func Reporter(t *terminal.IO, progress *terminal.Progress, phase string) func(h backup.Header, bytes int64) {
 	var last time.Time
 	return func(h backup.Header, bytes int64) {
@@ -187,14 +189,14 @@ func Reporter(t *terminal.IO, progress *terminal.Progress, phase string) func(h 
 	}
 }
 
-// A sink limits the rate of writes.
+// A sink is a writer that passes data to out and limits the rate of the writes.
 type sink struct {
 	ctx   context.Context
 	out   io.Writer
-	pace  int64 // bytes per second; 0: no limit
+	pace  int64 // bytes per second; 0 means no limit
 	began time.Time
 	bytes int64
-	err   error // from out
+	err   error // last error of a write to out
 }
 
 func (s *sink) Write(p []byte) (n int, err error) {

@@ -1,5 +1,5 @@
 // Package bench measures a deployment from outside: the speed of its inference servers
-// under direct load, and the speed of Rowmill on the same rows. Package verdict
+// with direct requests, and the speed of Rowmill on the same rows. Package verdict
 // explains the results.
 package bench
 
@@ -26,11 +26,11 @@ import (
 )
 
 const (
-	promptTokens = 100 // of a row, at most, in most vocabularies
-	fewestRows   = 20  // of a job: fewer rows give no usable figure
+	promptTokens = 100 // largest number of tokens of a prompt, in most vocabularies
+	fewestRows   = 20  // smallest number of rows of a job; fewer rows give no usable rate
 )
 
-// A bench is one run of the command.
+// A bench is one run of the command, with its flags and measurements.
 type bench struct {
 	command.Set
 	model     string
@@ -40,11 +40,11 @@ type bench struct {
 	maxTokens int
 	keyFile   string
 
-	nonce    string // in names and prompts, so that no cache has seen these rows
+	nonce    string // random text in job names and prompts, so that no cache has answers to these rows
 	measured verdict.Measured
-	servers  int      // of the model
-	reached  []string // servers that were driven, node/name
-	sent     int      // rows sent to servers directly
+	servers  int      // number of the model's servers
+	reached  []string // servers that bench sends requests to directly, as node/name
+	sent     int      // number of rows sent to servers directly
 }
 
 // Command returns `rowmill bench`.
@@ -87,7 +87,7 @@ longer rows have other rates. Ctrl-C cancels the job and deletes its data.
 	return cmd
 }
 
-// check names the flag with an invalid value.
+// check returns an error that names a flag with an invalid value.
 func (b *bench) check() error {
 	switch {
 	case b.length < time.Second || b.length > time.Hour:
@@ -132,7 +132,7 @@ func (b *bench) run(ctx context.Context, api *client.Client) error {
 		}
 		rows = b.rowsFor(rate, 2*b.rounds)
 	} else {
-		job, err := b.job(ctx, api, model, "first", rows) // measures the speed, and includes the slow first answers of servers
+		job, err := b.job(ctx, api, model, "first", rows) // measures the speed, so that the rounds need not include the slow first answers of servers
 		if err != nil {
 			return err
 		}
@@ -159,16 +159,17 @@ func (b *bench) run(ctx context.Context, api *client.Client) error {
 	return b.print(model)
 }
 
-// driveError explains why servers could not be driven, or why driving them ended.
+// driveError returns why direct requests to the servers failed. After an interrupt it
+// returns the cause of the interrupt.
 func driveError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("drive the servers: %w", err)
+	return fmt.Errorf("send requests to the servers directly: %w", err)
 }
 
-// rowsFor returns the number of rows for each of n runs, so that the runs fill the rest
-// of the time after the climb.
+// rowsFor returns how many rows each of n runs needs, so that the runs together fill
+// the time that remains after the climb. rate is in rows per second.
 func (b *bench) rowsFor(rate float64, n int) int {
 	wanted := rate * (b.length.Seconds() * 2 / 3) / float64(n)
 	return max(fewestRows, int(math.Min(wanted, float64(b.maxRows))))
@@ -185,7 +186,7 @@ func (b *bench) announce(model client.Model, when string, rows int) {
 	b.Term.Say("%s", terminal.Printable(text))
 }
 
-// look returns the model to test and its servers that are up.
+// look returns the model to measure, and its servers that are up.
 func (b *bench) look(ctx context.Context, api *client.Client) (client.Model, []client.Engine, error) {
 	models, _, err := api.ListModels(ctx)
 	if err != nil {
@@ -240,11 +241,11 @@ func nameAt(e client.Engine, model string) string {
 	return ""
 }
 
-// timeStorage asks the nodes to time their storage.
+// timeStorage asks the nodes to time their storage, and stores the times in b.measured.
 func (b *bench) timeStorage(ctx context.Context, api *client.Client) error {
 	found, _, err := api.Diagnose(ctx)
 	if err != nil {
-		return fmt.Errorf("have the nodes time their storage: %w", err)
+		return fmt.Errorf("ask the nodes to time their storage: %w", err)
 	}
 	for _, n := range found.Nodes {
 		s := verdict.Storage{Node: n.Name}
@@ -261,7 +262,8 @@ func (b *bench) timeStorage(ctx context.Context, api *client.Client) error {
 	return nil
 }
 
-// engineKey returns the key of the servers; empty for none.
+// engineKey returns the API key of the servers from --engine-key-file; empty without
+// this flag.
 func (b *bench) engineKey() (string, error) {
 	if b.keyFile == "" {
 		return "", nil
@@ -273,7 +275,7 @@ func (b *bench) engineKey() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// prompts makes rows that no cache has seen, each of some 50 words.
+// prompts returns n different rows that no cache has seen, with about 50 words each.
 func (b *bench) prompts(run string, n int) []string {
 	const filler = "The mill grinds what the carts bring, sack by sack, and the miller writes down who brought it, how much it weighed and when it is to be fetched. Say in a few sentences what happens on a day without wind, and who waits for whom."
 	all := make([]string, n)

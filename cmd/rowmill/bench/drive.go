@@ -21,20 +21,21 @@ import (
 	"github.com/rowmill/rowmill/engine/openai"
 )
 
-// Limits of the climb to a server's best number of requests in flight. The climb ends
-// after climbFlat steps that gained less than climbGain, so that no single slow step
-// ends it, after a third of the time, or at mostInFlight, the most that vLLM runs at
+// Limits of the climb, which doubles the number of requests in flight at each server
+// until the rate no longer grows. The climb ends after climbFlat steps in a row that
+// gained less than climbGain, so that a single slow step does not end it. It also ends
+// after a third of the time, or at mostInFlight, the most requests that vLLM runs at
 // once by default.
 const (
 	firstInFlight = 8
 	mostInFlight  = 1024
 	climbGain     = 1.05
 	climbFlat     = 2
-	climbWaves    = 3 // requests of a step, as a multiple of the number in flight
+	climbWaves    = 3 // least number of requests in a step, as a multiple of the number in flight
 )
 
-// targets are all servers of a model, driven together with the same requests that
-// Rowmill makes.
+// targets are all servers of a model. The bench sends requests to all of them at the
+// same time, and makes the requests as Rowmill does.
 type targets []target
 
 type target struct {
@@ -49,13 +50,13 @@ func (t targets) close() {
 	}
 }
 
-// sampling returns the parameters for direct requests and for jobs.
+// sampling returns the sampling parameters of direct requests and of jobs.
 func (b *bench) sampling() map[string]any {
 	return map[string]any{"max_tokens": b.maxTokens, "temperature": 0.7}
 }
 
-// reach returns the servers, ready to be driven. If one cannot be reached from here, it
-// returns none and writes the reason to b.measured.
+// reach returns the servers, ready for direct requests. If this machine cannot reach
+// one of them, reach returns no servers and writes the reason to b.measured.
 func (b *bench) reach(ctx context.Context, api *client.Client, model client.Model, servers []client.Engine) (targets, error) {
 	key, err := b.engineKey()
 	if err != nil {
@@ -106,9 +107,9 @@ func (b *bench) target(ctx context.Context, model client.Model, e client.Engine,
 	return target{name: e.Name, engine: server, call: call}, nil
 }
 
-// localNodes returns the names of nodes that run on this machine. They are known only
-// if api uses a loopback address: the node that answers, and nodes that announce a
-// loopback address.
+// localNodes returns the names of the nodes that run on this machine: the node that
+// answers, and nodes that announce a loopback address. If the address of api is not a
+// loopback address, it returns none, because the nodes may run anywhere.
 func localNodes(ctx context.Context, api *client.Client) (map[string]bool, error) {
 	here := map[string]bool{}
 	if !isLoopback(api.Server()) {
@@ -134,10 +135,11 @@ func isLoopback(address string) bool {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// climb finds the best number in flight and returns the rate there.
+// climb finds the number of requests in flight at which the servers are fastest, and
+// returns their rate there in rows per second.
 func (b *bench) climb(ctx context.Context, t targets) (float64, error) {
 	begun := time.Now()
-	// The first answers of a server are slow and not part of its rate.
+	// The first answers of a server are slow, so they must not count for its rate.
 	if _, err := t.runAll(ctx, b.prompts("first", firstInFlight*len(t)), firstInFlight); err != nil {
 		return 0, err
 	}
@@ -171,8 +173,8 @@ func (b *bench) climb(ctx context.Context, t targets) (float64, error) {
 	return best, nil
 }
 
-// runAll runs all rows with inFlight at each server and returns the rate, in rows per
-// second, from the first request to the last answer.
+// runAll sends all rows to the servers, with inFlight rows at each server. It returns
+// the rate, in rows per second, from the first request to the last answer.
 func (t targets) runAll(ctx context.Context, rows []string, inFlight int) (float64, error) {
 	begun := time.Now()
 	if _, err := t.drive(ctx, rows, inFlight, func(int) bool { return false }, func() {}); err != nil {
@@ -181,9 +183,10 @@ func (t targets) runAll(ctx context.Context, rows []string, inFlight int) (float
 	return float64(len(rows)) / time.Since(begun).Seconds(), nil
 }
 
-// step runs rows for at least the time least, and at least climbWaves times the number
-// of rows in flight. The rate is measured while all slots are in use: it begins when as
-// many rows are answered as run at once, and ends when the last row is sent.
+// step sends rows to the servers for the time least, or longer: until climbWaves times
+// the number of rows in flight were sent. It returns the rate while all slots are in
+// use: the measurement begins when as many rows are answered as run at once, and ends
+// when the last row is sent.
 func (t targets) step(ctx context.Context, rows []string, inFlight int, least time.Duration) (rate float64, sent int, err error) {
 	begun := time.Now()
 	var mu sync.Mutex
@@ -221,7 +224,8 @@ func (t targets) step(ctx context.Context, rows []string, inFlight int, least ti
 
 // drive sends rows in order, each to a server with fewer than inFlight rows in flight,
 // until over returns true or all rows are sent. It returns how many rows were answered.
-// A row that a server refuses ends the run, because the rate would be one of errors.
+// If a server refuses a row, the run ends with an error, because refused rows would
+// make the rate wrong.
 func (t targets) drive(ctx context.Context, rows []string, inFlight int, over func(next int) bool, answered func()) (int, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	var next, sent atomic.Int64

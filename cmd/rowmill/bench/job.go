@@ -18,19 +18,21 @@ import (
 const (
 	lookEvery    = 250 * time.Millisecond
 	tidyTimeout  = 30 * time.Second   // a cancelled job ends within seconds
-	jobPatience  = 5 * time.Minute    // beyond --length, for a job that waits for other jobs
+	jobPatience  = 5 * time.Minute    // additional time after --length, for a job that waits for other jobs
 	jobPriority  = rowmill.Production // urgent jobs run first
 	jobDescribed = "made by rowmill bench to measure this deployment; it deletes its data"
 )
 
-// job runs rows as a job and deletes the job's data, also after an interrupt.
+// job runs n rows as a Rowmill job, and deletes the job's data, also after an
+// interrupt. run names the job.
 func (b *bench) job(ctx context.Context, api *client.Client, model client.Model, run string, n int) (verdict.Job, error) {
 	if err := ctx.Err(); err != nil {
 		return verdict.Job{}, context.Cause(ctx)
 	}
 	sampling := b.sampling()
 	sampling["logprobs"] = false
-	// The submission is not interrupted: its answer has the id of the job to cancel.
+	// An interrupt does not stop the submission, because its answer has the ID of the
+	// job that must be cancelled.
 	submitting, done := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
 	defer done()
 	made, err := api.Submit(submitting, client.Submission{
@@ -66,8 +68,8 @@ func (b *bench) job(ctx context.Context, api *client.Client, model client.Model,
 	return seen, nil
 }
 
-// refused returns the error of a refused submission, with the remedy if a quota is the
-// reason.
+// refused returns the error of a submission that the service refused. If a quota is the
+// reason, the error includes the remedy.
 func (b *bench) refused(err error, n int) error {
 	var refusal *client.APIError
 	if errors.As(err, &refusal) {
@@ -83,7 +85,7 @@ func (b *bench) quotaError(why string, n int) error {
 	return exit.With(exit.Failure, fmt.Errorf("a quota forbids the job of %d rows: %s; give a smaller --max-rows or --max-tokens, or raise the quota (`rowmill quotas set`)", n, why))
 }
 
-// follow waits for the end of a job and observes its servers meanwhile.
+// follow waits until a job ends, and meanwhile records the load of the servers.
 func (b *bench) follow(ctx context.Context, api *client.Client, id string, n int) (client.Job, verdict.Job, error) {
 	seen := verdict.Job{Rows: n}
 	var job client.Job
@@ -130,8 +132,8 @@ func (b *bench) follow(ctx context.Context, api *client.Client, id string, n int
 	}
 }
 
-// tidy cancels a job that has not ended and deletes its data, also after the command
-// was interrupted.
+// tidy cancels a job that has not ended and deletes the job's data. It also works after
+// an interrupt of the command.
 func (b *bench) tidy(ctx context.Context, api *client.Client, id string) error {
 	interrupted := ctx.Err() != nil
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)

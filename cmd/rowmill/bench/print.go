@@ -11,13 +11,13 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// A report is the output of -o json.
+// A report is the JSON document that `rowmill bench -o json` prints.
 type report struct {
 	Model     string   `json:"model"`
 	Simulated bool     `json:"simulated"`
 	Servers   int      `json:"servers"`
 	Nodes     int      `json:"nodes"`
-	Driven    []string `json:"driven_directly"` // node/engine
+	Driven    []string `json:"driven_directly"` // servers that got direct requests, as node/engine
 	Sent      int      `json:"rows_sent_directly"`
 	verdict.Verdict
 	Steps   []verdict.Step `json:"steps"`

@@ -1,6 +1,6 @@
-// Package command declares the commands that use a service. It owns the client that
-// such a command gets, the flags that several commands have, and the output of answers.
-// It contains no single command.
+// Package command helps other packages to declare commands that use a service. It gives
+// a command its client, adds the flags that several commands have, and prints answers.
+// It contains no command of its own.
 package command
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// Help ends the long help of a group: the sources of service and key, and the exit
-// codes.
+// Help is the end of the help text of a command group: where the address of the service
+// and the API key come from, and the exit codes.
 const Help = connect.Help + "\n\n" + exit.Help
 
 // A Set holds the data that the commands of a group share: the options of the service,
@@ -27,14 +27,14 @@ const Help = connect.Help + "\n\n" + exit.Help
 type Set struct {
 	connect.Options
 	Account string // set by the flag --account
-	form    string // set by the flag --print
+	form    string // value of the flag --print, such as table or json
 }
 
-// A Body is the action of a command, with a client of the service.
+// A Body does the work of a command. api is a client of the service.
 type Body func(ctx context.Context, api *client.Client, args []string) error
 
-// Group puts commands below one that only shows its help. The flags that name the
-// service apply to all these commands.
+// Group adds the commands below to cmd, which itself only shows its help. It also adds
+// the flags that name the service; they apply to all these commands.
 func (s *Set) Group(cmd *cobra.Command, below ...*cobra.Command) *cobra.Command {
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
@@ -43,7 +43,7 @@ func (s *Set) Group(cmd *cobra.Command, below ...*cobra.Command) *cobra.Command 
 	return cmd
 }
 
-// SetBody sets the body of a command. It makes the client for the body and closes it.
+// SetBody makes cmd run body. It creates the client for body and closes it afterwards.
 func (s *Set) SetBody(cmd *cobra.Command, body Body) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		api, err := s.Client()
@@ -56,9 +56,9 @@ func (s *Set) SetBody(cmd *cobra.Command, body Body) *cobra.Command {
 	return cmd
 }
 
-// SetPrintingBody is like SetBody, for a body that prints with Print or Table. It adds
-// the flag --print with forms as its values; the first form is the default. Without
-// forms, they are table and json.
+// SetPrintingBody is like SetBody, for a body that prints with Print or Table. It also
+// adds the flag --print. forms are the values of the flag, and the first form is the
+// default; without forms, the values are table and json.
 func (s *Set) SetPrintingBody(cmd *cobra.Command, body Body, forms ...string) *cobra.Command {
 	if len(forms) == 0 {
 		forms = []string{"table", "json"}
@@ -80,10 +80,11 @@ func (s *Set) AddAccountFlag(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// JSON reports whether the user asked for the service's JSON.
+// JSON reports whether the user asked for JSON output.
 func (s *Set) JSON() bool { return s.form == "json" }
 
-// Print writes the document as JSON if the user asked for JSON, and else calls text.
+// Print writes the document as JSON if the user asked for JSON. Otherwise it calls
+// text.
 func (s *Set) Print(document any, text func(w io.Writer) error) error {
 	if s.JSON() {
 		return terminal.JSON(s.Term.Out, document)
@@ -91,13 +92,14 @@ func (s *Set) Print(document any, text func(w io.Writer) error) error {
 	return text(s.Term.Out)
 }
 
-// Table is like Print, but if the user did not ask for JSON, it prints a table.
+// Table is like Print, but prints the rows of a table if the user did not ask for JSON.
 func (s *Set) Table(document any, rows func(row terminal.Row)) error {
 	return s.Print(document, func(w io.Writer) error { return terminal.Table(w, rows) })
 }
 
-// PrintFlag adds the flag --print; the first form is the default. The function that it
-// returns gives the chosen form.
+// PrintFlag adds the flag --print with these forms as its values; the first form is the
+// default. The returned function returns the chosen form, or an error for an invalid
+// value.
 func PrintFlag(cmd *cobra.Command, forms ...string) func() (string, error) {
 	choice := strings.Join(forms, " or ")
 	form := cmd.Flags().StringP("print", "o", forms[0], "how to print: "+choice)
@@ -110,8 +112,8 @@ func PrintFlag(cmd *cobra.Command, forms ...string) func() (string, error) {
 	}
 }
 
-// Choices adds completion for the values of a flag. It panics if the command has no
-// such flag.
+// Choices makes shell completion offer values for a flag. It panics if the command has
+// no such flag.
 func Choices(cmd *cobra.Command, flag string, values ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err)

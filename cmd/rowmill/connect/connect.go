@@ -1,6 +1,6 @@
-// Package connect finds the service and the key of a command: from flags, the
-// environment, or the client's own file. It owns that file; package client speaks the
-// API.
+// Package connect finds the address of the service and the API key for a command: in
+// flags, the environment, or the client's own settings file. It owns this file; package
+// client speaks the API.
 package connect
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// Help describes the sources of service and key.
+// Help describes where the address of the service and the API key come from.
 const Help = `The service and the key come from --server and --api-key-file, else from
 ROWMILL_SERVER and ROWMILL_API_KEY (or ROWMILL_API_KEY_FILE), else from
 $XDG_CONFIG_HOME/rowmill/config.yaml (~/.config/rowmill/config.yaml). This
@@ -33,7 +33,7 @@ file must be readable by you alone:
 // defaultServer is the default address of `rowmill serve`.
 const defaultServer = "http://127.0.0.1:8088"
 
-// Options holds the flags that name the service.
+// Options holds the flags that name the service and the API key.
 type Options struct {
 	Term      *terminal.IO
 	UserAgent string
@@ -43,7 +43,8 @@ type Options struct {
 	keyFile string
 }
 
-// Flags adds the flags to a command and all commands below it.
+// Flags adds the flags that name the service and the API key to a command and all its
+// subcommands.
 func (o *Options) Flags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&o.server, "server", "", "address of the service (default "+defaultServer+")")
@@ -52,14 +53,14 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	flags.BoolVarP(&o.Term.Quiet, "quiet", "q", o.Term.Quiet, "no progress, and no messages except errors")
 }
 
-// profile is the client's settings file.
+// profile is the content of the client's settings file.
 type profile struct {
 	Server string `yaml:"server"`
 	APIKey string `yaml:"api_key"`
 }
 
-// Client returns a client for the service that flags, environment or profile name, in
-// that order.
+// Client returns a client of the service. The address and the key come from the flags,
+// the environment or the profile, in this order.
 func (o *Options) Client() (*client.Client, error) {
 	server := cmp.Or(o.server, o.Term.Getenv("ROWMILL_SERVER"))
 	key, err := o.findKey()
@@ -74,7 +75,7 @@ func (o *Options) Client() (*client.Client, error) {
 		if server == "" {
 			server = p.Server
 		}
-		// The profile's key belongs to the profile's server.
+		// Send the profile's key only to the profile's server.
 		if key == "" && p.APIKey != "" {
 			if p.Server != "" && strings.TrimRight(p.Server, "/") != strings.TrimRight(server, "/") {
 				return nil, exit.With(exit.Auth, fmt.Errorf("no API key for %s: the one in %s is for %s; set ROWMILL_API_KEY or --api-key-file", server, name, p.Server))
@@ -89,7 +90,8 @@ func (o *Options) Client() (*client.Client, error) {
 	return api, exit.With(exit.Usage, err)
 }
 
-// findKey returns the key from flags or environment; empty for none.
+// findKey returns the API key from the flags or the environment; empty if there is
+// none.
 func (o *Options) findKey() (string, error) {
 	switch {
 	case o.key != "" && o.keyFile != "":
@@ -111,7 +113,8 @@ func readKey(name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the API key: %w", err)
 	}
-	// A node's file may hold several keys, one per line.
+	// The file may be the api_key_file of a node, which may hold several keys, one per
+	// line.
 	key, _, _ := strings.Cut(strings.TrimSpace(string(content)), "\n")
 	if key = strings.TrimSpace(key); key == "" {
 		return "", fmt.Errorf("read the API key: %s is empty", name)
@@ -119,7 +122,8 @@ func readKey(name string) (string, error) {
 	return key, nil
 }
 
-// readProfile reads the client's file, if there is one.
+// readProfile reads the client's settings file and returns its name and content. If
+// there is no file, the content is empty.
 func (o *Options) readProfile() (string, profile, error) {
 	dir := o.Term.Getenv("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(dir) {

@@ -9,7 +9,8 @@ import (
 	"github.com/rowmill/rowmill/client"
 )
 
-// compare finds settings and facts that differ between nodes and should not.
+// compare returns a finding for each setting or fact that differs between nodes and
+// should be equal.
 func compare(nodes []client.Diagnosis) []client.Finding {
 	var found []client.Finding
 	say := func(check, level, text, remedy string) {
@@ -56,7 +57,9 @@ func compare(nodes []client.Diagnosis) []client.Finding {
 	return found
 }
 
-// adviceOnDifferences returns the level and the remedy of differences, by name.
+// adviceOnDifferences returns how serious a difference between nodes is, and its
+// remedy. The key is the name of the setting or fact; the value is the level and the
+// remedy.
 func adviceOnDifferences() map[string][2]string {
 	advice := map[string][2]string{
 		"version":    {Warn, "finish the upgrade: drain, replace and start the nodes one after the other"},

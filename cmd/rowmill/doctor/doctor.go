@@ -1,7 +1,7 @@
-// Package doctor examines a deployment from outside, and reports wrong setups with
-// their remedies. Nodes report about themselves by the API; this package compares
-// nodes, checks settings, and prints. It changes nothing except one object that nodes
-// write to try their bucket.
+// Package doctor examines a deployment and reports problems with their remedies. Nodes
+// check themselves and report the results by the API; this package compares the nodes,
+// checks settings, and prints. It changes nothing except one object that each node
+// writes to test its bucket.
 package doctor
 
 import (
@@ -28,13 +28,13 @@ import (
 // errFound means that a check has failed.
 var errFound = errors.New("something is wrong, see above")
 
-// Limits after which something counts as stuck.
+// Times after which a waiting message or a running task counts as stuck.
 const (
 	stuckMessage = time.Minute
 	longTask     = 10 * time.Minute
 )
 
-// slowTasks are tasks of actors that may take any time.
+// slowTasks are the tasks of actors that may run for a long time without being stuck.
 var slowTasks = []string{"read the input", "wait for writes", "stop a worker", "drop parts later"}
 
 type doctor struct {
@@ -82,7 +82,7 @@ The exit code is 1 if a check fails, otherwise 0, also with warnings.
 	return cmd
 }
 
-func (d *doctor) say(check, level, text, remedy string) {
+func (d *doctor) addFinding(check, level, text, remedy string) {
 	d.found = append(d.found, client.Finding{Check: check, Level: level, Text: text, Remedy: remedy})
 }
 
@@ -92,7 +92,7 @@ func (d *doctor) examine(ctx context.Context) {
 	}
 	api, err := d.Client()
 	if err != nil {
-		d.say("key", Fail, err.Error(), "set ROWMILL_SERVER and ROWMILL_API_KEY to the service and an administrator's key")
+		d.addFinding("key", Fail, err.Error(), "set ROWMILL_SERVER and ROWMILL_API_KEY to the service and an administrator's key")
 		return
 	}
 	defer api.Close()
@@ -106,21 +106,21 @@ func (d *doctor) examine(ctx context.Context) {
 func (d *doctor) lookAtSettings() {
 	set, err := settings.Load(settings.Sources{Environ: d.Term.Environ, File: d.config})
 	if err != nil {
-		d.say("settings", Fail, err.Error(), "correct "+d.config+"; docs/configuration.md has all settings")
+		d.addFinding("settings", Fail, err.Error(), "correct "+d.config+"; docs/configuration.md has all settings")
 		return
 	}
 	found := OfSettings(set, d.Term.Now())
 	d.found = append(d.found, found...)
 	if len(found) == 0 {
-		d.say("settings", OK, d.config+" is valid", "")
+		d.addFinding("settings", OK, d.config+" is valid", "")
 	}
 }
 
-// lookAtTLS checks the certificate that clients get.
+// lookAtTLS checks the TLS certificate that the service presents to clients.
 func (d *doctor) lookAtTLS(ctx context.Context, server string) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "https" {
-		return // nodes report plain HTTP themselves, if they listen on a network
+		return // if a node accepts plain HTTP from a network, its own report says so
 	}
 	address := u.Host
 	if u.Port() == "" {
@@ -131,43 +131,44 @@ func (d *doctor) lookAtTLS(ctx context.Context, server string) {
 	var invalid *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &invalid):
-		d.say("certificate", Fail, fmt.Sprintf("%s presents a certificate that clients refuse: %v", address, invalid.Err), "put a valid certificate for that name into http.tls_cert, or into the proxy before the nodes")
+		d.addFinding("certificate", Fail, fmt.Sprintf("%s presents a certificate that clients refuse: %v", address, invalid.Err), "put a valid certificate for that name into http.tls_cert, or into the proxy before the nodes")
 		return
 	case err != nil:
-		return // the check of the key reports it
+		return // lookAtKey reports that the service does not answer
 	}
 	defer conn.Close()
 	leaf := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
 	until := leaf.NotAfter.UTC().Format(time.RFC3339)
 	if d.Term.Now().Add(expiresSoon).After(leaf.NotAfter) {
-		d.say("certificate", Warn, fmt.Sprintf("the certificate of %s is valid only until %s", address, until), "renew it")
+		d.addFinding("certificate", Warn, fmt.Sprintf("the certificate of %s is valid only until %s", address, until), "renew it")
 		return
 	}
-	d.say("certificate", OK, fmt.Sprintf("the certificate of %s is valid until %s", address, until), "")
+	d.addFinding("certificate", OK, fmt.Sprintf("the certificate of %s is valid until %s", address, until), "")
 }
 
-// lookAtKey reports whether the service answers and the key allows the other checks.
+// lookAtKey checks that the service answers and that the key is valid. It returns true
+// if the key allows the other checks.
 func (d *doctor) lookAtKey(ctx context.Context, api *client.Client) bool {
 	found, _, err := api.ListNodes(ctx)
 	var refused *client.APIError
 	switch {
 	case err == nil:
-		d.say("api", OK, fmt.Sprintf("%s answers, %d nodes", api.Server(), len(found.Nodes)), "")
-		d.say("key", OK, "it is an administrator's key of the account default", "")
+		d.addFinding("api", OK, fmt.Sprintf("%s answers, %d nodes", api.Server(), len(found.Nodes)), "")
+		d.addFinding("key", OK, "it is an administrator's key of the account default", "")
 		for _, n := range found.Nodes {
 			if n.State != "running" {
-				d.say("node "+n.Name, Warn, "it is "+n.State+" and takes no jobs", "wait until it has left; start it again if you still need it")
+				d.addFinding("node "+n.Name, Warn, "it is "+n.State+" and takes no jobs", "wait until it has left; start it again if you still need it")
 			}
 		}
 		return true
 	case errors.As(err, &refused) && refused.Status == 401:
-		d.say("key", Fail, "the key is unknown, revoked or expired", "take another one; `rowmill keys create --role admin` makes one, and a key in the api_key_file of a node's settings is valid as long as it is in the file")
+		d.addFinding("key", Fail, "the key is unknown, revoked or expired", "take another one; `rowmill keys create --role admin` makes one, and a key in the api_key_file of a node's settings is valid as long as it is in the file")
 	case errors.As(err, &refused) && refused.Status == 403:
-		d.say("key", Fail, "the key is valid, but its role does not allow listing nodes", "take an administrator's key of the account default")
+		d.addFinding("key", Fail, "the key is valid, but its role does not allow listing nodes", "take an administrator's key of the account default")
 	case errors.As(err, &refused):
-		d.say("api", Fail, fmt.Sprintf("%s answers with an error: %v", api.Server(), err), "look into the log of the node")
+		d.addFinding("api", Fail, fmt.Sprintf("%s answers with an error: %v", api.Server(), err), "look into the log of the node")
 	default:
-		d.say("api", Fail, fmt.Sprintf("%s does not answer: %v", api.Server(), err), "look whether a node runs and listens there (http.listen), and whether a firewall or proxy blocks the way")
+		d.addFinding("api", Fail, fmt.Sprintf("%s does not answer: %v", api.Server(), err), "look whether a node runs and listens there (http.listen), and whether a firewall or proxy blocks the way")
 	}
 	return false
 }
@@ -175,7 +176,7 @@ func (d *doctor) lookAtKey(ctx context.Context, api *client.Client) bool {
 func (d *doctor) lookAtNodes(ctx context.Context, api *client.Client) {
 	found, _, err := api.Diagnose(ctx)
 	if err != nil {
-		d.say("nodes", Fail, fmt.Sprintf("cannot be examined: %v", err), "upgrade all nodes to this version")
+		d.addFinding("nodes", Fail, fmt.Sprintf("cannot be examined: %v", err), "upgrade all nodes to this version")
 		return
 	}
 	for _, n := range found.Nodes {
@@ -190,11 +191,11 @@ func (d *doctor) lookAtNodes(ctx context.Context, api *client.Client) {
 	d.found = append(d.found, compare(found.Nodes)...)
 }
 
-// lookAtActors finds stuck actors, and the reasons why jobs wait.
+// lookAtActors reports stuck actors, and the reasons why jobs wait.
 func (d *doctor) lookAtActors(ctx context.Context, api *client.Client) {
 	listed, _, err := api.ListActors(ctx, client.ListActorsParams{})
 	if err != nil {
-		d.say("actors", Fail, fmt.Sprintf("cannot be listed: %v", err), "look into the log of the node")
+		d.addFinding("actors", Fail, fmt.Sprintf("cannot be listed: %v", err), "look into the log of the node")
 		return
 	}
 	well := true
@@ -207,14 +208,15 @@ func (d *doctor) lookAtActors(ctx context.Context, api *client.Client) {
 		if a.LastError != nil {
 			text += "; last error: " + a.LastError.Message
 		}
-		d.say(a.Node+": "+a.Kind+" "+a.JobID+a.Engine, level, text, remedy)
+		d.addFinding(a.Node+": "+a.Kind+" "+a.JobID+a.Engine, level, text, remedy)
 	}
 	if well {
-		d.say("actors", OK, fmt.Sprintf("%d, none is stuck", len(listed.Actors)), "")
+		d.addFinding("actors", OK, fmt.Sprintf("%d, none is stuck", len(listed.Actors)), "")
 	}
 }
 
-// judge returns the finding about an actor; its level is OK if nothing is wrong.
+// judge decides whether an actor is stuck, and returns the finding. The level is OK if
+// nothing is wrong.
 func judge(a client.Actor) (text, level, remedy string) {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	message, task := seconds(a.OldestMessageSeconds), seconds(a.TaskSeconds)
@@ -231,7 +233,7 @@ func judge(a client.Actor) (text, level, remedy string) {
 	return "", OK, ""
 }
 
-// print prints the findings. It returns errFound if one is a failure.
+// print prints the findings. It returns errFound if a finding has the level Fail.
 func (d *doctor) print(asJSON bool) error {
 	failed := slices.ContainsFunc(d.found, func(f client.Finding) bool { return f.Level == Fail })
 	var err error

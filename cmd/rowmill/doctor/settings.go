@@ -17,18 +17,19 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 )
 
-// Levels of a finding.
+// Levels of a finding, from harmless to serious.
 const (
 	OK   = "ok"
 	Warn = "warn"
 	Fail = "fail"
 )
 
-// expiresSoon is how long before a certificate's end the doctor begins to warn: long
-// enough to get a new one.
+// expiresSoon is how long before the end of a certificate the doctor begins to warn. It
+// is long enough to get a new certificate.
 const expiresSoon = 14 * 24 * time.Hour
 
-// OfSettings finds problems in valid settings.
+// OfSettings returns problems in valid settings, such as an API that is open to the
+// network.
 func OfSettings(set settings.Settings, now time.Time) []client.Finding {
 	var found []client.Finding
 	say := func(check, level, text, remedy string) {
@@ -70,7 +71,8 @@ func OfSettings(set settings.Settings, now time.Time) []client.Finding {
 	return found
 }
 
-// OfCertificates finds certificates that have ended, end soon, or cannot be read.
+// OfCertificates returns a finding for each certificate that has expired, expires soon,
+// or cannot be read.
 func OfCertificates(set settings.Settings, now time.Time) (found []client.Finding) {
 	for name, file := range CertificateFiles(set) {
 		finding := client.Finding{Check: "certificate", Level: Fail, Remedy: "put a new certificate and key in the place of " + file + "; the files are read again by themselves"}
@@ -90,7 +92,8 @@ func OfCertificates(set settings.Settings, now time.Time) (found []client.Findin
 	return found
 }
 
-// CertificateFiles returns the files of the node's certificates by setting.
+// CertificateFiles returns the file names of the node's certificates. The key is the
+// name of the setting.
 func CertificateFiles(set settings.Settings) map[string]string {
 	files := map[string]string{"http.tls_cert": set.HTTP.TLSCert, "cluster.tls_cert": set.Cluster.TLSCert}
 	maps.DeleteFunc(files, func(_, file string) bool { return file == "" })
@@ -110,13 +113,14 @@ func ReadCertificate(file string) (*x509.Certificate, error) {
 	return x509.ParseCertificate(block.Bytes)
 }
 
-// Shared returns the settings that must be equal on all nodes of a deployment, by name.
+// Shared returns the settings that must be equal on all nodes of a deployment, as text.
+// The key is the name of the setting.
 func Shared(set settings.Settings) map[string]string {
 	out := make(map[string]string)
 	for name, value := range map[string]any{"jobs": set.Jobs, "retention": set.Retention, "inputs": set.Inputs, "estimates": set.Estimates, "oidc": set.OIDC, "quotas": set.Quotas} {
 		text, err := yaml.Marshal(value)
 		if err != nil {
-			continue // does not happen: config print writes the same settings
+			continue // does not happen: Settings.Print writes the same values as YAML
 		}
 		var fields map[string]any
 		if yaml.Unmarshal(text, &fields) != nil {

@@ -1,5 +1,5 @@
-// Package exit owns the exit codes of the rowmill program, and which error leads to
-// which code. It knows no command.
+// Package exit defines the exit codes of the rowmill program, and maps each error to a
+// code. It does not depend on any command.
 package exit
 
 import (
@@ -12,13 +12,13 @@ import (
 	"github.com/rowmill/rowmill/client"
 )
 
-// The exit codes. Scripts rely on them.
+// The exit codes of the rowmill program. Scripts rely on them.
 const (
 	OK          = 0
-	Failure     = 1 // errors without their own code
+	Failure     = 1 // any error that has no code below
 	Usage       = 2 // a flag, an argument or a setting is wrong
-	JobFailed   = 3 // the job ended as failed
-	Auth        = 4 // no API key, or a key that does not allow this
+	JobFailed   = 3 // the job failed
+	Auth        = 4 // no API key, or the key does not allow the request
 	NotFound    = 5 // no such job, row or file of results
 	Cancelled   = 6 // the job was cancelled
 	Timeout     = 7 // --timeout passed; the job goes on
@@ -27,7 +27,7 @@ const (
 	Interrupted = 130
 )
 
-// Help lists the codes for the program's help.
+// Help lists the exit codes, for the help texts of commands.
 const Help = `Exit codes: 0 done, 1 error, 2 wrong usage, 3 the job failed,
 4 API key missing or not allowed to do this, 5 not found, 6 the job was cancelled,
 7 timeout, 8 service unreachable, 9 the node did not stop in time,
@@ -39,7 +39,7 @@ type Error struct {
 	Err  error
 }
 
-// With gives err a code; a nil error stays nil.
+// With returns err with an exit code. If err is nil, it returns nil.
 func With(code int, err error) error {
 	if err == nil {
 		return nil
@@ -53,13 +53,14 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the wrapped error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Signal is the cause of a context that ended by a signal.
+// Signal is the cause of a context that was cancelled because the process got a signal.
 type Signal struct{ os.Signal }
 
 // Error names the signal.
 func (s Signal) Error() string { return s.String() }
 
-// Code returns the exit code for err.
+// Code returns the exit code for err: the code from With, or else the code for its kind
+// of error.
 func Code(err error) int {
 	var (
 		coded  *Error

@@ -2,12 +2,13 @@ package functions
 
 import "strings"
 
-// maxCells limits the table of the comparison. If texts need more cells, all lines
-// between the common start and end are shown as replaced.
+// maxCells limits the memory for the comparison of two texts. If the texts need a table
+// with more cells, all lines between their common start and end are shown as replaced.
 const maxCells = 16 << 20
 
-// diff returns the lines of both texts, each after " ", "-" or "+": a longest common
-// subsequence, and the lines of only one text.
+// diff compares two texts and returns the lines of both. A line begins with " " if it
+// is in both texts, with "-" if it is only in before, and with "+" if it is only in
+// after.
 func diff(before, after string) []string {
 	a, b := lines(before), lines(after)
 	var head, tail []string
@@ -26,7 +27,8 @@ func diff(before, after string) []string {
 	return out
 }
 
-// middle compares texts without a common start or end, and returns lines as diff does.
+// middle compares two texts without a common start or end. It returns lines in the same
+// form as diff.
 func middle(a, b []string) (out []string) {
 	if len(a)*len(b) > maxCells {
 		for _, line := range a {

@@ -13,7 +13,8 @@ import (
 	"github.com/rowmill/rowmill/client"
 )
 
-// document is a definition as a file, with fields in reading order.
+// document is the definition of a Function in a YAML file, with the fields in the order
+// in which people read them.
 type document struct {
 	Name        string  `yaml:"name"`
 	Description string  `yaml:"description,omitempty"`
@@ -31,7 +32,7 @@ type input struct {
 	Description string `yaml:"description,omitempty"`
 }
 
-// writeYAML writes a revision as a file that can be published.
+// writeYAML writes a revision of a Function as a YAML file that can be published again.
 func writeYAML(w io.Writer, f client.Function) error {
 	var exact struct {
 		Sampling map[string]any `json:"sampling_params"`
@@ -84,7 +85,8 @@ func numbers(value any) any {
 	return value
 }
 
-// toJSON reads a definition in YAML or JSON. draft makes it a draft.
+// toJSON converts a definition from YAML or JSON to the body of a request. If draft is
+// true, the revision is not published.
 func toJSON(text []byte, draft bool) ([]byte, error) {
 	var fields map[string]any
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
@@ -95,7 +97,7 @@ func toJSON(text []byte, draft bool) ([]byte, error) {
 		return nil, fmt.Errorf("it is not a definition in YAML or JSON: %w", err)
 	}
 	if err := decoder.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return nil, errors.New("it holds more than one document; publish them one by one")
+		return nil, errors.New("the file holds more than one document; publish them one by one")
 	}
 	if draft {
 		fields["publish"] = false

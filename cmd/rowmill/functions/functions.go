@@ -1,5 +1,6 @@
-// Package functions holds the commands about Functions. It owns their names, the files
-// that they read and their output; package client speaks the API.
+// Package functions holds the commands about Functions. It owns the names and the
+// output of these commands, and the files that they read; package client speaks the
+// API.
 package functions
 
 import (
@@ -24,7 +25,7 @@ import (
 // service has the same limit.
 const maxFile = 32 << 20
 
-// commands are the commands of this package.
+// commands holds the data that all commands of this package share.
 type commands struct{ command.Set }
 
 // Command returns `rowmill functions`.
@@ -92,7 +93,7 @@ FILE may be - for standard input.`,
 	}))
 }
 
-// read reads a file, or standard input for -.
+// read returns the content of a file, or of standard input if the name is -.
 func (c *commands) read(name string) ([]byte, error) {
 	src, err := c.Term.Open(name)
 	if err != nil {
@@ -134,7 +135,7 @@ func (c *commands) revisions() *cobra.Command {
 	}))
 }
 
-// show prints Functions or revisions.
+// show prints a table of Functions or revisions. what is the name of the list in JSON.
 func (c *commands) show(found []client.Function, what string) error {
 	if found == nil {
 		found = []client.Function{} // JSON needs a list, not null
@@ -173,7 +174,7 @@ func (c *commands) get() *cobra.Command {
 	}, "yaml", "json"))
 }
 
-// find fetches a revision; 0 means the published one.
+// find fetches a revision of a Function; revision 0 means the published one.
 func (c *commands) find(ctx context.Context, api *client.Client, name string, revision int) (client.Function, error) {
 	if revision == 0 {
 		f, _, err := api.GetFunction(ctx, name, c.Account)
@@ -186,7 +187,7 @@ func (c *commands) find(ctx context.Context, api *client.Client, name string, re
 	return pick(all.Revisions, name, revision)
 }
 
-// pick finds a revision in a list; 0 means the published one.
+// pick returns a revision from a list; revision 0 means the published one.
 func pick(all []client.Function, name string, revision int) (client.Function, error) {
 	for _, f := range all {
 		if f.Revision == revision || revision == 0 && f.Published != nil {
@@ -256,7 +257,7 @@ func (c *commands) compare(all []client.Function, name string, before, after int
 	return nil
 }
 
-// revisionOf reads the number of a revision.
+// revisionOf parses an argument that is the number of a revision.
 func revisionOf(arg string) (int, error) {
 	n, err := strconv.Atoi(arg)
 	if err != nil || n < 1 {
@@ -327,7 +328,7 @@ the job is cancelled.`,
 		}
 		return c.Print(answer.Raw, func(w io.Writer) error {
 			var text string
-			if json.Unmarshal(run.Output, &text) != nil { // a vector
+			if json.Unmarshal(run.Output, &text) != nil { // the output is a vector and not a text
 				text = string(run.Output)
 			}
 			_, err := fmt.Fprintln(w, text)
@@ -336,7 +337,7 @@ the job is cancelled.`,
 	}, "text", "json")
 }
 
-// input makes the input of a run from fields or a file.
+// input returns the input of a run as JSON, from the fields or from the file.
 func (c *commands) input(fields []string, file string) (json.RawMessage, error) {
 	if file != "" {
 		if len(fields) > 0 {

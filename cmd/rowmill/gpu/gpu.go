@@ -19,17 +19,17 @@ import (
 // ErrNone means that the machine has no NVIDIA GPU.
 var ErrNone = errors.New("this machine has no NVIDIA GPU")
 
-// unknown is the value of a figure that the driver does not report.
+// unknown is the value of a measurement that the driver does not report.
 const unknown = -1
 
-// A GPU is one device and its state at one time.
+// A GPU is one GPU device with its state at one time.
 type GPU struct {
 	Index       int
 	Name        string  // such as "NVIDIA H200"
 	UUID        string  // stays the same after a restart
 	MemoryTotal int64   // bytes; -1 when unknown
 	MemoryUsed  int64   // bytes; -1 when unknown
-	Utilisation float64 // share of the last moments in which the GPU was busy, 0 to 1; -1 when unknown, for example with MIG
+	Utilisation float64 // share of the recent time in which the GPU was busy, 0 to 1; -1 when unknown, for example with MIG
 	Power       float64 // watts; -1 when unknown
 	Temperature float64 // degrees Celsius; -1 when unknown
 }
@@ -43,21 +43,22 @@ type Source interface {
 
 // SMI reads the GPUs with the program nvidia-smi.
 type SMI struct {
-	// Timeout bounds one run. Default 5 s: without persistence mode, the driver first
-	// wakes every GPU of the machine.
+	// Timeout limits one run of nvidia-smi. Default 5 s: without persistence mode, the
+	// driver first wakes every GPU of the machine.
 	Timeout time.Duration
 }
 
 var _ Source = SMI{}
 
-// query lists the fields. The name is last, because it may contain a comma and
-// nvidia-smi does not quote.
+// query lists the fields that nvidia-smi prints for each GPU. The name is last, because
+// it may contain a comma and nvidia-smi does not quote it.
 const query = "--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,power.draw,temperature.gpu,name"
 
 // queried is the number of fields in query.
 const queried = 8
 
-// Read runs nvidia-smi. If that program is missing, the machine has no GPU.
+// Read runs nvidia-smi. If this program is missing, it returns ErrNone: the machine has
+// no GPU.
 func (s SMI) Read(ctx context.Context) ([]GPU, error) {
 	program, err := exec.LookPath("nvidia-smi")
 	if err != nil {
@@ -93,7 +94,7 @@ func (s SMI) Read(ctx context.Context) ([]GPU, error) {
 	return gpus, nil
 }
 
-// parse reads one GPU per line and reports the first invalid line.
+// parse reads one GPU from each line. The error names each invalid line.
 func parse(text string) (gpus []GPU, err error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -122,7 +123,7 @@ func parseLine(line string) (GPU, bool) {
 	if err != nil || index < 0 || fields[1] == "" {
 		return GPU{}, false
 	}
-	// For unknown figures the driver writes text in brackets: [N/A], [Not Supported].
+	// For an unknown value nvidia-smi prints text in brackets: [N/A], [Not Supported].
 	figure := func(field int, unit float64) float64 {
 		if v, err := strconv.ParseFloat(fields[field], 64); err == nil {
 			return v * unit

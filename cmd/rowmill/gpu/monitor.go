@@ -9,32 +9,32 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A Monitor keeps the last reading of a Source and exports it as metrics. It takes a
+// A Monitor caches the last reading of a Source and exports it as metrics. It takes a
 // new reading only when a caller asks, and at most every few seconds. All methods are
 // safe for concurrent use.
 type Monitor struct {
 	source Source
 
 	mu      sync.Mutex
-	reading chan struct{} // closed at the end of the reading in progress; nil without one
+	reading chan struct{} // closed when the reading in progress ends; nil if none is in progress
 	taken   time.Time     // end of the last reading
 	gpus    []GPU
 	err     error
 }
 
 const (
-	// maxAge is the age at which a reading is replaced.
+	// maxAge is the age at which Read replaces a reading by a new one.
 	maxAge = 5 * time.Second
-	// patience is how long Read waits for a reading. Scrapers give up after 10 s,
-	// probes of orchestrators earlier.
+	// patience is how long Read waits for a new reading. Scrapers of metrics give up
+	// after 10 s, health probes of orchestrators earlier.
 	patience = 2 * time.Second
 )
 
-// NewMonitor makes a Monitor. It reads nothing yet.
+// NewMonitor returns a Monitor of source. It takes no reading yet.
 func NewMonitor(source Source) *Monitor { return &Monitor{source: source} }
 
-// Read returns the GPUs as they were a few seconds ago. If a new reading takes longer
-// than 2 s, or longer than ctx allows, Read returns the old one.
+// Read returns the GPUs with their state of a few seconds ago. If a new reading takes
+// longer than 2 s, or longer than ctx allows, Read returns the reading before.
 func (m *Monitor) Read(ctx context.Context) ([]GPU, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -59,8 +59,9 @@ func (m *Monitor) Read(ctx context.Context) ([]GPU, error) {
 	return m.gpus, m.err
 }
 
-// read takes a reading. It runs in its own goroutine, because a program that waits for
-// a broken driver cannot be killed. The source limits its time if it can.
+// read takes a new reading from the source. It runs in its own goroutine: if the driver
+// is broken, nvidia-smi may hang and cannot be killed. The source limits the time of a
+// reading if it can.
 func (m *Monitor) read() {
 	gpus, err := m.source.Read(context.Background())
 	m.mu.Lock()
@@ -87,7 +88,7 @@ func (m *Monitor) Describe(to chan<- *prometheus.Desc) {
 	to <- temperatureDesc
 }
 
-// Collect sends the figures of the last reading, without unknown ones.
+// Collect sends the values of the last reading, without the unknown values.
 func (m *Monitor) Collect(to chan<- prometheus.Metric) {
 	gpus, _ := m.Read(context.Background()) // GPUs that could not be read have no metrics
 	for _, g := range gpus {

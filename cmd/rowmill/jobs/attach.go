@@ -41,8 +41,8 @@ func timeoutFlag(cmd *cobra.Command, timeout *time.Duration) {
 	cmd.Flags().DurationVar(timeout, "timeout", 0, "stop waiting after this time, such as 30m; the job goes on (default: wait for ever)")
 }
 
-// finish follows a job and writes its results. If the wait ends early, it prints how to
-// continue.
+// finish follows a job until it ends, and writes its results. If following stops before
+// the job ends, finish prints how to continue.
 func (c *commands) finish(ctx context.Context, api *client.Client, id string, s *saving, timeout time.Duration) error {
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -63,12 +63,13 @@ func (c *commands) finish(ctx context.Context, api *client.Client, id string, s 
 		err = c.save(ctx, api, id, s)
 	}
 	if err != nil && (ctx.Err() != nil || client.Temporary(err)) {
-		c.comeBack(id, s, err)
+		c.printHowToReattach(id, s, err)
 	}
 	return err
 }
 
-// summary prints the figures of a succeeded job.
+// summary prints how many rows and tokens a succeeded job had, and how long it took.
+// watched is used if the record has no times.
 func (c *commands) summary(job client.Job, watched time.Duration) {
 	took := watched
 	if job.Started != nil && job.Completed != nil {
@@ -92,11 +93,12 @@ func (c *commands) summary(job client.Job, watched time.Duration) {
 	}
 }
 
-// comeBack prints, even when quiet, that the job continues without this program.
-func (c *commands) comeBack(id string, s *saving, why error) {
+// printHowToReattach prints that the job continues without this program, and how to follow or
+// cancel the job. It prints even with --quiet.
+func (c *commands) printHowToReattach(id string, s *saving, why error) {
 	var signal exit.Signal
 	if errors.As(why, &signal) {
 		fmt.Fprintln(c.Term.Err, "detached")
 	}
-	fmt.Fprintf(c.Term.Err, "the job goes on; follow it again with\n  rowmill jobs attach %s%s\nor end it with\n  rowmill jobs cancel %s\n", id, s.again(), id)
+	fmt.Fprintf(c.Term.Err, "the job goes on; follow it again with\n  rowmill jobs attach %s%s\nor end it with\n  rowmill jobs cancel %s\n", id, s.flagsText(), id)
 }

@@ -1,5 +1,5 @@
-// Package jobs holds the commands that use a service: submit a job, follow it, fetch
-// its results, list and cancel. It owns the names and the output of the commands;
+// Package jobs holds the commands about jobs: submit a job, follow it, fetch its
+// results, list and cancel jobs. It owns the names and the output of the commands;
 // package client speaks the API.
 package jobs
 
@@ -17,18 +17,18 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// Config is the input of the commands from the program.
+// Config configures the commands of this package.
 type Config struct {
 	connect.Options
-	// Poll is the time between two requests for a running job, after faster ones at its
-	// start. Default: 1s.
+	// Poll is the time between two requests for the state of a running job. When the
+	// command begins to follow a job, the requests are more frequent. Default: 1s.
 	Poll time.Duration
-	// Patience is how long the service of a followed job may be away. Default: 2m,
-	// longer than a restart takes.
+	// Patience is how long a command that follows a job waits for a service that does
+	// not answer. Default: 2m, longer than a restart of the service takes.
 	Patience time.Duration
 }
 
-// commands are the commands of this package.
+// commands holds the data that all commands of this package share.
 type commands struct {
 	command.Set
 	poll, patience time.Duration
@@ -56,13 +56,13 @@ Data goes to standard output, everything else to standard error.
 	}, c.submit(), c.attach(), c.list(), c.get(), c.status(), c.cancel(), c.resume(), c.release(), c.results(), c.errors(), c.rows())
 }
 
-// ofJobs adds completion of job ids to a command.
+// ofJobs makes shell completion offer job IDs as the arguments of a command.
 func (c *commands) ofJobs(cmd *cobra.Command) *cobra.Command {
 	cmd.ValidArgsFunction = c.completeJobs
 	return cmd
 }
 
-// completeJobs returns the ids of recent jobs.
+// completeJobs returns the IDs of recent jobs for shell completion.
 func (c *commands) completeJobs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	if len(args) > 0 && !strings.Contains(cmd.Use, "...") {

@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// printEstimate prints the result of a succeeded estimate job.
+// printEstimate prints the result of an estimate job that has succeeded.
 func (c *commands) printEstimate(job client.Job) error {
 	if job.CostEstimate == nil && job.Estimate == nil {
 		return exit.With(exit.Failure, fmt.Errorf("%s has succeeded without an estimate", job.ID))
@@ -23,7 +23,8 @@ func (c *commands) printEstimate(job client.Job) error {
 	})
 }
 
-// writeEstimate writes the figures of an estimate job, one name and value per line.
+// writeEstimate writes the results of an estimate job to a table, one name and value
+// per line.
 func writeEstimate(row terminal.Row, job client.Job) {
 	e := job.Estimate
 	switch {
@@ -46,7 +47,7 @@ func writeEstimate(row terminal.Row, job client.Job) {
 	row("method", how)
 }
 
-// checkEstimate refuses flags that have no effect on an estimate.
+// checkEstimate returns an error if a flag is given that has no effect on an estimate.
 func (s *submission) checkEstimate(changed func(flag string) bool) error {
 	var vain []string
 	for _, flag := range []string{"output", "format", "include-inputs", "include-logprobs", "force"} {

@@ -13,19 +13,20 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// firstPoll is the time between the first and the second request for a job, so that the
-// command returns at once for short jobs. Each later pause is 1.5 times as long as the
-// one before, up to poll. From then on the service's events report changes.
+// firstPoll is the pause between the first and the second request for a job, so that
+// the command returns soon after a short job. Each later pause is 1.5 times as long as
+// the pause before, up to poll. From then on the command listens to the service's
+// events.
 const firstPoll = 100 * time.Millisecond
 
-// firstEvent is how long the first event may take. A service sends one at once, but a
-// proxy may buffer the stream until it ends.
+// firstEvent is how long the command waits for the first event. A service sends the
+// first event at once, but a proxy may hold the stream back until it ends.
 const firstEvent = 5 * time.Second
 
-// follow shows a job's progress until it ends, and returns its record. It waits for a
-// service that is away for less than patience.
+// follow shows a job's progress until the job ends, and returns the job's record. If
+// the service does not answer, it tries again until the time patience has passed.
 func (c *commands) follow(ctx context.Context, api *client.Client, id string) (client.Job, error) {
-	f := &following{commands: c, id: id, progress: terminal.NewProgress(c.Term), reached: c.Term.Now()}
+	f := &following{commands: c, id: id, progress: terminal.NewProgress(c.Term), lastAnswer: c.Term.Now()}
 	defer f.progress.Pause()
 	pause := min(firstPoll, c.poll)
 	listened := false
@@ -35,7 +36,7 @@ func (c *commands) follow(ctx context.Context, api *client.Client, id string) (c
 		if over || err != nil {
 			return job, err
 		}
-		if !f.away && pause == c.poll && !listened {
+		if !f.unreachable && pause == c.poll && !listened {
 			listened = true
 			if over, err := f.listen(ctx, api); over || err != nil {
 				return f.last, err
@@ -50,20 +51,21 @@ func (c *commands) follow(ctx context.Context, api *client.Client, id string) (c
 	}
 }
 
-// A following is the state of following one job.
+// A following is the state of the command while it follows one job.
 type following struct {
 	*commands
-	id       string
-	progress *terminal.Progress
-	warned   int           // warnings printed
-	last     client.Job    // the last record
-	reached  time.Time     // last answer of the service
-	away     bool          // a message about the missing service was printed
-	wait     time.Duration // wait that the service asked for
+	id          string
+	progress    *terminal.Progress
+	warned      int           // number of the job's warnings that were printed
+	last        client.Job    // latest record of the job
+	lastAnswer  time.Time     // time of the service's last answer
+	unreachable bool          // the service does not answer, and a message about this was printed
+	wait        time.Duration // pause before the next request that the service asked for
 }
 
-// take handles the answer to a request for the job. It reports whether the job has
-// ended, or the error after which following must stop.
+// take handles the answer to a request for the job: a record or an error. over reports
+// whether the job has ended. The returned error ends the following; it is nil if the
+// command must try again.
 func (f *following) take(ctx context.Context, job client.Job, err error) (over bool, _ error) {
 	f.wait = 0
 	var refusal *client.APIError
@@ -74,33 +76,33 @@ func (f *following) take(ctx context.Context, job client.Job, err error) (over b
 	case ctx.Err() != nil:
 		return false, context.Cause(ctx)
 	case err == nil:
-		f.away, f.reached, f.last = false, f.Term.Now(), job
+		f.unreachable, f.lastAnswer, f.last = false, f.Term.Now(), job
 		for ; f.warned < len(job.Warnings); f.warned++ {
 			f.progress.Pause()
 			f.Term.Say("warning: %s", job.Warnings[f.warned])
 		}
-		f.progress.Update(snapshot(job, f.reached))
+		f.progress.Update(snapshot(job, f.lastAnswer))
 		return job.Status.Terminal(), nil
-	case !client.Temporary(err) || f.Term.Now().Sub(f.reached) > f.patience:
+	case !client.Temporary(err) || f.Term.Now().Sub(f.lastAnswer) > f.patience:
 		return false, fmt.Errorf("follow %s: %w", f.id, err)
-	case !f.away:
-		f.away = true
+	case !f.unreachable:
+		f.unreachable = true
 		f.progress.Pause()
 		f.Term.Say("%v; trying again for %v, the job goes on", err, f.patience)
 	}
 	return false, nil
 }
 
-// A streamItem is an event of the stream, or its error.
+// A streamItem is an event of the service's event stream, or an error of the stream.
 type streamItem struct {
 	event client.Event
 	err   error
 }
 
-// listen follows the job by the service's events until it ends. If it returns neither
-// true nor an error, the caller must ask for the job: the service or a proxy does not
-// support events, has no room for a stream, or sent an answer that a request explains
-// better.
+// listen follows the job by the service's events until the job ends. If it returns
+// false and no error, the caller must request the job instead of events: the service or
+// a proxy does not support events, has no room for a stream, or sent an answer that a
+// request for the job explains better.
 func (f *following) listen(ctx context.Context, api *client.Client) (over bool, _ error) {
 	ctx, leave := context.WithCancel(ctx)
 	var ended sync.WaitGroup
@@ -140,15 +142,15 @@ func (f *following) listen(ctx context.Context, api *client.Client) (over bool, 
 		case <-silent.C:
 			return false, nil
 		case <-tick.C: // update the time in the progress line
-			if !f.away {
-				f.reached = f.Term.Now()
-				f.progress.Update(snapshot(f.last, f.reached))
+			if !f.unreachable {
+				f.lastAnswer = f.Term.Now()
+				f.progress.Update(snapshot(f.last, f.lastAnswer))
 			}
 		}
 	}
 }
 
-// snapshot turns a record into the content of the progress line.
+// snapshot converts the record of a job to the content of the progress line.
 func snapshot(job client.Job, now time.Time) terminal.Snapshot {
 	s := terminal.Snapshot{
 		Now: now, Phase: string(job.Status), Note: job.Message, Unit: "rows",
@@ -161,8 +163,8 @@ func snapshot(job client.Job, now time.Time) terminal.Snapshot {
 	return s
 }
 
-// outcome returns nil for a succeeded job. Otherwise it returns why there are no
-// results, with the exit code.
+// outcome returns nil for a succeeded job. For another job it returns an error that
+// says why there are no results, with the exit code.
 func outcome(job client.Job) error {
 	switch job.Status {
 	case rowmill.StatusSucceeded:

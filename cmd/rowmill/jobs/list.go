@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// maxPage is the largest page of the API.
+// maxPage is the largest number of items that the API returns on one page.
 const maxPage = 100
 
 func (c *commands) list() *cobra.Command {
@@ -22,7 +22,7 @@ func (c *commands) list() *cobra.Command {
 	var statuses []string
 	cmd := listing[client.Job]{
 		what: "jobs", limit: 20,
-		again: func([]string) string {
+		repeatCommand: func([]string) string {
 			again := "rowmill jobs list"
 			if len(statuses) > 0 {
 				again += " --status " + quote(strings.Join(statuses, ","))
@@ -58,8 +58,8 @@ func (c *commands) list() *cobra.Command {
 func (c *commands) errors() *cobra.Command {
 	return listing[client.FailedRow]{
 		what: "failed rows", limit: 100,
-		again:  func(args []string) string { return "rowmill jobs errors " + args[0] },
-		header: []string{"ROW", "CODE", "MESSAGE"},
+		repeatCommand: func(args []string) string { return "rowmill jobs errors " + args[0] },
+		header:        []string{"ROW", "CODE", "MESSAGE"},
 		fetch: func(ctx context.Context, api *client.Client, args []string, limit int, cursor string) ([]client.FailedRow, string, error) {
 			page, _, err := api.ListErrors(ctx, args[0], client.ListErrorsParams{Limit: int64(limit), Cursor: cursor})
 			if err != nil {
@@ -78,18 +78,19 @@ func (c *commands) errors() *cobra.Command {
 	}))
 }
 
-// A listing is a long list that is fetched and printed page by page: as a table, or as
-// one JSON array.
+// A listing describes a command that fetches and prints a long list page by page: as a
+// table, or as one JSON array.
 type listing[T any] struct {
-	what   string                     // name of its items
-	limit  int                        // default number of items
-	again  func(args []string) string // the command that lists again, for a hint
-	header []string
-	fetch  func(ctx context.Context, api *client.Client, args []string, limit int, cursor string) (page []T, next string, err error)
-	cells  func(T) []string
+	what          string                     // name of the items, such as jobs
+	limit         int                        // default number of items
+	repeatCommand func(args []string) string // returns the command that lists the items again, for a hint
+	header        []string
+	fetch         func(ctx context.Context, api *client.Client, args []string, limit int, cursor string) (page []T, next string, err error)
+	cells         func(T) []string
 }
 
-// command adds the flags and the body of a listing to cmd.
+// command adds to cmd the flags of the listing, and the body that fetches and prints
+// the items.
 func (l listing[T]) command(c *commands, cmd *cobra.Command) *cobra.Command {
 	var cursor string
 	var all bool
@@ -125,13 +126,14 @@ func (l listing[T]) command(c *commands, cmd *cobra.Command) *cobra.Command {
 			}
 		}
 		if next != "" {
-			c.Term.Say("more: %s --cursor %s (or --all)", l.again(args), quote(next))
+			c.Term.Say("more: %s --cursor %s (or --all)", l.repeatCommand(args), quote(next))
 		}
 		return nil
 	})
 }
 
-// print prints one page after the pages already shown.
+// print prints one page. shown is the number of items on the pages before; first is
+// true for the first page.
 func (l listing[T]) print(c *commands, page []T, shown int, first bool) error {
 	if !c.JSON() {
 		return terminal.Table(c.Term.Out, func(row terminal.Row) {
@@ -146,7 +148,7 @@ func (l listing[T]) print(c *commands, page []T, shown int, first bool) error {
 	for i, item := range page {
 		text, err := json.MarshalIndent(item, "  ", "  ")
 		if err != nil {
-			return fmt.Errorf("print: %w", err)
+			return fmt.Errorf("write an item as JSON: %w", err)
 		}
 		open := ",\n  "
 		if shown+i == 0 {

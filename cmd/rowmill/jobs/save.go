@@ -18,20 +18,20 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// endings maps a results format to its file name ending.
+// endings maps the format of results to the ending of the file name.
 var endings = map[string]string{"parquet": ".parquet", "csv": ".zip", "json": ".json"}
 
-// stdout is the path for standard output.
+// stdout is the file name that means standard output.
 const stdout = "-"
 
-// saving says where and how results are written.
+// saving holds the flags that say where and how results are written.
 type saving struct {
 	want  client.Results
-	path  string // empty: derived from the input's name
+	path  string // empty until resolve derives it from the name of the input
 	force bool
 }
 
-// flags adds the flags of saving to a command.
+// flags adds the flags for writing results to a command.
 func (s *saving) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&s.path, "output", "", "file for the results, - for standard output (default: NAME.results.parquet in this folder)")
@@ -42,8 +42,9 @@ func (s *saving) flags(cmd *cobra.Command) {
 	command.Choices(cmd, "format", "parquet", "csv", "json")
 }
 
-// resolve sets format and path, and refuses problems that would otherwise appear after
-// the job has run. name is the default file name.
+// resolve sets the format and the path of the results. It returns an error for problems
+// that would otherwise appear only after the job has run. name is the default file
+// name, without an ending.
 func (s *saving) resolve(name string) error {
 	ending := strings.ToLower(filepath.Ext(s.path))
 	if s.want.Format == "" {
@@ -63,7 +64,7 @@ func (s *saving) resolve(name string) error {
 	case s.path == "":
 		kind := ".results"
 		if s.want.Partial {
-			kind = ".partial" // not the name of full results
+			kind = ".partial" // complete results have another name
 		}
 		s.path = name + kind + want
 	case ending == ".csv":
@@ -85,9 +86,9 @@ func (s *saving) resolve(name string) error {
 	return nil
 }
 
-// again returns the flags that ask for the same file, after a space; empty if no file
-// was named.
-func (s *saving) again() string {
+// flagsText returns the flags that write the same file in another command, with a space
+// before them. It returns an empty text if there is no path.
+func (s *saving) flagsText() string {
 	if s.path == "" {
 		return ""
 	}
@@ -102,7 +103,7 @@ func (s *saving) again() string {
 	return out.String()
 }
 
-// save writes the results of a succeeded job.
+// save writes the results of a job to a file or to standard output.
 func (c *commands) save(ctx context.Context, api *client.Client, id string, s *saving) error {
 	if s.path == stdout {
 		if _, err := api.Stream(ctx, id, s.want, c.Term.Out); err != nil {

@@ -43,7 +43,7 @@ func (c *commands) get() *cobra.Command {
 	})
 }
 
-// nodesOf returns the nodes that have rows of a running job.
+// nodesOf returns the nodes that have rows of a running job, and none for other jobs.
 func nodesOf(ctx context.Context, api *client.Client, job client.Job) ([]client.NodeRows, error) {
 	if job.Status != rowmill.StatusRunning {
 		return nil, nil
@@ -52,7 +52,7 @@ func nodesOf(ctx context.Context, api *client.Client, job client.Job) ([]client.
 	return p.Nodes, err
 }
 
-// writeRecord writes the fields of a job for people, one per line.
+// writeRecord writes the fields of a job to a table for people, one per line.
 func writeRecord(row terminal.Row, job client.Job) {
 	line := func(name, value string) {
 		if value != "" {
@@ -95,7 +95,7 @@ func writeRecord(row terminal.Row, job client.Job) {
 	}
 }
 
-// writeCounts prints how many rows were taken over, deduplicated, failed or cut, one
+// writeCounts writes how many rows were taken over, deduplicated, failed or cut, one
 // line for each number above 0.
 func writeCounts(row terminal.Row, job client.Job) {
 	if job.RowsTakenOver > 0 {
@@ -219,10 +219,10 @@ an ended job.`,
 	})
 }
 
-// sayPartial prints how many rows partial results have.
+// sayPartial prints how many rows of a job are done, if its results are incomplete.
 func (c *commands) sayPartial(job client.Job) {
 	switch {
-	case job.Status == rowmill.StatusSucceeded || job.NumRows == nil: // all, or none
+	case job.Status == rowmill.StatusSucceeded || job.NumRows == nil: // all rows are done, or the number of rows is unknown
 	case !job.Status.Terminal():
 		c.Term.Say("%s is %s with %s rows done; the other rows are null", job.ID, job.Status, rowsOf(job))
 	case job.RowsDone < *job.NumRows:
@@ -262,7 +262,7 @@ func count(n *int64) string {
 	return terminal.Count(*n)
 }
 
-// rowsOf formats the done and the total rows of a job.
+// rowsOf formats the number of done rows and of all rows of a job, such as 5/10.
 func rowsOf(job client.Job) string {
 	if job.NumRows == nil {
 		return "-"

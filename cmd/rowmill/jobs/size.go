@@ -13,19 +13,21 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// size is the size of an input; zero if it was not counted.
+// size holds the number of rows and tokens of an input; zero if the input was not
+// counted.
 type size struct {
 	rows   int64
-	tokens int64 // of the prompts, approximate
+	tokens int64 // estimated tokens of all prompts
 }
 
-// countedRows is how many rows are counted for size.tokens. The other rows are assumed
-// to have the same length, because counting each row would take longer than sending it.
+// countedRows is how many rows are counted to estimate size.tokens. The other rows are
+// assumed to have the same mean length: to count each row would take longer than to
+// send it.
 const countedRows = 1000
 
-// promptCounter returns a function that counts the tokens of a prompt approximately, for
-// the model of a submission: with the model's template, but by bytes and not by its
-// vocabulary.
+// promptCounter returns a function that estimates the tokens of a prompt for the model
+// of a submission. It uses the model's template, but computes tokens from bytes,
+// without the model's vocabulary.
 func promptCounter(s *submission) func(text string) int {
 	model, _ := catalog.Default().Find(s.Model)
 	counters := prompt.NewCounters(func(rowmill.Model) (prompt.Tokenizer, string, error) { return nil, "", nil },
@@ -37,8 +39,8 @@ func promptCounter(s *submission) func(text string) int {
 	return counter.Count
 }
 
-// count reads the whole input once, so that an error in its last line is found before
-// anything is sent.
+// count reads the whole input once and returns its size. So an error in the last line
+// of the input is found before anything is sent.
 func (s *source) count(ctx context.Context, tokens func(text string) int) (n size, err error) {
 	for row, err := range s.rows() {
 		if err != nil {
@@ -58,12 +60,13 @@ func (s *source) count(ctx context.Context, tokens func(text string) int) (n siz
 	return n, nil
 }
 
-// checkQuotas refuses an input with more rows than the account may run in one job, and
-// warns about an input with too many tokens, before any row is sent.
+// checkQuotas returns an error if an input has more rows than the account may run in
+// one job, and prints a warning if it has too many tokens. It runs before any row is
+// sent.
 func (c *commands) checkQuotas(ctx context.Context, api *client.Client, name string, priority rowmill.Priority, n size) error {
 	limits, _, err := api.GetQuotas(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // the service has the last word anyway
+		return nil //nolint:nilerr // the service checks the quotas again
 	}
 	for _, limit := range limits.Quotas {
 		switch {
@@ -79,8 +82,9 @@ func (c *commands) checkQuotas(ctx context.Context, api *client.Client, name str
 	return nil
 }
 
-// chooseModel chooses the only served model if the user named none and the default
-// model is not served.
+// chooseModel sets the model of a submission without a model, if the default model is
+// not served: to the only served model. If several models are served, it returns a
+// usage error.
 func (c *commands) chooseModel(ctx context.Context, api *client.Client, s *submission) error {
 	if s.Model != "" {
 		return nil

@@ -16,18 +16,19 @@ import (
 // by default, but its operator may allow more.
 const maxRow = 64 << 20
 
-// kindAuto is the default of --input-format: the command detects the format.
+// kindAuto is the default value of --input-format: the command detects the format of
+// the input.
 const kindAuto = "auto"
 
-// A source is a local input that can be read several times: once to check and count it
-// before anything is sent, once to send it.
+// A source is a local input that can be read several times: once to check and count the
+// rows before anything is sent, and once to send them.
 type source struct {
-	name string // for messages
+	name string // name of the input in messages
 	opts input.Options
 	kind input.Kind
 	file *os.File
 	size int64
-	temp bool // a copy of standard input, to be removed
+	temp bool // file is a temporary copy of standard input, which Close removes
 }
 
 // openSource opens a file and detects its format. For the path "-" it copies standard
@@ -39,7 +40,7 @@ func openSource(path string, opts input.Options, stdin io.Reader) (s *source, er
 			s.Close()
 		}
 	}()
-	if path == stdout { // "-" is standard input here
+	if path == stdout { // here "-" means standard input
 		s.name = "standard input"
 		if err := s.spool(stdin); err != nil {
 			return s, fmt.Errorf("read standard input: %w", err)
@@ -66,7 +67,7 @@ func openSource(path string, opts input.Options, stdin io.Reader) (s *source, er
 	return s, s.wrapError(err)
 }
 
-// spool copies a stream to disk, so that it can be read twice.
+// spool copies standard input to a temporary file, so that it can be read twice.
 func (s *source) spool(stdin io.Reader) error {
 	file, err := os.CreateTemp("", "rowmill-input-*")
 	if err != nil {
@@ -77,7 +78,7 @@ func (s *source) spool(stdin io.Reader) error {
 	return err
 }
 
-// Close closes the file. It removes a copy of standard input.
+// Close closes the file, and removes it if it is a copy of standard input.
 func (s *source) Close() {
 	if s.file == nil {
 		return
@@ -88,7 +89,8 @@ func (s *source) Close() {
 	}
 }
 
-// rows reads the input from its start, in the same way as the service reads a file.
+// rows returns the rows of the input. It reads the input from its start, in the same
+// way as the service reads a file.
 func (s *source) rows() iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		rows, err := input.Open(s.file, s.size, s.opts)
@@ -96,7 +98,7 @@ func (s *source) rows() iter.Seq2[string, error] {
 			yield("", s.wrapError(err))
 			return
 		}
-		defer func() { _ = rows.Close() }() // a read-only file
+		defer func() { _ = rows.Close() }() // the file was only read, so nothing can be lost
 		var row rowmill.Row
 		for {
 			err := rows.Next(&row)
@@ -110,11 +112,12 @@ func (s *source) rows() iter.Seq2[string, error] {
 	}
 }
 
-// flagNames replaces the names of a submission's fields by the names of flags.
+// flagNames replaces the field names of a submission by the names of flags, in a
+// message of the package input.
 var flagNames = strings.NewReplacer("id_column_name", "--id-column", "column_name", "--column", "input_format", "--input-format")
 
-// wrapError adds the file name to an error. If the error is about a field of the
-// submission, the new error names the flag.
+// wrapError adds the name of the input to an error. In an error about a field of the
+// submission, it also replaces the name of the field by the name of the flag.
 func (s *source) wrapError(err error) error {
 	var failure *rowmill.Failure
 	switch {

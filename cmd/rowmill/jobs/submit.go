@@ -24,15 +24,16 @@ import (
 )
 
 const (
-	// manyRows is the largest number of rows of a job that is urgent by default.
+	// manyRows is the largest number of rows of a job that gets priority 0 by default.
 	manyRows = 1000
-	// bySize means no --priority: the number of rows decides.
+	// bySize is the priority of a submission without --priority: the number of rows
+	// decides.
 	bySize rowmill.Priority = -1
 	// maxSchema is the service's limit on a schema, in bytes.
 	maxSchema = 256 << 10
 )
 
-// submission holds the flags of submit.
+// submission holds the values of the flags of `rowmill jobs submit`.
 type submission struct {
 	client.Submission
 	system  string
@@ -177,7 +178,7 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, from strin
 	return c.finish(ctx, api, made.JobID, &s.save, s.timeout)
 }
 
-// read reads the files that the flags name.
+// read checks the flags, reads the files that they name, and fills in the submission.
 func (s *submission) read() error {
 	if s.Format = s.kind; s.Format == kindAuto {
 		s.Format = ""
@@ -224,8 +225,8 @@ func (s *submission) read() error {
 	return nil
 }
 
-// typed returns the value of a parameter: as JSON if it is valid JSON, else as text.
-// Numbers keep every digit.
+// typed returns the value of a sampling parameter: decoded from JSON if it is valid
+// JSON, otherwise as text. Numbers keep every digit.
 func typed(value string) any {
 	dec := json.NewDecoder(strings.NewReader(value))
 	dec.UseNumber()
@@ -247,9 +248,10 @@ func (s *submission) fromURL(address string) error {
 	return nil
 }
 
-// fromFile opens a local input, checks and counts it. It uploads a table that is large
-// or needs more than one column; other inputs are sent with the submission. The caller
-// closes the input after it is sent, and calls created after the job was created.
+// fromFile opens a local input, then checks and counts its rows. It uploads a table
+// that is large or needs more than one column; other inputs are sent with the
+// submission. The caller closes the input after it is sent, and calls created after the
+// job was created.
 func (c *commands) fromFile(ctx context.Context, api *client.Client, path string, s *submission) (in *source, created func(), err error) {
 	if strings.HasPrefix(path, "s3://") {
 		return nil, nil, exit.With(exit.Usage, errors.New("s3:// addresses are not accepted; make a presigned https URL"))
@@ -293,7 +295,7 @@ func (c *commands) fromFile(ctx context.Context, api *client.Client, path string
 		s.URL, s.Format = "file:"+file, string(in.kind.Format)
 		return in, done, nil
 	}
-	s.Rows, s.Column, s.Format = in.rows(), "", "" // the service gets rows without the file format
+	s.Rows, s.Column, s.Format = in.rows(), "", "" // the service gets the rows as texts, so it needs no column or format
 	return in, func() {}, nil
 }
 
@@ -303,7 +305,7 @@ func isFunction(ctx context.Context, api *client.Client, name string) bool {
 		return false
 	}
 	_, _, err := api.GetFunction(ctx, name, "")
-	return err == nil // otherwise it is not a Function, or the service does not answer: the submission reports that
+	return err == nil // after an error, the submission reports a missing model or a service that does not answer
 }
 
 func (s *source) describe() string {

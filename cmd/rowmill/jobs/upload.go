@@ -13,14 +13,15 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// uploadAbove is the size in bytes above which a table is uploaded and not sent with
-// the submission. Below it, sending everything again after a broken connection takes
-// only a moment.
+// uploadAbove is the size in bytes above which a table is uploaded in parts and not
+// sent with the submission. A smaller table can be sent again quickly after a broken
+// connection.
 const uploadAbove = 8 << 20
 
-// upload uploads a table to the service and saves its progress, so that the same
-// command continues after an interruption. The caller calls done after the job is
-// created: done deletes the saved progress, and the file on the service.
+// upload uploads a table to the service and returns the ID of the uploaded file. It
+// saves its progress, so that the same command continues after an interruption. The
+// caller calls done after the job is created: done deletes the saved progress, and the
+// file on the service.
 func (c *commands) upload(ctx context.Context, api *client.Client, in *source) (file string, done func(), err error) {
 	note := noteOf(api, in)
 	progress := terminal.NewProgress(c.Term)
@@ -44,11 +45,12 @@ func (c *commands) upload(ctx context.Context, api *client.Client, in *source) (
 	}, nil
 }
 
-// A note is the file with the progress of an upload. If it is lost or wrong, the upload
-// starts again.
+// A note is a local file that holds the progress of an upload. If the note is lost or
+// wrong, the upload starts again.
 type note struct{ path string }
 
-// noteOf returns the note for a file in its present state and a service.
+// noteOf returns the note for uploading a file to a service. If the file has changed,
+// the note is another one. An empty note saves nothing.
 func noteOf(api *client.Client, in *source) note {
 	dir, err := os.UserCacheDir()
 	if err != nil || in.temp {

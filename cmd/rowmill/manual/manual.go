@@ -1,5 +1,5 @@
 // Package manual writes pages for man(1) from the command tree: one page for each
-// command, with the text of its --help. It knows no single command.
+// command, with the text of its --help. It does not depend on any single command.
 package manual
 
 import (
@@ -14,8 +14,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Command is `manual DIR`, which the build of packages runs. Version and date, a time
-// in RFC 3339 or empty, are in the footer of each page.
+// Command returns the command `manual DIR`, which the build of packages runs. The
+// version and the date, which is in RFC 3339 or empty, appear in the footer of each
+// page.
 func Command(version, date string) *cobra.Command {
 	return &cobra.Command{
 		Use:    "manual DIR",
@@ -57,8 +58,8 @@ func title(cmd *cobra.Command) string {
 	return strings.ReplaceAll(cmd.CommandPath(), " ", "-")
 }
 
-// Page returns a command's page in the man(7) format. The footer follows name and
-// section in .TH.
+// Page returns the manual page of a command, in the man(7) format. The footer is the
+// end of the page's .TH line, after the name and the section.
 func Page(cmd *cobra.Command, footer string) string {
 	p := &page{}
 	p.line(".TH %q 1 %s", strings.ToUpper(title(cmd)), footer)
@@ -126,7 +127,7 @@ func (p *page) flags(name string, flags *pflag.FlagSet) {
 	})
 }
 
-// defaultText describes a flag's default, except for zero values.
+// defaultText returns a text with the default of a flag; it is empty for a zero value.
 func defaultText(f *pflag.Flag) string {
 	switch f.DefValue {
 	case "", "0", "0s", "false", "[]":
@@ -135,7 +136,7 @@ func defaultText(f *pflag.Flag) string {
 	return fmt.Sprintf(" (default %s)", f.DefValue)
 }
 
-// text writes paragraphs and keeps indented lines unchanged.
+// text writes paragraphs of running text. It writes indented lines unchanged.
 func (p *page) text(text string) {
 	for paragraph := range strings.SplitSeq(strings.Trim(text, "\n"), "\n\n") {
 		lines := strings.Split(strings.Trim(paragraph, "\n"), "\n")

@@ -79,7 +79,7 @@ its mailbox one after another. It runs slow work as a task, in the background.
 	return cmd
 }
 
-// actor returns the table line of an actor.
+// actor returns the cells of an actor's line in the table.
 func (c *commands) actor(a client.Actor) []string {
 	kind, task, trouble := a.Kind, "", ""
 	if a.State != "running" {

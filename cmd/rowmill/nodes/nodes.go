@@ -19,7 +19,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// commands are the commands of this package.
+// commands holds the data that all commands of this package share.
 type commands struct {
 	command.Set
 	wait time.Duration
@@ -90,14 +90,15 @@ The command waits until the node has left, for at most --wait.`,
 	}
 	cmd.Flags().DurationVar(&c.wait, "wait", 2*time.Minute, "how long to wait until the node has left; 0 does not wait")
 	return c.SetBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
-		return c.drainNode(ctx, api, strings.Join(args, "")) // one at most
+		return c.drainNode(ctx, api, strings.Join(args, "")) // args has one name at most
 	})
 }
 
-// pollEvery is the time between two checks whether a node has left.
+// pollEvery is the time between two requests that check whether a node has left.
 const pollEvery = 250 * time.Millisecond
 
-// drainNode drains the node with an id or name; empty means the node that answers.
+// drainNode drains the node with this ID or name, and waits until the node has left,
+// for --wait at most. An empty name means the node that answers.
 func (c *commands) drainNode(ctx context.Context, api *client.Client, name string) error {
 	before, _, err := api.ListNodes(ctx)
 	if err != nil {
@@ -124,7 +125,8 @@ func (c *commands) drainNode(ctx context.Context, api *client.Client, name strin
 	return nil
 }
 
-// pick finds a node by id, or else by a unique name.
+// pick returns the node with this ID, or else with this name, which must be unique. An
+// empty name means the node that answered the request.
 func pick(nodes []client.Node, name string) (client.Node, error) {
 	var named []client.Node
 	for _, n := range nodes {
@@ -148,8 +150,8 @@ func pick(nodes []client.Node, name string) (client.Node, error) {
 	return client.Node{}, exit.With(exit.Usage, fmt.Errorf("%d nodes are called %q; name one by its id: %s", len(named), name, strings.Join(ids, ", ")))
 }
 
-// waitUntilLeft waits until the other nodes no longer list a node. If the node itself
-// answers the requests, it has left when it stops answering.
+// waitUntilLeft waits until the service does not list a node any more. If the node
+// itself answers the requests, it has left when it stops answering.
 func waitUntilLeft(ctx context.Context, api *client.Client, node client.Node) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()

@@ -19,7 +19,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// commands are the commands of this package.
+// commands holds the data that all commands of this package share.
 type commands struct{ command.Set }
 
 // Command returns `rowmill quotas`.
@@ -60,7 +60,8 @@ func (c *commands) get() *cobra.Command {
 	}))
 }
 
-// show prints quotas.
+// show prints the quotas of an account, and whether each comes from the account or the
+// configuration.
 func (c *commands) show(q client.Quotas, answer client.Answer) error {
 	return c.Table(answer.Raw, func(row terminal.Row) {
 		c.Term.Say("account %s", terminal.Printable(q.Account))
@@ -88,7 +89,7 @@ func (c *commands) show(q client.Quotas, answer client.Answer) error {
 	})
 }
 
-// count formats a quota.
+// count formats a quota; 0 means no limit.
 func count(n int64) string {
 	if n == 0 {
 		return "no limit"
@@ -96,21 +97,22 @@ func count(n int64) string {
 	return terminal.Count(n)
 }
 
-// ownAt finds the account's own quota of a priority, or -1.
+// ownAt returns the index of the account's own quota for a priority, or -1.
 func ownAt(own []client.OwnQuota, priority rowmill.Priority) int {
 	return slices.IndexFunc(own, func(q client.OwnQuota) bool { return q.Priority == priority })
 }
 
-// The flag values that remove a quota.
+// The flag values that remove the account's own quota.
 const (
-	configured = "default" // for rows and tokens
-	unlimited  = "none"    // for cost
+	configured = "default" // value of --rows and --tokens
+	unlimited  = "none"    // value of --cost-usd
 )
 
-// unnamed means no --priority.
+// unnamed is the value of change.priority without the flag --priority.
 const unnamed rowmill.Priority = -1
 
-// change holds the flags of set; nil means no change.
+// change holds the flags of `rowmill quotas set`. A nil field does not change its
+// quota.
 type change struct {
 	priority     rowmill.Priority
 	rows, tokens *string
@@ -149,8 +151,8 @@ submitted earlier keep their quotas.`,
 	}))
 }
 
-// apply changes the account's own quotas, unless another client changes them at the
-// same time.
+// apply changes the account's own quotas. It returns an error if another client changes
+// them at the same time.
 func (c *commands) apply(ctx context.Context, api *client.Client, ch change) error {
 	if err := ch.check(); err != nil {
 		return exit.With(exit.Usage, err)
@@ -170,7 +172,8 @@ func (c *commands) apply(ctx context.Context, api *client.Client, ch change) err
 	return c.show(after, answer)
 }
 
-// check refuses a change without a quota to change.
+// check returns an error if the change names no quota, or if a flag is missing or
+// invalid.
 func (ch change) check() error {
 	bounds, invalid := ch.rows != nil || ch.tokens != nil, ch.priority.Validate()
 	switch {
@@ -187,7 +190,8 @@ func (ch change) check() error {
 	return err
 }
 
-// applyTo returns an account's own quotas with the change applied.
+// applyTo returns own, the account's own quotas, with the change applied. It returns an
+// error if a flag has an invalid value.
 func (ch change) applyTo(own client.OwnQuotas) (client.OwnQuotas, error) {
 	own.Quotas = slices.Clone(own.Quotas)
 	if ch.rows != nil || ch.tokens != nil {
@@ -219,7 +223,8 @@ func (ch change) applyTo(own client.OwnQuotas) (client.OwnQuotas, error) {
 	return own, nil
 }
 
-// parseBound reads the value of a flag into a quota.
+// parseBound parses the value of a flag and writes it to a quota. With a nil value the
+// quota does not change; with the value "default" it becomes nil.
 func parseBound(flag string, value *string, into **int64) error {
 	switch {
 	case value == nil:

@@ -17,7 +17,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// Groupings of usage.
+// Values of the flag --group-by.
 const (
 	byDay   = "day"
 	byModel = "model"
@@ -101,7 +101,8 @@ default may name another.
 	}))
 }
 
-// columns returns the columns for the groupings.
+// columns returns the headings of the columns for these groups, and a function that
+// returns the cells of a line in the same order.
 func columns(groups []string) (heads []string, cells func(client.UsageLine) []string) {
 	day, model, key := slices.Contains(groups, byDay), slices.Contains(groups, byModel), slices.Contains(groups, byKey)
 	if day {

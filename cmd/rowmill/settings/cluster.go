@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Store says where records are kept.
+// Store configures where the records are stored.
 type Store struct {
 	// URL is the address of a Redis server that all nodes share:
 	// redis://[USER:PASSWORD@]HOST:PORT/DB, rediss:// for TLS, or
@@ -20,30 +20,32 @@ type Store struct {
 	// directory, for one node.
 	URL Secret `yaml:"url"`
 
-	// SentinelUser and SentinelPassword are for the Sentinels. The user and the
-	// password in URL are for the Redis servers. Default: none.
+	// SentinelUser and SentinelPassword authenticate the node at the Sentinels. The
+	// user and the password in URL are for the Redis servers. Default: none.
 	SentinelUser     string `yaml:"sentinel_user"`
 	SentinelPassword Secret `yaml:"sentinel_password"`
 
-	// AllowLostWrites accepts Redis behind Sentinels with min-replicas-to-write 0:
-	// a failover may lose all writes since a partition began. Default: false.
+	// AllowLostWrites permits Redis behind Sentinels with min-replicas-to-write 0.
+	// After a network partition, a failover of such a Redis may lose all writes since
+	// the partition began. Default: false.
 	AllowLostWrites bool `yaml:"allow_lost_writes"`
 
-	// TLSCA is a PEM file of the authorities that may sign the certificate of a rediss
-	// server. Default: empty, the authorities of the system.
+	// TLSCA is a PEM file of the certificate authorities that may sign the certificate
+	// of a Redis server, for URLs with rediss. Default: empty, which means the
+	// authorities of the system.
 	TLSCA string `yaml:"tls_ca"`
 
-	// Prefix is the start of every key in Redis. Default: rowmill:, so that other
-	// programs may use the same database. Two services in one database need different
-	// prefixes.
+	// Prefix is the beginning of the name of every key in Redis. Default: rowmill:, so
+	// that other programs may use the same database. Two services in one database need
+	// different prefixes.
 	Prefix string `yaml:"prefix" default:"rowmill:"`
 }
 
 // Embedded reports whether records are in the data directory.
 func (s Store) Embedded() bool { return s.URL == "" }
 
-// Exposure describes, one sentence for each problem, how a stranger with network access
-// could read and change the records. It is empty if there is no such way.
+// Exposure returns a sentence for each problem that lets a stranger with network access
+// read and change the records; none if there is no problem.
 func (s Store) Exposure() []string {
 	_, rest, _ := strings.Cut(s.URL.Reveal(), "://")
 	user, hosts := "", rest
@@ -64,38 +66,38 @@ func (s Store) Exposure() []string {
 	return nil
 }
 
-// Objects says where inputs, parts and results are kept.
+// Objects configures where inputs, parts and results are stored.
 type Objects struct {
-	// URL is s3://BUCKET/PREFIX for a bucket that all nodes share. Default:
-	// empty, the folder objects of the data directory.
+	// URL is s3://BUCKET/PREFIX for a bucket that all nodes share. Default: empty,
+	// which means the folder "objects" in the data directory.
 	URL string `yaml:"url"`
 
 	// Endpoint is the S3 service's URL, such as http://127.0.0.1:7070. Default: empty,
 	// the AWS service in Region.
 	Endpoint string `yaml:"endpoint"`
 
-	// PublicEndpoint is the base of signed URLs, if clients reach the S3 service by
-	// another address. Default: empty, Endpoint.
+	// PublicEndpoint is the base of signed URLs, if clients reach the S3 service at
+	// another address than the nodes. Default: empty, which means Endpoint.
 	PublicEndpoint string `yaml:"public_endpoint"`
 
-	// Region is the bucket's region. Default: empty, the region that Endpoint names or
-	// that the service reports.
+	// Region is the region of the bucket. Default: empty, which means the region that
+	// Endpoint names or that the S3 service reports.
 	Region string `yaml:"region"`
 
-	// AccessKey and SecretKey sign requests; both or neither. Default: none;
-	// then the AWS_ variables, the web identity of a pod or the role of the
-	// machine are used.
+	// AccessKey and SecretKey sign requests to S3; set both or neither. Default: none.
+	// Then the node uses the AWS_ variables, the web identity of a pod, or the role of
+	// the machine.
 	AccessKey Secret `yaml:"access_key"`
 	SecretKey Secret `yaml:"secret_key"`
 
-	// Shared says that all nodes see the same data directory, for example by NFS.
-	// Default: false, because a directory that only one node sees would lose the
-	// results of the other nodes.
+	// Shared says that all nodes use the same data directory, for example by NFS, so
+	// that objects need no S3. Default: false, because with separate directories each
+	// node would miss the results of the other nodes.
 	Shared bool `yaml:"shared"`
 }
 
-// Bucket returns the name of the bucket in URL, and the prefix of its keys without
-// slashes at its ends.
+// Bucket returns the name of the bucket in URL, and the prefix of the object keys
+// without slashes at its ends.
 func (o Objects) Bucket() (name, prefix string) {
 	name, prefix, _ = strings.Cut(strings.TrimPrefix(o.URL, s3Scheme), "/")
 	return name, strings.Trim(prefix, "/")
@@ -117,17 +119,17 @@ const s3Scheme = "s3://"
 // A Role says which work a node does in its cluster.
 type Role string
 
-// The roles.
+// The roles of a node in its cluster.
 const (
 	Both        Role = "both"
-	APIOnly     Role = "api"     // runs no rows
-	EnginesOnly Role = "engines" // owns no jobs and accepts none from clients
+	APIOnly     Role = "api"     // the node runs no rows itself
+	EnginesOnly Role = "engines" // the node runs rows of other nodes' jobs; it owns no jobs and accepts none from clients
 )
 
-// Cluster says how the node finds the other nodes and talks to them.
+// Cluster configures how the node finds the other nodes and communicates with them.
 type Cluster struct {
-	// Node is the node's name for people; names may repeat. Default: empty, the host's
-	// name.
+	// Node is the node's name for people; several nodes may have the same name.
+	// Default: empty, which means the name of the host.
 	Node string `yaml:"node"`
 
 	// Role is both, api or engines. Default: both.
@@ -137,28 +139,28 @@ type Cluster struct {
 	// UDP. Default: empty, no cluster.
 	Listen string `yaml:"listen"`
 
-	// Advertise is the address under which other nodes reach Listen. Default: empty,
-	// Listen.
+	// Advertise is the address at which other nodes reach Listen. Default: empty, which
+	// means Listen.
 	Advertise string `yaml:"advertise"`
 
-	// Join holds gossip addresses of other nodes, HOST:PORT. One address that answers
-	// is enough. Default: none.
+	// Join lists gossip addresses of other nodes, HOST:PORT. To join the cluster, it is
+	// enough that one of them answers. Default: none.
 	Join []string `yaml:"join"`
 
-	// JoinDNS is a name with a port that resolves to the addresses of other nodes, for
-	// example the name of a headless Service. The node resolves it repeatedly. Default:
-	// none.
+	// JoinDNS is a DNS name with a port, for example of a headless Service in
+	// Kubernetes. Other nodes are at the addresses of this name, which the node
+	// resolves repeatedly. Default: none.
 	JoinDNS string `yaml:"join_dns"`
 
-	// JoinFile is a file with one HOST:PORT on each line. The node reads it repeatedly.
-	// Default: none.
+	// JoinFile is a file with the gossip address of another node on each line,
+	// HOST:PORT. The node reads it repeatedly. Default: none.
 	JoinFile string `yaml:"join_file"`
 
 	// Key encrypts the gossip: 16, 24 or 32 bytes in base64. With several keys,
-	// separated by commas or white space, all decrypt and the first encrypts, so that a
-	// key can be changed node by node. Default: none. Gossip is then not encrypted and
-	// any host with access may join, so no key is allowed only on loopback, or with
-	// Insecure.
+	// separated by commas or white space, every key decrypts and the first key
+	// encrypts, so that a key can be changed node by node. Default: none. Then the
+	// gossip is not encrypted and any host that reaches the node may join, so this is
+	// allowed only on loopback, or with Insecure.
 	Key Secret `yaml:"key"`
 
 	// Label separates clusters on the same network: a node ignores nodes with another
@@ -169,30 +171,30 @@ type Cluster struct {
 	// the host of Listen and its port plus one.
 	PeerListen string `yaml:"peer_listen"`
 
-	// PeerAdvertise is the address under which other nodes reach PeerListen. Default:
-	// empty, PeerListen, with the host of Advertise if PeerListen listens on all
-	// addresses.
+	// PeerAdvertise is the address at which other nodes reach PeerListen. Default:
+	// empty, which means PeerListen, but with the host of Advertise if PeerListen
+	// listens on all addresses.
 	PeerAdvertise string `yaml:"peer_advertise"`
 
-	// TLSCert, TLSKey and TLSCA are PEM files for mutual TLS between nodes: all or
-	// none. The node reads them again when they change. Default: none, plain HTTP. Any
-	// host with access to PeerListen may then command the node, so this is allowed only
-	// on loopback, or with Insecure.
+	// TLSCert, TLSKey and TLSCA are PEM files for mutual TLS between nodes: set all or
+	// none. The node reads the files again when they change. Default: none, which means
+	// plain HTTP. Then any host that reaches PeerListen can give the node commands, so
+	// this is allowed only on loopback, or with Insecure.
 	TLSCert string `yaml:"tls_cert"`
 	TLSKey  string `yaml:"tls_key"`
 	TLSCA   string `yaml:"tls_ca"`
 
 	// Insecure permits gossip without a key and requests between nodes without
-	// certificates on addresses that other machines reach. Default: false. Set true
-	// only on a network that no other machine reaches.
+	// certificates, on addresses that other machines reach. Default: false. Set it to
+	// true only on a network that no other machine reaches.
 	Insecure bool `yaml:"insecure"`
 }
 
 // Enabled reports whether the node is part of a cluster.
 func (c Cluster) Enabled() bool { return c.Listen != "" }
 
-// Keys returns the keys of the gossip, the encrypting key first; none if gossip is not
-// encrypted.
+// Keys returns the keys of the gossip. The first key encrypts. Without keys the gossip
+// is not encrypted.
 func (c Cluster) Keys() ([][]byte, error) {
 	return decodeKeys(c.Key, "16, 24 or 32 bytes in base64", func(field string) ([]byte, bool) {
 		key, err := base64.StdEncoding.DecodeString(field)
@@ -200,8 +202,8 @@ func (c Cluster) Keys() ([][]byte, error) {
 	})
 }
 
-// decodeKeys decodes a list of keys. Its errors do not show the error of the decoder,
-// which contains a part of the key.
+// decodeKeys decodes each key of a list. Its errors do not contain the error of decode,
+// which would show a part of the key. form describes a valid key.
 func decodeKeys(list Secret, form string, decode func(field string) (key []byte, ok bool)) ([][]byte, error) {
 	var keys [][]byte
 	fields := keyFields(list)
@@ -218,13 +220,13 @@ func decodeKeys(list Secret, form string, decode func(field string) (key []byte,
 	return keys, nil
 }
 
-// keyFields splits a list of keys.
+// keyFields splits a list of keys at commas and white space.
 func keyFields(list Secret) []string {
 	return strings.FieldsFunc(list.Reveal(), func(r rune) bool { return strings.ContainsRune(", \t\n\r", r) })
 }
 
-// Exposure describes, one sentence for each problem, how a stranger with network access
-// could take part in the cluster. It is empty if there is no such way.
+// Exposure returns a sentence for each problem that lets a stranger with network access
+// take part in the cluster; none if there is no problem.
 func (c Cluster) Exposure() []string {
 	var out []string
 	if c.Enabled() && !IsLoopback(c.Listen) && c.Key == "" {
@@ -237,7 +239,7 @@ func (c Cluster) Exposure() []string {
 	return out
 }
 
-// complete fills in the settings that depend on other settings.
+// complete sets PeerListen, if it is empty, from Listen.
 func (c *Cluster) complete() {
 	if c.PeerListen != "" || c.Listen == "" {
 		return
@@ -245,29 +247,30 @@ func (c *Cluster) complete() {
 	host, port, err := net.SplitHostPort(c.Listen)
 	n, numErr := strconv.Atoi(port)
 	if err != nil || numErr != nil {
-		return // Validate reports it
+		return // Validate reports the invalid address
 	}
-	if n > 0 { // 0 means any port
+	if n > 0 { // port 0 means any free port, also for PeerListen
 		n++
 	}
 	c.PeerListen = net.JoinHostPort(host, strconv.Itoa(n))
 }
 
 // IsUnspecified reports whether the host of an address, HOST:PORT, means all addresses
-// of the machine. Other machines cannot dial such a host.
+// of the machine, such as 0.0.0.0. Other machines cannot connect to such a host.
 func IsUnspecified(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
 	return err == nil && (host == "" || ip != nil && ip.IsUnspecified())
 }
 
-// IsLoopback reports whether only this machine reaches an address, HOST:PORT.
+// IsLoopback reports whether an address, HOST:PORT, can be reached only from this
+// machine.
 func IsLoopback(address string) bool {
 	_, _, err := net.SplitHostPort(address)
 	return err == nil && isLoopbackHost(address)
 }
 
-// isLoopbackHost is IsLoopback for an address with or without a port.
+// isLoopbackHost is like IsLoopback, for an address with or without a port.
 func isLoopbackHost(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -277,7 +280,7 @@ func isLoopbackHost(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// A namedValue is a setting's name and text.
+// A namedValue is the name and the value of a setting.
 type namedValue struct{ key, value string }
 
 // checkStorage checks the settings of records and objects against each other.
@@ -355,7 +358,8 @@ func (s Settings) checkCluster(check checker) {
 		"goes with cluster.tls_key and cluster.tls_ca: set all three, or none")
 }
 
-// withoutUser returns a URL without its name and password, for people to read.
+// withoutUser returns a URL without the user, the password and the query, for people to
+// read.
 func withoutUser(text string) string {
 	scheme, rest, found := strings.Cut(text, "://")
 	if !found {
@@ -366,7 +370,8 @@ func withoutUser(text string) string {
 	return scheme + "://" + rest
 }
 
-// Place returns the place of the records, without a password.
+// Place returns where the records are: "embedded", or the URL of Redis without the user
+// and the password.
 func (s Store) Place() string {
 	if s.Embedded() {
 		return "embedded"

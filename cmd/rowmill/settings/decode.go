@@ -14,9 +14,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A key of a secret with one of these suffixes names the place of the secret: a file,
-// an environment variable, or a systemd credential. So api_key_file replaces api_key,
-// and ROWMILL_API_KEY_FILE replaces ROWMILL_API_KEY.
+// Suffixes of keys that say where a secret is: in a file, in an environment variable,
+// or in a systemd credential. For example, api_key_file names the file of api_key, and
+// ROWMILL_API_KEY_FILE does so for ROWMILL_API_KEY.
 const (
 	fileSuffix       = "_file"
 	envSuffix        = "_env"
@@ -25,8 +25,8 @@ const (
 
 var suffixes = []string{fileSuffix, envSuffix, credentialSuffix}
 
-// splitSecretKey splits a key that names the place of a secret into the secret's key and
-// the suffix. secret is empty for other keys.
+// splitSecretKey splits a key that says where a secret is, such as api_key_file, into
+// the secret's key and the suffix. secret is empty for other keys.
 func splitSecretKey(key string, fields map[string]reflect.StructField) (secret, suffix string) {
 	for _, suffix := range suffixes {
 		if secret, cut := strings.CutSuffix(key, suffix); cut && fields[secret].Type == secretType {
@@ -42,13 +42,12 @@ var (
 	secretType   = reflect.TypeFor[Secret]()
 )
 
-// A decoder writes YAML nodes of one source into Settings. Each error names the source,
-// and the line if lines is set.
+// A decoder writes the YAML nodes of one source, such as a file, into Settings.
 type decoder struct {
-	source  string          // file name, variable or flag
-	lines   bool            // errors name line numbers of the source
-	environ []string        // for the variables that settings name
-	given   map[string]bool // the decoder adds the key of each setting that it writes
+	source  string          // name of the file, the variable or the flag, for errors
+	lines   bool            // if true, errors name the line in the source
+	environ []string        // environment variables, for keys such as api_key_env
+	given   map[string]bool // keys of the settings that were set; the decoder adds the keys that it sets
 	errs    []error
 }
 
@@ -62,8 +61,8 @@ func (d *decoder) fail(node *yaml.Node, format string, args ...any) {
 
 func (d *decoder) err() error { return errors.Join(d.errs...) }
 
-// value decodes a node into a setting and reports success. It does not change the
-// setting if the node is null, which means the default, or if decoding fails.
+// value decodes a node into a setting and reports success. If the node is null, which
+// means the default, or decoding fails, the setting does not change.
 func (d *decoder) value(node *yaml.Node, into reflect.Value, path string) bool {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
@@ -99,8 +98,8 @@ func (d *decoder) value(node *yaml.Node, into reflect.Value, path string) bool {
 	return true
 }
 
-// section decodes a mapping into a struct of settings. It does not change settings that
-// the mapping does not name.
+// section decodes a mapping into a struct of settings. Settings that are not in the
+// mapping do not change.
 func (d *decoder) section(node *yaml.Node, into reflect.Value, path string) bool {
 	if node.Kind != yaml.MappingNode {
 		d.fail(node, "%s must be a mapping of settings", cmp.Or(path, "the file"))
@@ -133,8 +132,8 @@ func (d *decoder) section(node *yaml.Node, into reflect.Value, path string) bool
 	return true
 }
 
-// secret takes a node with the name of a place and returns a node with the secret that
-// read finds there.
+// secret returns a node with the secret that read finds. The value of node is the
+// argument of read, such as the name of a file.
 func (d *decoder) secret(node *yaml.Node, path string, read func(name string) (string, error)) *yaml.Node {
 	secret := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: node.Line}
 	if node.Kind != yaml.ScalarNode || node.Tag == "!!null" || node.Value == "" {
@@ -183,7 +182,7 @@ func (d *decoder) readCredential(name string) (string, error) {
 // credentials.
 const credentialsVariable = "CREDENTIALS_DIRECTORY"
 
-// list decodes a sequence into a slice and replaces the old elements.
+// list decodes a sequence into a slice. It replaces all old elements of the slice.
 func (d *decoder) list(node *yaml.Node, into reflect.Value, path string) bool {
 	if node.Kind != yaml.SequenceNode {
 		d.fail(node, "%s must be a list", path)
@@ -204,7 +203,8 @@ func (d *decoder) list(node *yaml.Node, into reflect.Value, path string) bool {
 	return true
 }
 
-// names decodes a mapping with any names as keys, and adds the entries to the map.
+// names decodes a mapping whose keys may be any names, such as accounts, and adds its
+// entries to the map.
 func (d *decoder) names(node *yaml.Node, into reflect.Value, path string) bool {
 	if node.Kind != yaml.MappingNode {
 		d.fail(node, "%s must be a mapping of names", path)
@@ -261,8 +261,8 @@ func scalar(text string, t reflect.Type) (any, error) {
 	return text, nil
 }
 
-// fieldsOf maps the setting names of a struct to its fields. For other types it is
-// empty.
+// fieldsOf returns the fields of a struct of settings. The key is the name of the
+// setting. For a type that is not a struct, the result is empty.
 func fieldsOf(t reflect.Type) map[string]reflect.StructField {
 	fields := map[string]reflect.StructField{}
 	if t.Kind() != reflect.Struct {

@@ -10,36 +10,37 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// Engine is one OpenAI-compatible inference server.
+// Engine names one OpenAI-compatible inference server and configures its use.
 type Engine struct {
 	// URL is the server's base URL, such as http://127.0.0.1:8000. A path that ends in
 	// /v1 is accepted. Required.
 	URL string `yaml:"url"`
 	// Name is the engine's name in rows and logs. Default: host and port of URL.
 	Name string `yaml:"name"`
-	// APIKey is sent as a bearer token. Default: none. api_key_file names a file with
-	// the key, api_key_env an environment variable.
+	// APIKey is sent to the server as a bearer token. Default: none. api_key_file names
+	// a file with the key, api_key_env an environment variable with the key.
 	APIKey Secret `yaml:"api_key"`
-	// Models maps ids of the catalog to the server's model names. Default: engine_names
-	// of the catalog.
+	// Models maps model IDs of the catalog to the names that the server uses. Default:
+	// the engine_names of the catalog.
 	Models map[string]string `yaml:"models"`
-	// MaxRequestsPerMinute and MaxTokensPerMinute are the limits of this engine.
-	// Default: the limits of the node.
+	// MaxRequestsPerMinute and MaxTokensPerMinute limit what this node sends to this
+	// engine. Default: 0, which means the limits of the node with the same names.
 	MaxRequestsPerMinute int `yaml:"max_requests_per_minute" min:"0"`
 	MaxTokensPerMinute   int `yaml:"max_tokens_per_minute" min:"0"`
 }
 
-// Discover says how the node finds inference servers that are not in the settings. The
-// node never sends a key to them.
+// Discover configures how the node finds inference servers that are not in the
+// settings. The node never sends a key to such servers.
 type Discover struct {
 	// Enabled is auto, always or never. Default: auto, which looks for servers only if
 	// no engine is configured: an operator who names servers wants only these.
 	Enabled Choice `yaml:"enabled" default:"auto"`
-	// Addresses are the addresses to look at, HOST:PORT. Default: 127.0.0.1 with the
-	// usual ports 8000 (vLLM), 8080 (llama.cpp), 11434 (Ollama) and 30000 (SGLang).
+	// Addresses are the addresses at which the node looks for servers, HOST:PORT.
+	// Default: 127.0.0.1 with the usual ports 8000 (vLLM), 8080 (llama.cpp), 11434
+	// (Ollama) and 30000 (SGLang).
 	Addresses []string `yaml:"addresses"`
-	// Interval is the time between two searches. Default: 5s, less than any model takes
-	// to load.
+	// Interval is the time between two searches for servers. Default: 5s, less than any
+	// model takes to load.
 	Interval time.Duration `yaml:"interval" default:"5s" min:"100ms"`
 	// Timeout limits one search of all addresses, also the search at start. Default:
 	// 1s; an idle server answers in milliseconds.
@@ -49,15 +50,15 @@ type Discover struct {
 // A Choice says when the node uses a feature.
 type Choice string
 
-// The choices.
+// The values of a Choice.
 const (
-	Auto   Choice = "auto"   // the node decides by other settings and its machine
-	Always Choice = "always" // independent of other settings
+	Auto   Choice = "auto"   // the node decides from other settings and from its machine
+	Always Choice = "always" // the feature is on, whatever the other settings are
 	Never  Choice = "never"
 )
 
-// Simulator is the simulated engine. It serves every model of the catalog, and its
-// answers are made up.
+// Simulator configures the built-in simulated engine. This engine serves every model of
+// the catalog and makes up its answers.
 type Simulator struct {
 	// Enabled is auto, always or never. Default: auto, which simulates if no engine is
 	// configured or found at start and the machine has no NVIDIA GPU. A machine with a
@@ -68,11 +69,13 @@ type Simulator struct {
 	// PerToken is the time of each further token. Default: 200us, so that a
 	// thousand-row demo ends in seconds.
 	PerToken time.Duration `yaml:"per_token" default:"200us" min:"0s"`
-	// Slots is how many rows the simulator runs at once. Default: 256, like vLLM.
+	// Slots is how many rows the simulator runs at the same time. Default: 256, like
+	// vLLM.
 	Slots int `yaml:"slots" default:"256" min:"1"`
 }
 
-// defaultAddresses are the usual ports of inference servers on this machine.
+// defaultAddresses returns the addresses at which inference servers usually listen on
+// this machine.
 func defaultAddresses() []string {
 	return []string{"127.0.0.1:8000", "127.0.0.1:8080", "127.0.0.1:11434", "127.0.0.1:30000"}
 }
@@ -85,7 +88,7 @@ func (e Engine) DisplayName() string {
 	return e.Host()
 }
 
-// Pace returns the limits on what this node sends to an engine.
+// Pace returns how many requests and tokens per minute this node may send to an engine.
 func (s Settings) Pace(engineName string) engine.Pace {
 	pace := engine.Pace{Requests: s.MaxRequestsPerMinute, Tokens: s.MaxTokensPerMinute}
 	for _, e := range s.Engines {

@@ -8,34 +8,35 @@ import (
 	"time"
 )
 
-// HTTP says how clients reach the node.
+// HTTP configures how clients reach the node.
 type HTTP struct {
 	// Listen is the address of the API. Default: 127.0.0.1:8088, so that the API is
 	// open to the network only if the operator sets another address.
 	Listen string `yaml:"listen" default:"127.0.0.1:8088"`
 
-	// AdminListen is a separate address for /metrics and pprof. Default: empty;
-	// /metrics is then on Listen and pprof is off.
+	// AdminListen is a separate address for /metrics and pprof. Default: empty. Then
+	// /metrics is served on Listen, and pprof is off.
 	AdminListen string `yaml:"admin_listen"`
 
-	// PublicURL is the base of signed URLs, such as https://mill.example.org.
-	// Default: empty, the scheme and address of Listen.
+	// PublicURL is the base of signed URLs, such as https://mill.example.org. Default:
+	// empty, which means the scheme and address of Listen.
 	PublicURL string `yaml:"public_url"`
 
-	// TLSCert and TLSKey are PEM files; both or neither. Default: plain HTTP.
+	// TLSCert and TLSKey are the PEM files of the certificate and its key; set both or
+	// neither. Default: none, which means plain HTTP.
 	TLSCert string `yaml:"tls_cert"`
 	TLSKey  string `yaml:"tls_key"`
 
 	// SigningKey signs the URLs of results if objects are in a directory, and encrypts
 	// the session cookies of the console: 32 bytes or more in base64. With several
-	// keys, separated by commas or white space, all verify and the first signs, so that
-	// a key can be changed. The word records means the keys that the first node makes
-	// and stores in the records. Default: none, which means the keys in the records,
-	// because all nodes have them.
+	// keys, separated by commas or white space, every key verifies and the first key
+	// signs, so that a key can be changed. The word "records" stands for the keys that
+	// the first node creates and stores in the records. Default: none, which means
+	// these keys in the records, because all nodes can read them.
 	SigningKey Secret `yaml:"signing_key"`
 
-	// MaxBody limits the body of a request. Default: 512 MiB; a larger input belongs in
-	// a file behind a URL.
+	// MaxBody limits the body of a request. Default: 512 MiB. Larger inputs should be
+	// files: uploaded in parts, or at a URL.
 	MaxBody Bytes `yaml:"max_body" default:"512MiB" min:"1"`
 
 	// MaxFile limits a file that is uploaded in one request, and one part of an upload
@@ -45,14 +46,14 @@ type HTTP struct {
 	// MaxUpload limits a file that is uploaded in parts. Default: 8 GiB, as at OpenAI.
 	MaxUpload Bytes `yaml:"max_upload" default:"8GiB" min:"1"`
 
-	// RequestsPerMinute limits the requests to this node of each API key that has no
-	// limit of its own. Default: 0, no limit: jobs of different accounts share the
-	// engines fairly anyway.
+	// RequestsPerMinute limits the requests that an API key may send to this node in a
+	// minute, if the key has no limit of its own. Default: 0, no limit, because jobs of
+	// different accounts share the engines fairly anyway.
 	RequestsPerMinute int `yaml:"requests_per_minute"`
 
-	// MaxKeys limits the API keys of each account. Default: 1,000, far more than people
-	// and programs need. Every node holds all keys in memory and reads them again every
-	// two seconds.
+	// MaxKeys limits the number of API keys of each account. Default: 1,000, far more
+	// than people and programs need. Every node holds all keys in memory and reads them
+	// again every two seconds.
 	MaxKeys int `yaml:"max_keys" default:"1000" min:"1"`
 
 	// MaxStreams limits the event streams of this node. Default: 256, more than people
@@ -60,28 +61,29 @@ type HTTP struct {
 	MaxStreams int `yaml:"max_streams" default:"256" min:"1"`
 }
 
-// OIDC says which tokens the node accepts in place of API keys, and the account and the
-// role of a token. See package oidc.
+// OIDC configures which OpenID Connect tokens the node accepts in place of API keys,
+// and which account and role a token has. See package oidc.
 type OIDC struct {
 	// Issuer is the URL of an OpenID Connect issuer, as its tokens name it. Default:
-	// empty, no tokens are accepted.
+	// empty, which means that the node accepts no tokens.
 	Issuer string `yaml:"issuer"`
 	// Audience is the audience that tokens must have. Required with Issuer: without an
 	// audience, the node would accept tokens for other services of the issuer.
 	Audience string `yaml:"audience"`
 
-	// AccountClaim is the claim that names the account; dots in its name lead into nested
-	// objects. Its value is a string or a list of strings. Accounts maps the values of
-	// the claim to accounts; without Accounts, the values are account names. Account is
-	// the account of tokens without such a value. Default: empty; such tokens are
-	// refused.
+	// AccountClaim is the claim that names the account of a token; dots in its name
+	// lead into nested objects. The value of the claim is a string or a list of
+	// strings. Accounts maps these values to accounts; without Accounts, the values are
+	// account names. Account is the account of tokens without a known value. Default:
+	// empty, which means that such tokens are refused.
 	AccountClaim string            `yaml:"account_claim"`
 	Accounts     map[string]string `yaml:"accounts"`
 	Account      string            `yaml:"account"`
 
-	// RoleClaim, Roles and Role map a claim to a role in the same way: admin, user or
-	// reader. If several values match, the highest role counts. Without Roles, no value
-	// is mapped.
+	// RoleClaim, Roles and Role give a token its role (admin, user or reader) in the
+	// same way: RoleClaim names the claim, Roles maps its values to roles, and Role is
+	// the role of tokens without such a value. If several values match, the highest
+	// role counts. Without Roles, no value of the claim gives a role.
 	RoleClaim string            `yaml:"role_claim"`
 	Roles     map[string]string `yaml:"roles"`
 	Role      string            `yaml:"role"`
@@ -91,16 +93,16 @@ type OIDC struct {
 	// with the life of a token.
 	ClockTolerance time.Duration `yaml:"clock_tolerance" default:"30s"`
 	// KeysInterval is how long the node uses the issuer's keys before it fetches them
-	// again. Default: 1h: a key that the issuer has withdrawn verifies for this long.
-	// When a token has a new key, the node fetches the keys at once.
+	// again. Default: 1h, so the node may accept a withdrawn key for up to an hour.
+	// When a token is signed with an unknown key, the node fetches the keys at once.
 	KeysInterval time.Duration `yaml:"keys_interval" default:"1h"`
 }
 
-// recordsWord means the keys in the records, as an entry of SigningKey.
+// recordsWord is the entry of SigningKey that means the keys in the records.
 const recordsWord = "records"
 
-// SigningKeys returns the keys that sign URLs and encrypt sessions, the signing key
-// first. A nil entry means the keys in the records. An empty result means only the keys
+// SigningKeys returns the keys that sign URLs and encrypt sessions. The first key
+// signs. A nil key means the keys in the records. An empty result means only the keys
 // in the records.
 func (h HTTP) SigningKeys() ([][]byte, error) {
 	return decodeKeys(h.SigningKey, "32 bytes or more in base64, or the word "+recordsWord, func(field string) ([]byte, bool) {

@@ -11,8 +11,8 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// types maps the names of all settings and sections to their types. A list and its
-// settings appear as engines and engines[].url.
+// types returns the types of all settings and sections. The key is the name; a list and
+// its settings have names such as engines and engines[].url.
 var types = sync.OnceValue(func() map[string]reflect.Type {
 	types := map[string]reflect.Type{}
 	var walk func(t reflect.Type, path string)
@@ -41,8 +41,9 @@ func keys() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(types())), func(key string) bool { return types()[key].Kind() == reflect.Struct })
 }
 
-// typeOf returns the type of a setting or section outside lists. For a key that names
-// the place of a secret it returns the type of secrets.
+// typeOf returns the type of a setting or section. The second result is false for an
+// unknown key and for a key within a list. A key that says where a secret is, such as
+// api_key_file, has the type of secrets.
 func typeOf(key string) (reflect.Type, bool) {
 	t, known := types()[key]
 	return t, known && !strings.Contains(key, "[")
@@ -53,8 +54,8 @@ func envName(key string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// suggest returns "; did you mean x?" for the candidate nearest to name, or nothing if
-// none is near.
+// suggest returns "; did you mean x?" for the candidate that is most similar to name,
+// or a hint at `rowmill config print` if none is similar.
 func suggest(name string, candidates []string) string {
 	best, bestDistance := "", 3+len(name)/8
 	for _, candidate := range candidates {
@@ -62,7 +63,8 @@ func suggest(name string, candidates []string) string {
 			best, bestDistance = candidate, d
 		}
 	}
-	// The right name in the wrong section differs in more letters than a typing error.
+	// A right name in the wrong section differs in too many letters, so compare only
+	// the end of the name.
 	if best == "" {
 		last := strings.TrimPrefix(name[strings.LastIndexByte(name, '.')+1:], envPrefix)
 		for _, candidate := range candidates {
@@ -78,7 +80,7 @@ func suggest(name string, candidates []string) string {
 	return "; did you mean " + best + "?"
 }
 
-// index matches the index in engines[3].url.
+// index matches an index in a name, such as [3] in engines[3].url.
 var index = regexp.MustCompile(`\[\d*\]`)
 
 // unindexed turns engines[3].url into engines[].url.

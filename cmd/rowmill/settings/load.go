@@ -18,40 +18,40 @@ import (
 
 const envPrefix = "ROWMILL_"
 
-// others are the ROWMILL_ variables that are not settings of a node.
+// others lists the ROWMILL_ variables that are not settings of a node.
 var others = []string{
-	"ROWMILL_CONFIG",                                 // names the settings file
-	"ROWMILL_SERVER",                                 // for the client, like ROWMILL_API_KEY
+	"ROWMILL_CONFIG",                                 // name of the settings file
+	"ROWMILL_SERVER",                                 // address of the service, for commands of the client
 	"ROWMILL_CI",                                     // turns skipped tests into failures
 	"ROWMILL_SOAK", "ROWMILL_SEED", "ROWMILL_BINARY", // sizes, seeds and program for tests
-	"ROWMILL_LLAMA_DIR", "ROWMILL_PYTHON", // where tests find real programs
-	"ROWMILL_ACTIVE_HELP", "ROWMILL_COMPLETION_DESCRIPTIONS", // shell completion
+	"ROWMILL_LLAMA_DIR", "ROWMILL_PYTHON", // locations of programs that tests run
+	"ROWMILL_ACTIVE_HELP", "ROWMILL_COMPLETION_DESCRIPTIONS", // used by shell completion
 }
 
 // serviceLink matches the variables that Kubernetes sets in every pod for a Service
 // named rowmill or rowmill-something.
 var serviceLink = regexp.MustCompile(`^ROWMILL_(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP)(_.*)?)?)$`)
 
-// Sources are the places from which Load reads settings.
+// Sources are the sources from which Load reads settings.
 type Sources struct {
-	Flags   []Flag   // in order; a later one wins
+	Flags   []Flag   // in order; a later flag overrides an earlier one
 	Environ []string // NAME=value, like os.Environ
-	File    string   // YAML file; empty: $ROWMILL_CONFIG, or none
+	File    string   // name of the YAML file; if empty, the variable ROWMILL_CONFIG names it
 
-	// Alone ignores the ROWMILL_ variables in Environ. Only variables that the file
-	// names are read.
+	// Alone makes Load ignore the ROWMILL_ variables in Environ, except the variables
+	// that the file names.
 	Alone bool
 }
 
-// A Flag is a setting from the command line.
+// A Flag is a setting that was given on the command line.
 type Flag struct {
-	Name   string   // for messages, such as --listen
-	Key    string   // the setting
-	Values []string // one, or several for a list
+	Name   string   // name of the flag for error messages, such as --listen
+	Key    string   // name of the setting, such as http.listen
+	Values []string // one value, or several for a list
 }
 
-// Load returns the effective settings, validated. The environment overrides the file,
-// and flags override both.
+// Load returns the settings from the defaults and all sources, and validates them. The
+// environment overrides the file, and flags override both.
 func Load(src Sources) (Settings, error) {
 	s, given := Defaults(), map[string]bool{}
 	for _, read := range []func(*Settings, map[string]bool) error{src.file, src.environment, src.flags} {
@@ -71,8 +71,8 @@ func Load(src Sources) (Settings, error) {
 	return s, s.Validate()
 }
 
-// file reads the settings of the file into a Settings, and adds their keys to given. The
-// methods environment and flags do the same for their source.
+// file reads the settings file into a Settings, and adds the keys that it sets to
+// given. The methods environment and flags do the same for the other sources.
 func (src Sources) file(into *Settings, given map[string]bool) error {
 	name := src.File
 	if name == "" && !src.Alone {
@@ -143,7 +143,8 @@ func (src Sources) flags(into *Settings, given map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// set decodes the text values of a setting.
+// set writes a setting whose values are texts, from a variable or a flag, into a
+// Settings.
 func (d *decoder) set(into *Settings, key string, values []string) error {
 	parts := strings.Split(key, ".")
 	node := &yaml.Node{}
@@ -168,8 +169,8 @@ func (d *decoder) set(into *Settings, key string, values []string) error {
 			node.Tag = "!!null"
 		}
 	}
-	// Wrap the value in its sections, so that the same code checks values from all
-	// sources.
+	// Wrap the value in nodes for its sections, so that d.value also checks values of
+	// flags and variables.
 	for i := len(parts) - 1; i >= 0; i-- {
 		node = &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{text(parts[i]), node}}
 	}
@@ -181,8 +182,8 @@ func text(s string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 }
 
-// splitList splits a variable's text at commas if the setting is a list and the text is
-// not YAML.
+// splitList splits the text of an environment variable at commas if the setting is a
+// list and the text is not YAML.
 func splitList(key, value string) []string {
 	t, _ := typeOf(key)
 	if t.Kind() != reflect.Slice || strings.HasPrefix(strings.TrimSpace(value), "[") {
@@ -197,7 +198,8 @@ func splitList(key, value string) []string {
 	return out
 }
 
-// complete fills in settings that depend on other settings or the environment.
+// complete sets the settings that are still empty and that depend on other settings or
+// the environment.
 func (s *Settings) complete(environ []string) error {
 	if s.Data == "" {
 		state := lookup(environ, "XDG_STATE_HOME")
@@ -219,8 +221,8 @@ func (s *Settings) complete(environ []string) error {
 	return s.mergeQuotas()
 }
 
-// mergeQuotas replaces the default quotas of each priority by the quotas in the
-// settings.
+// mergeQuotas sets Quotas to the default quotas of all priorities, with the quotas of
+// the settings in place of the defaults.
 func (s *Settings) mergeQuotas() error {
 	merged := defaultQuotas()
 	for i, q := range s.Quotas {
@@ -238,7 +240,8 @@ func (s *Settings) mergeQuotas() error {
 	return nil
 }
 
-// isOther reports whether a variable with the prefix ROWMILL_ is not a setting.
+// isOther reports whether a variable with the prefix ROWMILL_ is not a setting of a
+// node.
 func isOther(name string) bool {
 	return slices.Contains(others, name) || serviceLink.MatchString(name) ||
 		strings.HasPrefix(name, "ROWMILL_BENCH_") || strings.HasPrefix(name, "ROWMILL_TEST_")

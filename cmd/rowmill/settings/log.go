@@ -8,23 +8,24 @@ import (
 	"strings"
 )
 
-// Log sets the log on standard error, and where the node sends the audit record.
+// Log configures the log on standard error, and where the node sends audit entries.
 type Log struct {
 	// Level is debug, info, warn or error. Default: info.
 	Level string `yaml:"level" default:"info"`
-	// Format is text, json or auto. Default: auto, text on a terminal and json
-	// elsewhere.
+	// Format is text, json or auto. Default: auto, which means text on a terminal and
+	// json elsewhere.
 	Format string `yaml:"format" default:"auto"`
 	// Audit is a file to which this node appends each of its audit entries, one JSON
-	// object per line, before the audited action starts. Default: none; the records hold
-	// all entries.
+	// object per line, before the audited action starts. Default: none; the records
+	// always hold all audit entries.
 	Audit string `yaml:"audit"`
-	// AuditWebhook is a URL to which the audit entries of all nodes are sent, in order,
-	// each until it is accepted. Default: none.
+	// AuditWebhook is a URL to which the nodes send all audit entries, in order. An
+	// entry is sent again until the receiver accepts it. Default: none.
 	AuditWebhook string `yaml:"audit_webhook"`
-	// AuditWebhookSecret signs the entries that are sent to AuditWebhook: whsec_ and 24
-	// to 64 bytes in base64. With several secrets, one per line, each signs, so that a
-	// secret can be changed. Default: none; required with AuditWebhook.
+	// AuditWebhookSecret signs the audit entries that are sent to AuditWebhook: whsec_
+	// and 24 to 64 bytes in base64. With several secrets, one per line, each of them
+	// signs, so that a secret can be changed. Default: none; required with
+	// AuditWebhook.
 	AuditWebhookSecret Secret `yaml:"audit_webhook_secret"`
 }
 
@@ -41,7 +42,7 @@ func (l Log) AuditSecrets() ([]string, error) {
 	return secrets, nil
 }
 
-// Validate returns every broken rule.
+// Validate returns an error for each invalid setting of the log.
 func (l Log) Validate() error { return broken(l.check) }
 
 func (l Log) check(check checker) {

@@ -11,25 +11,27 @@ import (
 	"time"
 )
 
-// Settings holds the effective settings of a node. The name of a setting is its path of
-// yaml tags, such as jobs.max_active. Its environment variable is the same in capitals
-// after ROWMILL_, with underscores for dots. The tag default holds the default, and the
-// tag min the minimum of a number, a size or a time.
+// Settings holds the effective settings of a node. The name of a setting is the path of
+// its yaml tags, such as jobs.max_active; the environment variable of this setting is
+// ROWMILL_JOBS_MAX_ACTIVE. The tag default holds the default, and the tag min the
+// minimum of a number, a size or a time.
 type Settings struct {
-	// Data is the directory of records and objects. Default:
-	// $XDG_STATE_HOME/rowmill, else ~/.local/state/rowmill: state that must
-	// survive a restart and does not depend on where the program was started.
+	// Data is the directory of records and objects. Default: $XDG_STATE_HOME/rowmill,
+	// else ~/.local/state/rowmill. This place survives a restart and does not depend on
+	// where the program was started.
 	Data string `yaml:"data"`
 
-	// Catalog is a YAML file of models and aliases that replaces the embedded catalog,
-	// or adds to it if it says extends: default. Default: empty, the embedded catalog.
+	// Catalog is a YAML file of models and aliases. It replaces the embedded catalog,
+	// or adds to it if the file has the line "extends: default". Default: empty, which
+	// means the embedded catalog.
 	Catalog string `yaml:"catalog"`
 
-	// Tokenizers is a directory of vocabularies in the format of Hugging Face,
-	// NAME.json or NAME/tokenizer.json. NAME is a tokenizer that the catalog names, or,
-	// for a model without one, the model's name, also as ORGANISATION/NAME. Default:
-	// empty. Tokens for gpt-oss are then counted exactly. Tokens for other models are
-	// counted with a similar vocabulary, and corrected by the counts of their servers.
+	// Tokenizers is a directory of vocabularies in the format of Hugging Face:
+	// NAME.json or NAME/tokenizer.json. NAME is the name of a tokenizer in the catalog.
+	// For a model without a tokenizer in the catalog, NAME is the model's name, also as
+	// ORGANISATION/NAME. Default: empty. Then tokens for gpt-oss are counted exactly;
+	// tokens for other models are counted with a similar vocabulary and corrected by
+	// the counts of their servers.
 	Tokenizers string `yaml:"tokenizers"`
 
 	// APIKey is an administrator key of the account "default". With several keys, one
@@ -37,20 +39,20 @@ type Settings struct {
 	// start then makes a key and prints it once.
 	APIKey Secret `yaml:"api_key"`
 
-	// SecretsInterval is the time between two checks for changed secrets, in their
-	// files and in the configuration file. Default: 5s, sooner than an operator gets to
-	// the next node; with 0s the node checks only at SIGHUP.
+	// SecretsInterval is the time between two checks whether secrets have changed, in
+	// their files and in the configuration file. Default: 5s: a node uses a new secret
+	// before an operator gets to the next node. With 0s the node checks only at SIGHUP.
 	SecretsInterval time.Duration `yaml:"secrets_interval" default:"5s"`
 
-	// ClockOffset is added to this process's wall clock wherever it reads the time for
-	// a record. Default: 0. Only for tests of wrong clocks.
+	// ClockOffset is added to the wall clock of this process wherever a time is stored
+	// in a record. Default: 0. Use it only to test wrong clocks.
 	ClockOffset time.Duration `yaml:"clock_offset"`
 
-	// MemoryLimit is the limit below which the process tries to stay: near it, garbage is
-	// collected more often. Default: 0, which means three times jobs.memory_budget plus
-	// 32 MiB: for rows, their copies on the way to disk, garbage, and vocabularies. With
-	// objects in S3 the limit is 32 MiB higher, for read-ahead and data that waits for
-	// upload. GOMEMLIMIT, if it is set, overrides this setting.
+	// MemoryLimit is the soft memory limit of the process: near this limit, Go collects
+	// garbage more often. Default: 0, which means three times jobs.memory_budget plus
+	// 32 MiB: for rows, their copies on the way to disk, garbage, and vocabularies.
+	// With objects in S3 the limit is 32 MiB higher, for read-ahead and for data that
+	// waits for upload. GOMEMLIMIT, if it is set, overrides this setting.
 	MemoryLimit Bytes `yaml:"memory_limit"`
 
 	HTTP    HTTP     `yaml:"http"`
@@ -62,9 +64,9 @@ type Settings struct {
 	Jobs    Jobs     `yaml:"jobs"`
 	Engines []Engine `yaml:"engines"` // servers to use; none: the node uses servers that Discover finds
 
-	// MaxRequestsPerMinute and MaxTokensPerMinute (tokens of prompts and answers) limit
-	// what this node sends to an engine without its own limits. Default: 0, no limit.
-	// They are for servers that bill or have a quota.
+	// MaxRequestsPerMinute and MaxTokensPerMinute limit how many requests, and tokens
+	// of prompts and answers, this node sends to an engine that has no limits of its
+	// own. Default: 0, no limit. They are for servers that cost money or have a quota.
 	MaxRequestsPerMinute int `yaml:"max_requests_per_minute" min:"0"`
 	MaxTokensPerMinute   int `yaml:"max_tokens_per_minute" min:"0"`
 
@@ -73,7 +75,7 @@ type Settings struct {
 	Estimates Estimates `yaml:"estimates"`
 	Retention Retention `yaml:"retention"`
 	Webhooks  Webhooks  `yaml:"webhooks"`
-	Quotas    []Quota   `yaml:"quotas"` // per priority; a quota that is not given keeps its default
+	Quotas    []Quota   `yaml:"quotas"` // one entry for a priority; quotas that are not set keep their defaults
 	Log       Log       `yaml:"log"`
 	Tracing   Tracing   `yaml:"tracing"`
 }
@@ -88,14 +90,16 @@ func (s Settings) APIKeys() (keys []string) {
 	return keys
 }
 
-// Defaults returns the default settings, before Load completes them: Data depends on
-// the environment, and a list that is given replaces its default.
+// Defaults returns the settings of the default tags. Other settings stay empty until
+// Load sets their defaults: Data, because it depends on the environment, and lists,
+// because a list in the settings replaces the default list.
 func Defaults() (s Settings) {
 	setDefaults(reflect.ValueOf(&s).Elem())
 	return s
 }
 
-// setDefaults sets settings to the default tags of their fields.
+// setDefaults sets each field of a section, and of the sections in it, to the value of
+// its default tag.
 func setDefaults(section reflect.Value) {
 	for field, value := range section.Fields() {
 		if value.Kind() == reflect.Struct {
@@ -106,7 +110,8 @@ func setDefaults(section reflect.Value) {
 	}
 }
 
-// parsed returns the value of a tag of this package.
+// parsed returns the value of a default or min tag, as type t. It panics if the tag is
+// invalid.
 func parsed(text string, t reflect.Type) reflect.Value {
 	value, err := scalar(text, t)
 	if err != nil {

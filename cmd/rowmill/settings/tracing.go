@@ -9,42 +9,44 @@ import (
 	"time"
 )
 
-// Tracing says how the node sends traces of jobs to an OpenTelemetry collector. See
-// package tracing.
+// Tracing configures how the node sends traces of jobs to an OpenTelemetry collector.
+// See package tracing.
 type Tracing struct {
-	// Endpoint is the URL to which spans are sent, by OTLP over HTTP; to a URL without
-	// a path, the node adds /v1/traces. Default: empty, no tracing, unless
-	// OpenTelemetry's own variables name a collector.
+	// Endpoint is the URL to which the node sends spans, by OTLP over HTTP. To a URL
+	// without a path, the node adds /v1/traces. Default: empty, which means no tracing,
+	// unless OpenTelemetry's own variables name a collector.
 	Endpoint string `yaml:"endpoint"`
 
-	// Headers are sent with each request, NAME=VALUE separated by commas: a collector
-	// may use them to identify its clients. Default: none, or
+	// Headers are sent with each request to the collector, as NAME=VALUE separated by
+	// commas. A collector may use them to identify its clients. Default: none, or
 	// OTEL_EXPORTER_OTLP_HEADERS.
 	Headers Secret `yaml:"headers"`
 
-	// Sample is the share of jobs that are traced. It applies to jobs that were submitted
-	// without a trace: if a client submits a job within a trace, the client decides. All
-	// nodes need the same value. Default: 1, all jobs; Rows limits the cost of each job.
+	// Sample is the share of jobs that are traced, from 0 to 1. It does not apply to
+	// jobs that clients submit within a trace: for such jobs the client decides. All
+	// nodes need the same value. Default: 1, all jobs; Rows limits the cost of each
+	// job.
 	Sample float64 `yaml:"sample" default:"1"`
 
-	// Rows is the share of a traced job's rows for which requests are traced too; the
-	// first row is always traced. Default: 0.01: enough to see how a server performs, and
-	// a job of a million rows makes only ten thousand spans.
+	// Rows is the share of the rows of a traced job whose requests are traced too; the
+	// first row is always traced. Default: 0.01. This is enough to see how a server
+	// performs, and a job of a million rows makes only ten thousand spans.
 	Rows float64 `yaml:"rows" default:"0.01"`
 
-	// Queue limits the spans that wait to be sent; more are dropped. Default: 4,096,
-	// about 6 MiB: some seconds of a busy node.
+	// Queue limits the spans that wait to be sent; further spans are dropped. Default:
+	// 4,096, which is about 6 MiB, or the spans of some seconds on a busy node.
 	Queue int `yaml:"queue" default:"4096" min:"1"`
 
-	// Timeout limits a request to the collector. Default: 10s, as in the specification.
+	// Timeout limits a request to the collector. Default: 10s, as in the specification
+	// of OpenTelemetry.
 	Timeout time.Duration `yaml:"timeout" default:"10s" min:"10ms"`
 }
 
-// complete fills in settings that are not set. It takes them from OpenTelemetry's own
-// variables, if these apply to this service: an operator who sets the variables for all
-// programs expects traces from Rowmill too. sampled reports whether Sample is set.
+// complete sets empty settings from OpenTelemetry's own variables, if these variables
+// apply to this service: an operator who sets them for all programs expects traces from
+// Rowmill too. sampled reports whether the operator has set Sample.
 func (t *Tracing) complete(environ []string, sampled bool) error {
-	of := func(names ...string) string { // the first variable that is set
+	of := func(names ...string) string { // returns the value of the first variable that is set
 		for _, name := range names {
 			if value := lookup(environ, name); value != "" {
 				return value
@@ -94,10 +96,10 @@ func (t *Tracing) complete(environ []string, sampled bool) error {
 	return nil
 }
 
-// pathTraces is the usual path for spans at collectors.
+// pathTraces is the path at which collectors usually receive spans.
 const pathTraces = "/v1/traces"
 
-// HeaderValues returns Headers by name.
+// HeaderValues returns the values of Headers. The key is the name of the header.
 func (t Tracing) HeaderValues() (map[string]string, error) {
 	values := map[string]string{}
 	for pair := range strings.SplitSeq(t.Headers.Reveal(), ",") {

@@ -12,11 +12,12 @@ import (
 	"time"
 )
 
-// A checker records a broken rule if good is false: the key of the setting, and a
-// message.
+// A checker records an error if good is false. The error names the setting key; format
+// and args give its message.
 type checker func(good bool, key, format string, args ...any)
 
-// broken returns the rules that a value breaks, each with the name of its setting.
+// broken calls the rules and returns the errors that they record. Each error names its
+// setting.
 func broken(rules ...func(checker)) error {
 	var errs []error
 	for _, rule := range rules {
@@ -29,7 +30,7 @@ func broken(rules ...func(checker)) error {
 	return errors.Join(errs...)
 }
 
-// Validate returns every broken rule, each with the setting's name.
+// Validate returns an error for each invalid setting. Each error names its setting.
 func (s Settings) Validate() error {
 	fields := func(check checker) { checkFields(reflect.ValueOf(s), "", "", check) }
 	return broken(fields, s.checkStorage, s.checkCluster, s.checkJobs, s.checkEngines)
@@ -41,8 +42,9 @@ func (s Settings) check(check checker) {
 		"must be above jobs.memory_budget (%v), or 0 for three times that plus 32 MiB, is %v", s.Jobs.MemoryBudget, s.MemoryLimit)
 }
 
-// checkFields checks settings by the check method of their section and by the min tags
-// of their fields. The tag of a list or a mapping applies to each of its values.
+// checkFields checks a value and all values within it: by the check method of each
+// section, and by the min tag of each field. least is the min tag of value. The tag of
+// a list or a mapping applies to each of its values.
 func checkFields(value reflect.Value, key, least string, check checker) {
 	switch value.Kind() {
 	case reflect.Struct:

@@ -16,8 +16,8 @@ const (
 	TiB Bytes = 1 << 40
 )
 
-// Bytes is a size. It is written as a number of bytes or with a unit, such as 16MiB or
-// 1.5GB.
+// Bytes is a size in bytes. In settings it is a number of bytes, or a number with a
+// unit, such as 16MiB or 1.5GB.
 type Bytes int64
 
 // units lists the units of sizes. The longest come first, so that "MiB" is not read as
@@ -72,11 +72,11 @@ func (b Bytes) String() string {
 // MarshalYAML writes the size as String does.
 func (b Bytes) MarshalYAML() (any, error) { return b.String(), nil }
 
-// redacted is printed in place of a secret.
+// redacted is the text that is printed in place of a secret.
 const redacted = "(redacted)"
 
-// Secret is a value that must not be printed: every way of printing it shows
-// a placeholder. Reveal returns the value.
+// Secret is a text that must not be printed: every way to print it shows a placeholder.
+// Reveal returns the text itself.
 type Secret string
 
 // Reveal returns the secret.
@@ -93,11 +93,11 @@ func (s Secret) String() string {
 // GoString is like String: %#v does not show the secret.
 func (s Secret) GoString() string { return strconv.Quote(s.String()) }
 
-// LogValue is like String.
+// LogValue returns a placeholder, so that logs do not show the secret.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// MarshalText is like String, for JSON.
+// MarshalText returns a placeholder, so that JSON does not show the secret.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// MarshalYAML is like String.
+// MarshalYAML returns a placeholder, so that YAML does not show the secret.
 func (s Secret) MarshalYAML() (any, error) { return s.String(), nil }

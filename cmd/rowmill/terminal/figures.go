@@ -25,7 +25,7 @@ func short(n float64) string {
 		size float64
 		name string
 	}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
-		// 999.5 would round up to the next unit.
+		// Rounding can move a number to the next unit: 999.5 becomes 1.0k.
 		if n >= 0.9995*unit.size {
 			if v := n / unit.size; v < 9.95 {
 				return strconv.FormatFloat(v, 'f', 1, 64) + unit.name

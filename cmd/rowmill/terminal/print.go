@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// A Row writes one line of a table.
+// A Row is a function that writes one line of a table.
 type Row func(cells ...string)
 
-// Table aligns rows. It replaces control characters, which could change the terminal or
-// the columns, by spaces.
+// Table calls rows and prints the lines with aligned columns. It replaces control
+// characters, which could change the terminal or the columns, by spaces.
 func Table(w io.Writer, rows func(row Row)) error {
 	tabs := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	rows(func(cells ...string) {
@@ -29,7 +29,7 @@ func Table(w io.Writer, rows func(row Row)) error {
 	return tabs.Flush()
 }
 
-// Dashed replaces empty cells by a dash.
+// Dashed replaces empty cells by a dash, and returns the cells.
 func Dashed(cells ...string) []string {
 	for i, cell := range cells {
 		cells[i] = cmp.Or(cell, "-")
@@ -54,7 +54,7 @@ func Value[T any](p *T) (value T) {
 	return value
 }
 
-// Moment formats a time in UTC; empty if at is nil.
+// Moment formats a time in UTC; the text is empty if at is nil.
 func Moment(at *time.Time) string {
 	if at == nil {
 		return ""
@@ -62,7 +62,7 @@ func Moment(at *time.Time) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-// JSON writes a value, indented.
+// JSON writes v to w as indented JSON.
 func JSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -70,10 +70,10 @@ func JSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// few is how many names fit into a line.
+// few is the maximum number of names that Few prints.
 const few = 5
 
-// Few joins the first names and adds how many more there are.
+// Few joins the first names of a list, and adds how many more names there are.
 func Few(names []string) string {
 	if more := len(names) - few; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), more)

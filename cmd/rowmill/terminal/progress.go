@@ -10,46 +10,48 @@ import (
 )
 
 const (
-	// rateWindow is the time over which speed is measured. It is longer than the few
-	// seconds between two commits, because rows finish in groups.
+	// rateWindow is the time over which the speed is measured. It is longer than the
+	// few seconds between two commits, because the rows of a commit are counted
+	// together.
 	rateWindow = 30 * time.Second
-	// plainEvery and plainStep say when a log gets another line.
+	// plainEvery and plainStep say when Progress prints another line if Err is not a
+	// terminal: after this time, or after this share of the total.
 	plainEvery = 10 * time.Second
 	plainStep  = 0.05
-	// widestBar limits the bar on wide terminals.
+	// widestBar limits the width of the progress bar on wide terminals, in columns.
 	widestBar = 30
 )
 
-// Snapshot is the progress at one time.
+// Snapshot is the progress of an operation at one time.
 type Snapshot struct {
 	Now    time.Time
-	Phase  string // one word, such as running
+	Phase  string // name of the phase in one word, such as running
 	Note   string // the reason for waiting; shown while Total is unknown
 	Unit   string // unit of Done and Total, such as rows
 	Done   int64
-	Total  int64 // -1 while unknown
-	Tokens int64 // shown as a speed; 0: not shown
-	Failed int64 // shown if not 0
+	Total  int64 // -1 while the total is unknown
+	Tokens int64 // tokens so far, shown as a speed; not shown if 0
+	Failed int64 // failed rows so far; not shown if 0
 	Size   bool  // Done and Total are bytes
 }
 
-// Progress shows snapshots: if Err is a terminal, as one line that is rewritten,
-// otherwise as a line every 10 s or 5 %. It is for one goroutine.
+// Progress shows snapshots. If Err is a terminal, it rewrites one line; otherwise it
+// prints a line every 10 s or 5 %. Only one goroutine may use it.
 type Progress struct {
 	term    *IO
-	samples []Snapshot // of the last rateWindow, oldest first
+	samples []Snapshot // the snapshots of the last rateWindow, oldest first
 	shown   Snapshot   // the last snapshot that was written as a plain line
-	plain   bool       // a plain line was written
-	drawn   bool       // a live line is on the screen
+	plain   bool       // true after the first plain line was written
+	drawn   bool       // true while a live line is on the screen
 }
 
-// NewProgress makes a Progress. It shows nothing yet.
+// NewProgress returns a Progress that shows nothing yet.
 func NewProgress(term *IO) *Progress { return &Progress{term: term} }
 
-// Update shows s.
+// Update shows the snapshot s.
 func (p *Progress) Update(s Snapshot) {
 	if len(p.samples) > 0 && p.samples[0].Phase != s.Phase {
-		p.samples = p.samples[:0] // the time before this phase must not count for the speed
+		p.samples = p.samples[:0] // the speed must not include an earlier phase
 	}
 	p.samples = append(p.samples, s)
 	for len(p.samples) > 2 && s.Now.Sub(p.samples[1].Now) >= rateWindow {
@@ -63,14 +65,14 @@ func (p *Progress) Update(s Snapshot) {
 		p.drawn = true
 		return
 	}
-	if p.due(s) {
+	if p.needsLine(s) {
 		fmt.Fprintln(p.term.Err, render(s, p.samples[0], 0, false))
 		p.shown, p.plain = s, true
 	}
 }
 
-// due reports whether a log needs a line for s.
-func (p *Progress) due(s Snapshot) bool {
+// needsLine reports whether s needs a new line, if Err is not a terminal.
+func (p *Progress) needsLine(s Snapshot) bool {
 	switch {
 	case !p.plain, s.Phase != p.shown.Phase, s.Now.Sub(p.shown.Now) >= plainEvery:
 		return true
@@ -81,7 +83,7 @@ func (p *Progress) due(s Snapshot) bool {
 	return false
 }
 
-// Pause removes the live line, so that other text can be written.
+// Pause removes the progress line from the terminal, so that other text can be written.
 func (p *Progress) Pause() {
 	if p.drawn {
 		fmt.Fprint(p.term.Err, "\r\x1b[K")
@@ -89,8 +91,8 @@ func (p *Progress) Pause() {
 	}
 }
 
-// render writes one line about s. since is an earlier snapshot of the same phase, for
-// the speed. width 0 means any length and no bar.
+// render returns one line about the snapshot s. since is an earlier snapshot of the
+// same phase, from which the speed is computed. width 0 means any length and no bar.
 func render(s, since Snapshot, width int, colour bool) string {
 	if s.Total < 0 && s.Done == 0 {
 		return clip(strings.TrimSpace(s.Phase+"  "+s.Note), width)
@@ -133,7 +135,7 @@ func percent(s Snapshot) string {
 	if s.Total == 0 {
 		return "100%"
 	}
-	// Rounded down: 100 % means all.
+	// Round down, so that 100 % appears only when all is done.
 	return fmt.Sprintf("%3d%%", int(100*float64(s.Done)/float64(s.Total)))
 }
 

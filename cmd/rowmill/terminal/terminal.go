@@ -1,5 +1,5 @@
-// Package terminal is the program's connection to its user: the three streams, whether
-// a person watches, and how progress, figures and times are printed. It does not know
+// Package terminal connects the program to its user: it has the three streams, knows
+// whether a person watches, and prints progress, numbers and times. It does not know
 // the service.
 package terminal
 
@@ -13,7 +13,8 @@ import (
 	"golang.org/x/term"
 )
 
-// defaultWidth is used if a terminal does not report its width.
+// defaultWidth is the number of columns that is assumed if a terminal does not report
+// its width.
 const defaultWidth = 80
 
 // IO holds the streams of a command: data goes to Out, messages for people to Err.
@@ -21,16 +22,17 @@ type IO struct {
 	In      io.Reader
 	Out     io.Writer
 	Err     io.Writer
-	Environ []string // NAME=value
+	Environ []string // variables of the environment, NAME=value
 
-	// Live says that a line on Err can be rewritten: Err is a terminal, not a dumb one,
-	// not in CI. Colour says that Err may also have colours.
+	// Live reports whether a line on Err can be rewritten: Err is a terminal that is
+	// not dumb, and the program does not run in CI. Colour reports whether Err may also
+	// have colours.
 	Live   bool
 	Colour bool
 	Quiet  bool       // print only data and errors
-	Width  func() int // columns of Err
+	Width  func() int // returns the number of columns of Err
 
-	Clock func() time.Time // nil: the clock of the machine
+	Clock func() time.Time // returns the time; nil means the clock of the machine
 }
 
 // Standard returns the IO of the process.
@@ -48,7 +50,7 @@ func Standard() *IO {
 	return t
 }
 
-// Getenv returns a variable; empty if it is not set.
+// Getenv returns the value of an environment variable; empty if it is not set.
 func (t *IO) Getenv(name string) string {
 	for i := len(t.Environ) - 1; i >= 0; i-- {
 		if value, found := strings.CutPrefix(t.Environ[i], name+"="); found {
@@ -58,7 +60,7 @@ func (t *IO) Getenv(name string) string {
 	return ""
 }
 
-// Open opens a file, or standard input for -.
+// Open opens a file for reading. For the name -, it returns standard input.
 func (t *IO) Open(name string) (io.ReadCloser, error) {
 	if name == "-" {
 		return io.NopCloser(t.In), nil
@@ -66,7 +68,7 @@ func (t *IO) Open(name string) (io.ReadCloser, error) {
 	return os.Open(name)
 }
 
-// Now returns the time from which ages and speeds are computed.
+// Now returns the current time. Ages and speeds are computed from this time.
 func (t *IO) Now() time.Time {
 	if t.Clock == nil {
 		return time.Now()

@@ -1,8 +1,8 @@
 // Admit validates manifests from standard input with the code of Kubernetes' API
-// server: it sets defaults, checks the rules of each kind, and with -restricted the pod
-// security level of that name. It prints a line per problem, and exits with code 1 if
-// there is one. It skips kinds that are not part of Kubernetes; schemas.py checks
-// those, and unknown fields too.
+// server. It sets defaults and checks the rules of each kind. With -restricted it also
+// checks the pod security level "restricted". It prints a line per problem, and exits
+// with code 1 if there are problems. It skips kinds that are not part of Kubernetes;
+// schemas.py checks these kinds, and unknown fields.
 package main
 
 import (
@@ -42,7 +42,8 @@ import (
 // namespace is the namespace of a manifest that names none.
 const namespace = "default"
 
-// largest is a size above every manifest: Kubernetes stores at most 1.5 MiB.
+// largest is the buffer size in bytes for one manifest. Kubernetes stores at most 1.5
+// MiB.
 const largest = 2 << 20
 
 func main() {
@@ -106,7 +107,7 @@ func problems(object runtime.Object) field.ErrorList {
 		return appsvalidation.ValidateStatefulSet(o, appsvalidation.StatefulSetValidationOptions{}, pods)
 	case *core.Service:
 		o.Namespace = namespace
-		if o.Spec.ClusterIP != "" { // not set by the defaults
+		if o.Spec.ClusterIP != "" { // the defaults do not set ClusterIPs
 			o.Spec.ClusterIPs = []string{o.Spec.ClusterIP}
 		}
 		return corevalidation.ValidateServiceCreate(o)
@@ -135,7 +136,7 @@ func problems(object runtime.Object) field.ErrorList {
 	return field.ErrorList{field.InternalError(nil, fmt.Errorf("admit has no rules for %T; add them to problems", object))}
 }
 
-// restrictedViolations returns the violations of the level restricted.
+// restrictedViolations returns the violations of the pod security level "restricted".
 func restrictedViolations(manifest []byte) (complaints []string) {
 	object, _, err := legacyscheme.Codecs.UniversalDeserializer().Decode(manifest, nil, nil)
 	if err != nil {

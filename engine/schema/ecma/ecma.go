@@ -22,37 +22,38 @@ import (
 )
 
 const (
-	// maxRepeat is the largest count of a repetition that Go's regexp accepts. The counts
-	// of nested repetitions are multiplied.
+	// maxRepeat is the largest count of a repetition that Go's regexp accepts. For
+	// nested repetitions Go multiplies the counts.
 	maxRepeat = 1000
-	// linearShare converts the work of Go's regexp to steps: a match costs as many steps
-	// as the product of the program's instructions and the text's bytes, divided by
-	// linearShare. Go's regexp visits each instruction at most once for each byte, and in
-	// most programs only a few instructions.
+	// linearShare converts the work of Go's regexp to steps. A match costs
+	// (instructions of the program × bytes of the text) / linearShare steps. Go's
+	// regexp visits each instruction at most once per byte, and in most programs only a
+	// few instructions.
 	linearShare = 4
-	// MaxPlaces limits the number of places in a text that the matcher keeps to go back
-	// to. Each takes 16 bytes. A pattern that repeats a group needs one place for each
-	// pass or, with back references to the group, about four.
+	// MaxPlaces limits the stack of the matcher: the number of places in a text to
+	// which it may go back. Each takes 16 bytes. A pattern that repeats a group needs
+	// one place per pass, or about four if it has back references to the group.
 	MaxPlaces = 1 << 20
 )
 
-// Errors that stop a match without a result.
+// Errors of a match that was stopped before its result was known.
 var (
-	errSteps  = errors.New("more steps than allowed")
-	ErrPlaces = errors.New("more places to go back to than MaxPlaces")
+	errSteps  = errors.New("the match needs more steps than allowed")
+	ErrPlaces = errors.New("the match needs more places to go back to than MaxPlaces")
 )
 
 // A Pattern is a compiled regular expression. It is safe for concurrent use.
 type Pattern struct {
-	text         string
-	size         int
-	linear       *regexp.Regexp // runs the pattern; nil if program runs it
+	text         string         // the pattern as it was written
+	size         int            // the result of Size
+	linear       *regexp.Regexp // Go's regexp that runs the pattern; nil if program runs it
 	instructions int            // number of instructions in linear
-	program      *program
+	program      *program       // runs the pattern by backtracking; nil if linear runs it
 }
 
-// Compile reads a pattern. It refuses a pattern with a program of more than most steps.
-// Its errors are plain sentences that name the wrong piece of the pattern.
+// Compile compiles a pattern. It returns an error if the pattern is invalid or if its
+// program has more than most steps. The text of an error is a plain sentence that
+// quotes the wrong part of the pattern.
 func Compile(text string, most int) (*Pattern, error) {
 	p := parser{text: []rune(text), most: most}
 	root, err := p.parse()
@@ -77,20 +78,21 @@ func Compile(text string, most int) (*Pattern, error) {
 	return nil, errSize(most)
 }
 
+// errSize returns the error for a pattern with more than most steps.
 func errSize(most int) error {
 	return fmt.Errorf("the pattern has more than %d steps, where x{0,1000} has 1000; repeat less", most)
 }
 
-// Size returns the larger of two numbers: the steps of the program, and the ranges of
-// characters that the pattern names. The cost of Compile grows with this number.
+// Size returns the number of steps of the program, or the number of character ranges in
+// the pattern if it is larger. The cost of Compile grows with Size.
 func (p *Pattern) Size() int { return p.size }
 
 // String returns the pattern as it was written.
 func (p *Pattern) String() string { return p.text }
 
-// Match reports whether the text contains a match. left is the number of steps that
-// Match may still use; Match subtracts the steps that it used. It returns errSteps
-// when no steps are left, or ErrPlaces.
+// Match reports whether text contains a match. left is the number of steps that Match
+// may use; Match subtracts the steps that it has used. It returns errSteps if the steps
+// do not suffice, or ErrPlaces.
 func (p *Pattern) Match(text string, left *int) (bool, error) {
 	if p.linear == nil {
 		return p.program.match(text, left)

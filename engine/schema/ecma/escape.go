@@ -21,7 +21,7 @@ func (p *parser) escape() (*node, error) {
 			name, ok = p.name()
 		}
 		if !ok {
-			return nil, p.wrong(from, "refers to no group; write \\k<name>")
+			return nil, p.errorAt(from, "refers to no group; write \\k<name>")
 		}
 		return p.reference(&node{op: opBack, name: name}), nil
 	case p.more() && p.text[p.at] >= '1' && p.text[p.at] <= '9':
@@ -35,7 +35,8 @@ func (p *parser) escape() (*node, error) {
 	return p.setNode(s)
 }
 
-// reference records a back reference. Only the matcher of this package can run it.
+// reference records a back reference. Only the backtracking matcher of this package can
+// run a pattern with a back reference.
 func (p *parser) reference(n *node) *node {
 	p.references = append(p.references, n)
 	p.backtracks = true
@@ -45,7 +46,7 @@ func (p *parser) reference(n *node) *node {
 // characters reads an escape for a character or for a set of characters.
 func (p *parser) characters(from int) (set, error) {
 	if !p.more() {
-		return nil, p.wrong(from, "ends the pattern; write \\\\")
+		return nil, p.errorAt(from, "ends the pattern; write \\\\")
 	}
 	c := p.text[p.at]
 	p.at++
@@ -72,11 +73,11 @@ func (p *parser) characters(from int) (set, error) {
 			p.at++
 			return set{c, c}, nil
 		}
-		return nil, p.wrong(from, "needs a letter, as in \\cA")
+		return nil, p.errorAt(from, "needs a letter, as in \\cA")
 	case '0':
 		if p.more() && p.text[p.at] >= '0' && p.text[p.at] <= '9' {
 			p.at++
-			return nil, p.wrong(from, "is an octal number; write \\x and two digits")
+			return nil, p.errorAt(from, "is an octal number; write \\x and two digits")
 		}
 		return set{0, 0}, nil
 	}
@@ -85,12 +86,13 @@ func (p *parser) characters(from int) (set, error) {
 		return set{c, c}, nil
 	}
 	if c < 0x80 && (unicode.IsLetter(c) || unicode.IsDigit(c)) {
-		return nil, p.wrong(from, "means nothing in ECMA-262%s", remedy(c))
+		return nil, p.errorAt(from, "means nothing in ECMA-262%s", remedy(c))
 	}
 	return set{c, c}, nil
 }
 
-// remedy names the replacement for an escape of another dialect.
+// remedy returns a hint for a backslash before the letter c, which has no meaning in
+// ECMA-262: what to write instead.
 func remedy(c rune) string {
 	switch c {
 	case 'A':
@@ -109,7 +111,8 @@ func remedy(c rune) string {
 	return "; write the character without a backslash"
 }
 
-// code reads \xHH, \uHHHH, \u{H…} and two \uHHHH that are one character.
+// code reads \xHH, \uHHHH, \u{H…}, or two \uHHHH that form one character. The parser
+// has already read the x or u, which is kind.
 func (p *parser) code(from int, kind rune) (set, error) {
 	if kind == 'u' && p.take("{") {
 		start := p.at
@@ -118,7 +121,7 @@ func (p *parser) code(from int, kind rune) (set, error) {
 		}
 		c, err := strconv.ParseUint(string(p.text[start:p.at]), 16, 32)
 		if !p.take("}") || err != nil || c > unicode.MaxRune {
-			return nil, p.wrong(from, "is no character; write up to \\u{10FFFF}")
+			return nil, p.errorAt(from, "is no character; write up to \\u{10FFFF}")
 		}
 		return set{rune(c), rune(c)}, nil
 	}
@@ -128,7 +131,7 @@ func (p *parser) code(from int, kind rune) (set, error) {
 	}
 	c, ok := p.hex(length)
 	if !ok {
-		return nil, p.wrong(from, "needs %d hexadecimal digits", length)
+		return nil, p.errorAt(from, "needs %d hexadecimal digits", length)
 	}
 	if back := p.at; c >= 0xd800 && c < 0xdc00 && p.take(`\u`) {
 		if low, ok := p.hex(4); ok && low >= 0xdc00 && low < 0xe000 {
@@ -140,6 +143,7 @@ func (p *parser) code(from int, kind rune) (set, error) {
 	return set{c, c}, nil
 }
 
+// hex reads a hexadecimal number of length digits.
 func (p *parser) hex(length int) (rune, bool) {
 	if p.at+length > len(p.text) {
 		return 0, false
@@ -156,7 +160,8 @@ func (p *parser) hex(length int) (rune, bool) {
 
 func hex(c rune) string { return strconv.FormatInt(int64(c), 16) }
 
-// class reads a class of characters. The parser has already read the opening bracket.
+// class reads a class of characters, such as [a-z]. The parser has already read the
+// opening bracket.
 func (p *parser) class() (*node, error) {
 	from := p.at - 1
 	negated, counted := p.take("^"), 0
@@ -164,7 +169,7 @@ func (p *parser) class() (*node, error) {
 	for !p.take("]") {
 		if !p.more() {
 			p.at = from + 1
-			return nil, p.wrong(from, "opens a class that nothing closes; write \\[ or add ]")
+			return nil, p.errorAt(from, "opens a class that nothing closes; write \\[ or add ]")
 		}
 		start := p.at
 		low, err := p.member()
@@ -181,7 +186,7 @@ func (p *parser) class() (*node, error) {
 			case !single(low) || !single(high):
 				made = append(append(made, '-', '-'), high...)
 			case low[0] > high[0]:
-				return nil, p.wrong(start, "is a range that ends before it begins")
+				return nil, p.errorAt(start, "is a range that ends before it begins")
 			default:
 				low = set{low[0], high[0]}
 			}
@@ -199,10 +204,10 @@ func (p *parser) class() (*node, error) {
 	return p.setNode(made)
 }
 
-// single reports whether a set was written as one character.
+// single reports whether a set is one character.
 func single(s set) bool { return len(s) == 2 && s[0] == s[1] }
 
-// member reads one character or escape of a class.
+// member reads one character or one escape inside a class.
 func (p *parser) member() (set, error) {
 	from := p.at
 	c := p.text[p.at]
@@ -216,15 +221,16 @@ func (p *parser) member() (set, error) {
 		return set{'-', '-'}, nil
 	case p.more() && p.text[p.at] >= '1' && p.text[p.at] <= '9':
 		p.at++
-		return nil, p.wrong(from, "is an octal number; write \\x and two digits")
+		return nil, p.errorAt(from, "is an octal number; write \\x and two digits")
 	}
 	return p.characters(from)
 }
 
-// property reads the braces of \p{…} or \P{…}.
+// property reads the name in braces of \p{…} or \P{…} and returns the set of its
+// characters. negated means \P.
 func (p *parser) property(from int, negated bool) (set, error) {
 	if !p.take("{") {
-		return nil, p.wrong(from, "needs a property in braces, as in \\p{L}")
+		return nil, p.errorAt(from, "needs a property in braces, as in \\p{L}")
 	}
 	start := p.at
 	for p.more() && p.text[p.at] != '}' {
@@ -232,12 +238,12 @@ func (p *parser) property(from int, negated bool) (set, error) {
 	}
 	name, value, named := strings.Cut(string(p.text[start:p.at]), "=")
 	if !p.take("}") {
-		return nil, p.wrong(from, "needs a closing brace")
+		return nil, p.errorAt(from, "needs a closing brace")
 	}
 	s, err := property(name, value, named)
 	switch {
 	case errors.Is(err, errUnknown):
-		return nil, p.wrong(from, "names a property that is not known here")
+		return nil, p.errorAt(from, "names a property that is not known here")
 	case negated:
 		s = s.complement()
 	}

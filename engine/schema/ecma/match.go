@@ -5,41 +5,42 @@ import (
 	"unicode/utf8"
 )
 
-// An entry of the matcher's stack is an alternative that the matcher has not tried
-// yet, or a change that it undoes before it tries the next alternative.
+// An entry of the matcher's stack is an alternative that the matcher has not tried yet,
+// or a change that it must undo before it tries the next alternative.
 type entry struct {
 	kind entryKind
-	to   int32 // the next instruction; for undo: the slot
-	at   int32 // the place in the text; for undo: the number that the slot had
-	end  int32 // for greedy: the place where the shortest run ends; for lazy: how many more characters the run may take
+	to   int32 // index of the next instruction; for undo: the slot
+	at   int32 // place in the text; for undo: the previous number in the slot
+	end  int32 // greedy: place where the shortest run ends; lazy: how many more characters the run may take
 }
 
 type entryKind uint8
 
 const (
 	choice entryKind = iota // continue at another instruction
-	undo                    // give a slot its former number, and go back to the next entry
-	greedy                  // give back one character of a run
-	lazy                    // take one more character for a run
+	undo                    // restore the previous number in a slot, then go to the next entry
+	greedy                  // shorten a run by one character
+	lazy                    // lengthen a run by one character
 )
 
-// A matcher runs a program over a text. It keeps the alternatives that it has not
-// tried in a slice, so that it needs no recursion, which a text could make too deep.
+// A matcher runs a program over a text. It stores the alternatives that it has not
+// tried in a slice. So it needs no recursion, which some texts would make too deep.
 type matcher struct {
 	*program
 	text   string
-	next   int // instruction
-	at     int
-	slots  []int32
-	stack  []entry
-	marks  []int // for each lookahead or lookbehind: length of the stack when it began
-	places []int // for each lookahead or lookbehind: the place where it began
-	left   *int
+	next   int     // index of the next instruction
+	at     int     // current place in text, in bytes
+	slots  []int32 // see program.slots; -1 means not set
+	stack  []entry // alternatives and changes, see entry
+	marks  []int   // for each lookahead or lookbehind: length of the stack when it began
+	places []int   // for each lookahead or lookbehind: the place where it began
+	left   *int    // number of steps that the matcher may still use
 	err    error
 }
 
+// match reports whether text contains a match that begins at any place.
 func (p *program) match(text string, left *int) (bool, error) {
-	m := matcher{program: p, text: text, left: left, slots: make([]int32, p.slots), marks: make([]int, p.looks), places: make([]int, p.looks)}
+	m := matcher{program: p, text: text, left: left, slots: make([]int32, p.slots), marks: make([]int, p.lookarounds), places: make([]int, p.lookarounds)}
 	for i := range m.slots {
 		m.slots[i] = -1
 	}
@@ -54,8 +55,8 @@ func (p *program) match(text string, left *int) (bool, error) {
 	}
 }
 
-// matchAt reports whether a match begins at a place. If not, the stack is empty and all
-// slots are as before.
+// matchAt reports whether a match begins at the place start. If there is none, matchAt
+// leaves an empty stack and the slots as they were.
 func (m *matcher) matchAt(start int) bool {
 	m.next, m.at = 0, start
 	for {
@@ -78,8 +79,7 @@ func (m *matcher) spend(steps int) {
 	}
 }
 
-// step runs one instruction. It reports whether the matcher can continue with the
-// present alternative.
+// step runs one instruction. It returns false if the current alternative has failed.
 func (m *matcher) step(in *instruction) bool {
 	switch in.code {
 	case codeSet:
@@ -100,8 +100,8 @@ func (m *matcher) step(in *instruction) bool {
 		m.pass(in)
 	case codeEndPass:
 		m.next = in.to
-		// Stop after a pass that read nothing and was not required: it would repeat
-		// without end.
+		// Fail after a pass that read nothing and was not required: the loop would never
+		// end.
 		return m.at != int(m.slots[in.slot+1]) || int(m.slots[in.slot]) <= in.least
 	case codeBack:
 		return m.backReference(in)
@@ -124,6 +124,7 @@ func (m *matcher) step(in *instruction) bool {
 	return true
 }
 
+// push puts an entry on the stack. It stores ErrPlaces if the stack is full.
 func (m *matcher) push(e entry) {
 	if len(m.stack) == MaxPlaces {
 		m.err = ErrPlaces
@@ -132,14 +133,15 @@ func (m *matcher) push(e entry) {
 	m.stack = append(m.stack, e)
 }
 
-// set changes a slot, and pushes an entry so that going back undoes the change.
+// set writes the number to into a slot. It pushes an entry, so that goBack restores the
+// previous number.
 func (m *matcher) set(slot, to int) {
 	m.push(entry{kind: undo, to: int32(slot), at: m.slots[slot]})
 	m.slots[slot] = int32(to)
 }
 
-// goBack continues at the last alternative that was not tried yet, and reports whether
-// there was one.
+// goBack returns to the last alternative that was not tried yet. It returns false if
+// there is none.
 func (m *matcher) goBack() bool {
 	for len(m.stack) > 0 && m.err == nil {
 		m.spend(1)
@@ -171,8 +173,8 @@ func (m *matcher) goBack() bool {
 	return false
 }
 
-// read returns the character after position at, or before it with backward, and the
-// position on the other side of the character.
+// read returns the character after position at and the position after this character.
+// If backward is set, it returns the character before at and the position before it.
 func (m *matcher) read(at int, backward bool) (c rune, beyond int) {
 	if backward {
 		if c = rune(m.text[at-1]); c < utf8.RuneSelf {
@@ -188,7 +190,8 @@ func (m *matcher) read(at int, backward bool) (c rune, beyond int) {
 	return c, at + size
 }
 
-// readOne reads one character, and reports whether the character is in the set of in.
+// readOne moves over one character, if this character is in the set of in. It returns
+// false if not.
 func (m *matcher) readOne(in *instruction) bool {
 	if m.at == 0 && in.backward || m.at == len(m.text) && !in.backward {
 		return false
@@ -201,8 +204,9 @@ func (m *matcher) readOne(in *instruction) bool {
 	return true
 }
 
-// run reads characters of a set: greedy as many as it can, lazy as few as it must. One
-// entry of the stack holds all other lengths of the run.
+// run moves over characters of a set: as many as possible for a greedy run, as few as
+// allowed for a lazy run. One entry of the stack stands for all other lengths of the
+// run.
 func (m *matcher) run(in *instruction) bool {
 	count, most := 0, in.most
 	if in.lazy {
@@ -227,7 +231,7 @@ func (m *matcher) run(in *instruction) bool {
 }
 
 // loop decides whether one more pass of a loop begins, at the next instruction, or the
-// loop ends.
+// loop ends, at in.to. It pushes the other choice if both are allowed.
 func (m *matcher) loop(in *instruction) {
 	count, pass := int(m.slots[in.slot]), m.next
 	switch {
@@ -242,7 +246,7 @@ func (m *matcher) loop(in *instruction) {
 	}
 }
 
-// pass counts a pass of a loop and forgets the groups inside.
+// pass counts a pass of a loop and clears the groups inside the loop.
 func (m *matcher) pass(in *instruction) {
 	m.set(in.slot, int(m.slots[in.slot])+1)
 	m.set(in.slot+1, m.at)
@@ -254,8 +258,8 @@ func (m *matcher) pass(in *instruction) {
 	m.spend(in.last - in.first)
 }
 
-// backReference reads the text of a group again. A group that is absent, or not closed
-// yet, counts as empty.
+// backReference moves over a copy of the text that a group has matched. If the group
+// has not matched, or has not ended yet, the copy is empty.
 func (m *matcher) backReference(in *instruction) bool {
 	begin, end := m.slots[in.slot], m.slots[in.slot+1]
 	if begin < 0 || end < 0 {
@@ -271,9 +275,10 @@ func (m *matcher) backReference(in *instruction) bool {
 	return m.at <= len(m.text) && strings.HasSuffix(m.text[:m.at], text)
 }
 
-// lookEnd ends a lookahead or lookbehind after its inner part has matched. The matcher
-// tries no other match of the inner part. So lookEnd removes its entries from the stack:
-// for a positive lookaround all but the undo entries. A negative lookaround fails.
+// lookEnd ends a lookahead or lookbehind whose inner part has matched. The matcher
+// needs no other match of the inner part, so lookEnd removes the inner part's entries
+// from the stack. For a positive lookaround it leaves the undo entries. For a negative
+// lookaround it undoes the changes and returns false.
 func (m *matcher) lookEnd(in *instruction) bool {
 	mark := m.marks[in.slot]
 	m.spend(len(m.stack) - mark)
@@ -298,7 +303,8 @@ func (m *matcher) lookEnd(in *instruction) bool {
 	return true
 }
 
-// atWordBoundary reports whether a word begins or ends at the current place.
+// atWordBoundary reports whether a word begins or ends at the current place in the
+// text.
 func (m *matcher) atWordBoundary() bool {
 	before := m.at > 0 && words.has(rune(m.text[m.at-1]))
 	after := m.at < len(m.text) && words.has(rune(m.text[m.at]))

@@ -5,44 +5,45 @@ import (
 	"strings"
 )
 
-// An op is the kind of a node.
+// An op says what a node of a pattern matches.
 type op uint8
 
 const (
 	opSet       op = iota // one character of a set
-	opConcat              // all of sub, one after the other
-	opAlternate           // one of sub
-	opRepeat              // sub[0], from least to most times
-	opGroup               // sub[0], remembered as a group
+	opConcat              // all nodes of sub, one after the other
+	opAlternate           // one node of sub
+	opRepeat              // sub[0], repeated least to most times
+	opGroup               // sub[0]; a back reference can refer to its text
 	opLook                // a lookahead or lookbehind of sub[0]
-	opBack                // the text of a group again
+	opBack                // the text that a group has matched, again
 	opBegin               // the begin of the text
 	opEnd                 // the end of the text
 	opWord                // a word boundary
 	opNotWord             // a place without a word boundary
 )
 
-// unlimited is the largest count of a repetition without a limit.
+// unlimited is the value of node.most for a repetition without an upper limit.
 const unlimited = 1<<31 - 1
 
-// A node is a part of a parsed pattern.
+// A node is one part of a parsed pattern.
 type node struct {
 	op          op
-	sub         []*node
-	set         set
-	least, most int    // of opRepeat
-	lazy        bool   // of opRepeat: as few as possible first
-	group       int    // of opGroup and opBack, from 1
-	name        string // of opBack: the group's name, until the parser knows its number
-	behind      bool   // of opLook: a lookbehind
-	negative    bool   // of opLook: sub[0] must not match
-	first, last int    // of opRepeat: the groups inside are first, first+1 … last-1
+	sub         []*node // the parts inside this node
+	set         set     // opSet: the characters
+	least, most int     // opRepeat: smallest and largest number of repetitions
+	lazy        bool    // opRepeat: try as few repetitions as possible first
+	group       int     // opGroup and opBack: number of the group, from 1
+	name        string  // opBack: name of the group, which the parser later replaces by the number
+	behind      bool    // opLook: a lookbehind
+	negative    bool    // opLook: sub[0] must not match
+	first, last int     // opRepeat: the groups inside have the numbers first to last-1
 }
 
-// measure returns the size of a node as a program of Go's regexp, which copies a repeated
-// part for each repetition. instructions counts the instructions, size counts the
-// instructions and the ranges of their sets, and repeat is the largest product of nested
-// counts. No number exceeds the constant unlimited.
+// measure returns the size of a node as a program of Go's regexp, which copies a
+// repeated part once per repetition. instructions is the number of instructions. size
+// is the number of instructions and of ranges in their sets. repeat is the largest
+// product of the counts of nested repetitions. No result exceeds the constant
+// unlimited.
 func (n *node) measure() (instructions, size, repeat int) {
 	instructions, size, repeat = 1, 1+len(n.set)/2, 1
 	for _, sub := range n.sub {
@@ -60,8 +61,8 @@ func (n *node) measure() (instructions, size, repeat int) {
 	return min(instructions*copies, unlimited), min(size*copies, unlimited), min(repeat*max(times, 1), unlimited)
 }
 
-// count returns the size of a node as a program of this package, which counts
-// repetitions while it runs.
+// count returns the size of a node as a program of this package, which does not copy
+// repeated parts.
 func (n *node) count() int {
 	size := 1 + len(n.set)/2
 	for _, sub := range n.sub {
@@ -70,8 +71,8 @@ func (n *node) count() int {
 	return size
 }
 
-// mayBeEmpty reports whether a node may match the empty text. It also returns true if it
-// does not know.
+// mayBeEmpty reports whether a node may match the empty text. For some kinds of node it
+// always returns true.
 func (n *node) mayBeEmpty() bool {
 	switch n.op {
 	case opSet:
@@ -92,14 +93,15 @@ func (n *node) mayBeEmpty() bool {
 	return true
 }
 
-// linear writes a node in the syntax of Go's regexp. The caller needs only the answer yes
-// or no, so linear writes greedy and lazy repetitions in the same way.
+// linear returns a node in the syntax of Go's regexp. Greedy and lazy repetitions
+// become equal, because the caller asks only whether there is a match.
 func (n *node) linear() string {
 	var b strings.Builder
 	n.write(&b)
 	return b.String()
 }
 
+// write writes a node in the syntax of Go's regexp.
 func (n *node) write(b *strings.Builder) {
 	switch n.op {
 	case opSet:

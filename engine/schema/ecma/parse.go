@@ -5,31 +5,32 @@ import (
 	"unicode"
 )
 
-// maxDepth limits how deep groups are nested. The parser and the compiler call themselves
-// for each group. Patterns in use are nested about ten deep.
+// maxDepth limits how deep groups are nested, because the parser and the compiler call
+// themselves for each group. Groups in real patterns are nested about ten deep.
 const maxDepth = 200
 
-// A parser reads a pattern.
+// A parser parses a pattern into nodes.
 type parser struct {
 	text       []rune
-	at         int
-	depth      int
-	size       int            // number of ranges in the sets that were read so far
+	at         int            // index in text of the next character
+	depth      int            // number of open groups
+	size       int            // number of sets and of ranges in them so far
 	most       int            // limit of size
-	groups     int            // number of groups that were opened so far
-	names      map[string]int // numbers of groups by name
-	references []*node
-	backtracks bool   // Go's regexp cannot run the pattern
-	wanted     []bool // by number of a group: a back reference names it
+	groups     int            // number of groups so far
+	names      map[string]int // number of each named group, by name
+	references []*node        // all back references
+	backtracks bool           // the pattern needs the matcher of this package: Go's regexp cannot run it
+	wanted     []bool         // true if a back reference refers to the group, by number of the group
 }
 
+// parse parses the whole pattern and connects the back references with their groups.
 func (p *parser) parse() (*node, error) {
 	root, err := p.alternatives()
 	if err != nil {
 		return nil, err
 	}
-	if p.at < len(p.text) { // alternatives stops at an unopened parenthesis only
-		return nil, p.wrong(p.at, "closes a group that nothing opens; write \\)")
+	if p.at < len(p.text) { // alternatives stops before the end only at a ) without a (
+		return nil, p.errorAt(p.at, "closes a group that nothing opens; write \\)")
 	}
 	p.wanted = make([]bool, p.groups+1)
 	for _, r := range p.references {
@@ -47,17 +48,17 @@ func (p *parser) parse() (*node, error) {
 	return root, nil
 }
 
-// wrong returns an error about the text between the position from and the parser's
+// errorAt returns an error that quotes the text from the position from to the current
 // position, at least one character.
-func (p *parser) wrong(from int, format string, args ...any) error {
+func (p *parser) errorAt(from int, format string, args ...any) error {
 	to := min(max(p.at, from+1), len(p.text))
 	return fmt.Errorf("%q at character %d %s", string(p.text[min(from, to):to]), from+1, fmt.Sprintf(format, args...))
 }
 
+// more reports whether the pattern has another character.
 func (p *parser) more() bool { return p.at < len(p.text) }
 
-// take skips a piece of text and returns true, if the pattern continues with this
-// piece.
+// take moves over piece and returns true, if piece comes next in the pattern.
 func (p *parser) take(piece string) bool {
 	for i, c := range []rune(piece) {
 		if p.at+i >= len(p.text) || p.text[p.at+i] != c {
@@ -68,7 +69,8 @@ func (p *parser) take(piece string) bool {
 	return true
 }
 
-// alternatives reads alternatives up to the end of the group or of the pattern.
+// alternatives reads branches that | separates, up to the end of the group or of the
+// pattern.
 func (p *parser) alternatives() (*node, error) {
 	if p.depth++; p.depth > maxDepth {
 		return nil, fmt.Errorf("the pattern nests groups more than %d deep; nest less", maxDepth)
@@ -91,7 +93,7 @@ func (p *parser) alternatives() (*node, error) {
 	}
 }
 
-// term reads an atom or an assertion and the quantifier behind it.
+// term reads an atom or an assertion, and the quantifier behind it if there is one.
 func (p *parser) term() (*node, error) {
 	from, groups := p.at, p.groups
 	atom, err := p.atom()
@@ -105,17 +107,17 @@ func (p *parser) term() (*node, error) {
 	}
 	switch {
 	case atom.op == opBegin, atom.op == opEnd, atom.op == opWord, atom.op == opNotWord, atom.op == opLook && atom.behind:
-		return nil, p.wrong(start, "repeats %q, which cannot be repeated", string(p.text[from:start]))
+		return nil, p.errorAt(start, "repeats %q, which cannot be repeated", string(p.text[from:start]))
 	case least > most:
-		return nil, p.wrong(start, "has a smallest number above the largest")
+		return nil, p.errorAt(start, "has a smallest number above the largest")
 	}
 	r := &node{op: opRepeat, sub: []*node{atom}, least: least, most: most, first: groups + 1, last: p.groups + 1}
 	r.lazy = p.take("?")
 	return r, nil
 }
 
-// quantifier reads *, +, ? or a count in braces. Braces that hold no count are
-// characters.
+// quantifier reads *, +, ? or a count in braces. It treats braces without a count as
+// plain characters: then found is false.
 func (p *parser) quantifier() (least, most int, found bool, err error) {
 	switch {
 	case p.take("*"):
@@ -143,7 +145,7 @@ func (p *parser) quantifier() (least, most int, found bool, err error) {
 	return least, most, true, nil
 }
 
-// number reads digits. It returns unlimited for a larger number.
+// number reads a decimal number, limited to the constant unlimited.
 func (p *parser) number() (n int, found bool) {
 	for p.more() && p.text[p.at] >= '0' && p.text[p.at] <= '9' {
 		n, found = min(n*10+int(p.text[p.at]-'0'), unlimited), true
@@ -152,6 +154,7 @@ func (p *parser) number() (n int, found bool) {
 	return n, found
 }
 
+// atom reads a character, an escape, a class, a group or an assertion.
 func (p *parser) atom() (*node, error) {
 	from := p.at
 	c := p.text[p.at]
@@ -170,19 +173,19 @@ func (p *parser) atom() (*node, error) {
 	case '\\':
 		return p.escape()
 	case '*', '+', '?':
-		return nil, p.wrong(from, "has nothing before it to repeat; write \\%c", c)
+		return nil, p.errorAt(from, "has nothing before it to repeat; write \\%c", c)
 	case '{':
 		p.at = from
 		if _, _, found, _ := p.quantifier(); found {
-			return nil, p.wrong(from, "has nothing before it to repeat; write \\{")
+			return nil, p.errorAt(from, "has nothing before it to repeat; write \\{")
 		}
 		p.at = from + 1
 	}
 	return p.setNode(set{c, c})
 }
 
-// setNode returns the node of a set. It limits the total size of all sets of a pattern,
-// before anything is built from the sets.
+// setNode returns a node for a set of characters. It returns an error if all sets of
+// the pattern together are too large.
 func (p *parser) setNode(s set) (*node, error) {
 	if p.size += 1 + len(s)/2; p.size > p.most {
 		return nil, errSize(p.most)
@@ -209,18 +212,18 @@ func (p *parser) group() (*node, error) {
 		n = &node{op: opGroup, group: p.groups}
 		name, ok := p.name()
 		if !ok {
-			return nil, p.wrong(from, "is no name of a group; write (?<name>…)")
+			return nil, p.errorAt(from, "is no name of a group; write (?<name>…)")
 		}
 		if p.names == nil {
 			p.names = map[string]int{}
 		}
 		if p.names[name] != 0 {
-			return nil, p.wrong(from, "names a group again; take another name")
+			return nil, p.errorAt(from, "names a group again; take another name")
 		}
 		p.names[name] = n.group
 	case p.take("?"):
 		p.at = min(p.at+1, len(p.text))
-		return nil, p.wrong(from, "begins no group of ECMA-262%s", dialect(p.text[from:p.at]))
+		return nil, p.errorAt(from, "begins no group of ECMA-262%s", dialect(p.text[from:p.at]))
 	default:
 		p.groups++
 		n = &node{op: opGroup, group: p.groups}
@@ -232,7 +235,7 @@ func (p *parser) group() (*node, error) {
 		return nil, err
 	case !p.take(")"):
 		p.at = from + 1
-		return nil, p.wrong(from, "opens a group that nothing closes; write \\( or add )")
+		return nil, p.errorAt(from, "opens a group that nothing closes; write \\( or add )")
 	case n == nil:
 		return inner, nil
 	}
@@ -240,7 +243,8 @@ func (p *parser) group() (*node, error) {
 	return n, nil
 }
 
-// dialect names the replacement for a group of another dialect.
+// dialect returns a hint for the begin of a group that only other dialects have, such
+// as (?P: what to write instead.
 func dialect(begin []rune) string {
 	switch string(begin) {
 	case "(?P":
@@ -259,7 +263,8 @@ func dialect(begin []rune) string {
 	return ""
 }
 
-// name reads the name of a group up to its closing bracket.
+// name reads the name of a group and the closing > after it; false if the name is
+// invalid.
 func (p *parser) name() (string, bool) {
 	from := p.at
 	for ; p.more() && p.text[p.at] != '>'; p.at++ {

@@ -2,54 +2,58 @@ package ecma
 
 import "slices"
 
-// A program is a pattern as instructions for the matcher.
+// A program is a compiled pattern: a list of instructions for the matcher.
 type program struct {
-	code  []instruction
-	slots int // numbers that the matcher keeps: two for each group, then two for each loop
-	looks int // lookaheads and lookbehinds
+	code        []instruction
+	slots       int // number of integers that the matcher stores: two for each group, then two for each loop
+	lookarounds int // number of lookaheads and lookbehinds
 }
 
+// An opcode says what an instruction does.
 type opcode uint8
 
 const (
-	codeMatch   opcode = iota
-	codeSet            // read one character of a set
-	codeRun            // read least to most characters of a set
-	codeJump           // continue at the instruction to
-	codeSplit          // continue at the next instruction; if that fails, at the instruction to
-	codeReset          // begin a loop
-	codeLoop           // begin one more pass of a loop, or leave it and continue at the instruction to
-	codePass           // a pass begins
-	codeEndPass        // a pass ends: continue at the instruction to
-	codeSave           // put the place into a slot
-	codeBack           // read the text of a group again
-	codeLook           // begin a lookahead or lookbehind
-	codeLookEnd        // its inner part matched
-	codeBegin          // check for the begin of the text
-	codeEnd            // check for the end of the text
-	codeWord           // check for a word boundary
-	codeNotWord        // check that there is no word boundary
+	codeMatch   opcode = iota // the whole pattern has matched
+	codeSet                   // read one character of a set
+	codeRun                   // read least to most characters of a set
+	codeJump                  // continue at the instruction to
+	codeSplit                 // continue at the next instruction; if that fails, at the instruction to
+	codeReset                 // begin a loop: set its count to 0
+	codeLoop                  // begin one more pass of a loop, or leave it and continue at the instruction to
+	codePass                  // begin a pass of a loop
+	codeEndPass               // end a pass of a loop and continue at the instruction to
+	codeSave                  // store the current place in a slot
+	codeBack                  // read the text that a group has matched again
+	codeLook                  // begin a lookahead or lookbehind
+	codeLookEnd               // end a lookahead or lookbehind whose inner part has matched
+	codeBegin                 // check that this is the begin of the text
+	codeEnd                   // check that this is the end of the text
+	codeWord                  // check that this is a word boundary
+	codeNotWord               // check that this is no word boundary
 )
 
+// An instruction is one step of a program.
 type instruction struct {
 	code        opcode
-	backward    bool // the instruction reads the characters before the current place
+	backward    bool // read the characters before the current place
 	lazy        bool
 	negative    bool
 	set         *set
 	to          int // index of an instruction
-	slot        int // for a loop: the slot of its count; the next slot has the place where the pass began
+	slot        int // for a loop: the slot of its count; the next slot stores the place where the pass began
 	least, most int
-	first, last int // a pass forgets the groups in the slots first to last-1
+	first, last int // a pass clears the groups in the slots first to last-1
 }
 
-// A builder writes a program. Groups that no back reference names are not remembered.
+// A builder compiles nodes into a program. The program stores the places only of groups
+// to which a back reference refers.
 type builder struct {
 	*program
-	wanted   []bool
-	backward bool // inside a lookbehind, which is read from its end to its begin
+	wanted   []bool // true if a back reference refers to the group, by number of the group
+	backward bool   // the current node is inside a lookbehind, which the matcher reads from its end to its begin
 }
 
+// newProgram compiles a parsed pattern with this number of groups.
 func newProgram(root *node, groups int, wanted []bool) *program {
 	b := &builder{program: &program{slots: 2 * (groups + 1)}, wanted: wanted}
 	b.node(root)
@@ -57,12 +61,14 @@ func newProgram(root *node, groups int, wanted []bool) *program {
 	return b.program
 }
 
+// add appends an instruction and returns its index.
 func (b *builder) add(i instruction) int {
 	i.backward = b.backward
 	b.code = append(b.code, i)
 	return len(b.code) - 1
 }
 
+// node appends the instructions of a node.
 func (b *builder) node(n *node) {
 	switch n.op {
 	case opSet:
@@ -85,7 +91,7 @@ func (b *builder) node(n *node) {
 	case opBack:
 		b.add(instruction{code: codeBack, slot: 2 * n.group})
 	case opLook:
-		b.look(n)
+		b.lookaround(n)
 	case opBegin:
 		b.add(instruction{code: codeBegin})
 	case opEnd:
@@ -97,8 +103,8 @@ func (b *builder) node(n *node) {
 	}
 }
 
-// save adds the instruction that stores where a group begins or ends, in the order of
-// reading, if a back reference names the group.
+// save appends the instruction that stores where group n begins or ends, if a back
+// reference refers to the group.
 func (b *builder) save(slot int, n *node) {
 	if b.wanted[n.group] {
 		b.add(instruction{code: codeSave, slot: slot})
@@ -122,9 +128,9 @@ func (b *builder) alternate(n *node) {
 	}
 }
 
-func (b *builder) look(n *node) {
-	number, outer := b.looks, b.backward
-	b.looks++
+func (b *builder) lookaround(n *node) {
+	number, outer := b.lookarounds, b.backward
+	b.lookarounds++
 	begin := b.add(instruction{code: codeLook, slot: number, negative: n.negative})
 	b.backward = n.behind
 	b.node(n.sub[0])
@@ -133,10 +139,10 @@ func (b *builder) look(n *node) {
 	b.code[begin].to = len(b.code)
 }
 
-// repeat writes a repetition in one of four forms: codeRun, optional, star or loop. The
-// first three cost the matcher the least memory. But they cannot distinguish a group that
-// was skipped from a group that matched the empty text. So a part with a group that a back
-// reference names gets the form loop.
+// repeat appends a repetition in one of four forms: codeRun, optional, star or loop.
+// The first three forms take the matcher the least memory. But they cannot distinguish
+// a skipped group from a group that matched the empty text. So repeat uses loop if a
+// back reference refers to a group inside the repetition.
 func (b *builder) repeat(n *node) {
 	inner := n.sub[0]
 	plain := !slices.Contains(b.wanted[n.first:n.last], true)

@@ -1,7 +1,7 @@
 package ecma
 
 import (
-	_ "embed" // the tables
+	_ "embed" // for the file properties.txt
 	"errors"
 	"strconv"
 	"strings"
@@ -9,19 +9,21 @@ import (
 	"unicode"
 )
 
-// tables holds properties and names of scripts that package unicode does not have. It has
-// a line for each property, with its name and its characters in hexadecimal, and a line
-// for each script, with its short and its long name. A test gets the tables from Node.js
-// and writes the file: go test ./engine/schema/ecma -run Record -record.
+// tables holds the Unicode properties and script names that package unicode lacks. Each
+// line is a property, with its name and its characters in hexadecimal, or a script, with
+// its short and its long name. A test gets the tables from Node.js and writes the file:
+// go test ./engine/schema/ecma -run Record -record.
 //
 //go:embed properties.txt
 var tables string
 
-var errUnknown = errors.New("no such property")
+// errUnknown reports that this package does not know a Unicode property.
+var errUnknown = errors.New("unknown Unicode property")
 
-// property returns the set of \p{name} or \p{name=value}, with the names that ECMA-262
-// allows. It does not support Script_Extensions, and supports only the binary properties
-// of package unicode and of the variable tables.
+// property returns the characters of \p{name} or \p{name=value}, with the names that
+// ECMA-262 allows; named says that there is a value. It does not support
+// Script_Extensions. It supports only the binary properties in package unicode and in
+// tables.
 func property(name, value string, named bool) (set, error) {
 	if !named {
 		if s := category(name); s != nil {
@@ -45,6 +47,7 @@ func property(name, value string, named bool) (set, error) {
 	return nil, errUnknown
 }
 
+// category returns the characters of a general category, such as Lu; nil if unknown.
 func category(name string) set {
 	if short, ok := unicode.CategoryAliases[name]; ok {
 		name = short
@@ -55,7 +58,7 @@ func category(name string) set {
 	return nil
 }
 
-// shortNames maps the short names of binary properties to their long names.
+// shortNames maps the short name of a binary Unicode property to its long name.
 var shortNames = map[string]string{
 	"AHex": "ASCII_Hex_Digit", "Alpha": "Alphabetic", "Bidi_C": "Bidi_Control", "Dep": "Deprecated",
 	"Dia": "Diacritic", "EBase": "Emoji_Modifier_Base", "EComp": "Emoji_Component", "EMod": "Emoji_Modifier",
@@ -68,8 +71,9 @@ var shortNames = map[string]string{
 	"VS": "Variation_Selector", "space": "White_Space",
 }
 
-// binary returns the set of a binary property. If package unicode has only a part of the
-// property, binary derives the set by the rules of Unicode's DerivedCoreProperties.
+// binary returns the characters of a binary Unicode property. For a property that
+// package unicode has only in part, binary derives the characters by the rules of
+// Unicode's DerivedCoreProperties.
 func binary(name string) (set, error) {
 	if long, ok := shortNames[name]; ok {
 		name = long
@@ -99,7 +103,7 @@ func binary(name string) (set, error) {
 	case "ID_Continue":
 		return setOf(unicode.L, unicode.Nl, unicode.Other_ID_Start, unicode.Mn, unicode.Mc, unicode.Nd, unicode.Pc, unicode.Other_ID_Continue).
 			without(setOf(unicode.Pattern_Syntax, unicode.Pattern_White_Space)), nil
-	case "Hyphen", "Prepended_Concatenation_Mark": // which ECMA-262 leaves out
+	case "Hyphen", "Prepended_Concatenation_Mark": // ECMA-262 does not have these
 		return nil, errUnknown
 	}
 	if table := unicode.Properties[name]; table != nil && !strings.HasPrefix(name, "Other_") && name != "STerm" {
@@ -108,13 +112,13 @@ func binary(name string) (set, error) {
 	return nil, errUnknown
 }
 
-// knowledge is the decoded content of tables.
+// knowledge is the decoded content of the variable tables.
 type knowledge struct {
-	properties map[string]set
-	scripts    map[string]string // long names by short ones
+	properties map[string]set    // characters of each property, by its name
+	scripts    map[string]string // long name of each script, by its short name
 }
 
-// known returns the content of tables, which it decodes once.
+// known returns the decoded content of the variable tables. It decodes them once.
 var known = sync.OnceValue(func() knowledge {
 	k := knowledge{properties: map[string]set{}, scripts: map[string]string{}}
 	for line := range strings.Lines(tables) {

@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// A set is a set of characters: pairs of the first and the last of a range, in order,
-// without overlaps.
+// A set is a set of characters: a list of ranges, each with its first and its last
+// character. A normalized set is sorted and has no overlaps.
 type set []rune
 
 var (
@@ -19,7 +19,8 @@ var (
 	anything   = set{0, unicode.MaxRune}
 )
 
-// normalized returns a set with its ranges sorted and neighbours joined.
+// normalized returns the same set with its ranges sorted and with overlapping and
+// adjacent ranges joined.
 func (s set) normalized() set {
 	pairs := make([][2]rune, 0, len(s)/2)
 	for i := 0; i < len(s); i += 2 {
@@ -37,7 +38,7 @@ func (s set) normalized() set {
 	return joined
 }
 
-// complement returns the set of all characters that a normalized set does not have.
+// complement returns the set of all characters that are not in the normalized set s.
 func (s set) complement() set {
 	made, next := make(set, 0, len(s)+2), rune(0)
 	for i := 0; i < len(s); i += 2 {
@@ -52,12 +53,12 @@ func (s set) complement() set {
 	return made
 }
 
-// without returns the characters of the normalized set s that t does not have.
+// without returns the characters of the normalized set s that are not in t.
 func (s set) without(t set) set {
 	return append(s.complement(), t...).normalized().complement()
 }
 
-// has reports whether a normalized set has a character.
+// has reports whether the normalized set s contains c.
 func (s set) has(c rune) bool {
 	if len(s) <= 8 {
 		for i := 0; i < len(s); i += 2 {
@@ -71,7 +72,7 @@ func (s set) has(c rune) bool {
 	return 2*i < len(s) && c >= s[2*i]
 }
 
-// write writes a set in the syntax of Go's regexp.
+// write writes the set in the syntax of Go's regexp.
 func (s set) write(b *strings.Builder) {
 	if len(s) == 0 {
 		b.WriteString(`[^\x{0}-\x{10FFFF}]`)
@@ -87,7 +88,7 @@ func (s set) write(b *strings.Builder) {
 	b.WriteByte(']')
 }
 
-// setOf returns the set of all characters in some tables of package unicode.
+// setOf returns the set of all characters in the given tables of package unicode.
 func setOf(tables ...*unicode.RangeTable) set {
 	var made set
 	for _, table := range tables {
@@ -101,6 +102,7 @@ func setOf(tables ...*unicode.RangeTable) set {
 	return made.normalized()
 }
 
+// appendStride appends every stride-th character from low to high to s.
 func appendStride(s set, low, high, stride rune) set {
 	if stride == 1 {
 		return append(s, low, high)

@@ -5,12 +5,12 @@ import "math/bits"
 // none means that there is no block.
 const none int32 = -1
 
-// block is a block of KV cache: held by refs requests, or free and in the
-// queue of free blocks, where it keeps its content until it is taken.
+// block is a block of KV cache. It is either used by refs requests, or free: then it is
+// in the queue of free blocks, and keeps its content until a request takes it.
 type block struct {
 	hash       uint64 // hash of the content, if other requests can find the block by the hash; otherwise 0
 	refs       int32
-	prev, next int32 // in the queue of free blocks
+	prev, next int32 // neighbours in the queue of free blocks
 	chain      int32 // the next block in the same bucket of the hash table
 }
 
@@ -21,9 +21,9 @@ type block struct {
 // times as much.
 type blocks struct {
 	all         []block
-	buckets     []int32 // first blocks of the hash table, by the low bits of the hash
-	first, last int32   // of the free blocks
-	free        int
+	buckets     []int32 // first block of each bucket of the hash table; the index is the low bits of the hash
+	first, last int32   // first and last block in the queue of free blocks
+	free        int     // number of free blocks
 }
 
 func newBlocks(n int) blocks {
@@ -37,7 +37,7 @@ func newBlocks(n int) blocks {
 
 func (b *blocks) bucket(hash uint64) *int32 { return &b.buckets[hash&uint64(len(b.buckets)-1)] }
 
-// lookup returns the block of this hash, or none.
+// lookup returns the index of the block with this hash, or none.
 func (b *blocks) lookup(hash uint64) int32 {
 	i := *b.bucket(hash)
 	for i != none && b.all[i].hash != hash {
@@ -46,9 +46,10 @@ func (b *blocks) lookup(hash uint64) int32 {
 	return i
 }
 
-// find counts how many of the first hashes have a block in the cache, without a
-// gap and at most limit, and how many of these blocks are free.
-func (b *blocks) find(hashes []uint64, limit int) (found, free int) {
+// countCached counts how many blocks at the start of a prompt are cached: the first of hashes,
+// at most limit, until a hash is missing. free is how many of these blocks no request
+// uses.
+func (b *blocks) countCached(hashes []uint64, limit int) (found, free int) {
 	for _, hash := range hashes[:min(limit, len(hashes))] {
 		i := b.lookup(hash)
 		if i == none {
@@ -62,7 +63,8 @@ func (b *blocks) find(hashes []uint64, limit int) (found, free int) {
 	return found, free
 }
 
-// share takes a block that find has found.
+// share adds a reference to the cached block with this hash, and returns the index of
+// the block. find must have found the block.
 func (b *blocks) share(hash uint64) int32 {
 	i := b.lookup(hash)
 	if b.all[i].refs == 0 {
@@ -72,8 +74,8 @@ func (b *blocks) share(hash uint64) int32 {
 	return i
 }
 
-// take removes the free block that was used least recently, and forgets its
-// content. The caller makes sure that there is a free block.
+// take takes the free block that was used least recently, and deletes its content from
+// the cache. The caller makes sure that there is a free block.
 func (b *blocks) take() int32 {
 	i := b.first
 	b.unlink(i)

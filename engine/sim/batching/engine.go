@@ -11,7 +11,7 @@ import (
 // Bounds and default of Config.MaxSeqs.
 const (
 	DefaultMaxSeqs = 256  // vLLM's max_num_seqs on most GPUs
-	LargestMaxSeqs = 1024 // its default on the largest
+	LargestMaxSeqs = 1024 // vLLM's default on the largest GPUs
 )
 
 // Config holds the settings of one engine.
@@ -62,10 +62,9 @@ var (
 	ErrTooLong   = errors.New("the request does not fit into the KV cache")
 )
 
-// Engine is a continuously batching engine as a discrete-event simulation. It
-// has no clock of its own: the caller says what time it is, on any clock that
-// does not go back, and calls Step again when the last step is over.
-// It is not safe for concurrent use.
+// Engine is a continuously batching engine as a discrete-event simulation. It has no
+// clock: the caller passes the time, on any clock that does not go back, and calls Step
+// again when the last step is over. Engine is not safe for concurrent use.
 type Engine struct {
 	cfg  Config
 	cost cost
@@ -74,56 +73,56 @@ type Engine struct {
 	front, waiting list
 	running        list          // the batch, in the order of admission
 	prefill        *Request      // the first request in running that does not decode yet; the requests behind it do not decode either
-	decode         agenda        // the decoding requests in running
-	phases         phases        // the decoding requests by the step in which they need a block
-	frontFree      time.Duration // when the front end has finished all requests in front
+	decode         decodeHeap    // the decoding requests in running
+	phases         blockSchedule // the decoding requests by the step in which they need a block
+	frontFree      time.Duration // when the front end will have finished all requests in front
 
-	step     int64 // index of the next step
-	serial   uint64
-	context  int64 // tokens in the KV cache of all decoding requests
+	step     int64  // index of the next step
+	serial   uint64 // number of admissions so far
+	context  int64  // tokens in the KV cache of all decoding requests
 	finished []*Request
 	load     Load
 	stats    Stats
 }
 
-// phases are the decoding requests by the steps in which they need another
-// block: entry i has the steps BlockTokens·k + i.
-type phases [BlockTokens][]*Request
+// blockSchedule has the decoding requests by the step in which they need another block: entry
+// i is for the steps BlockTokens·k + i, for every k.
+type blockSchedule [BlockTokens][]*Request
 
-func (p *phases) add(i int64, r *Request) {
+func (p *blockSchedule) add(i int64, r *Request) {
 	column := &p[i&(BlockTokens-1)]
-	r.column = len(*column)
+	r.phaseIndex = len(*column)
 	*column = append(*column, r)
 }
 
-func (p *phases) remove(i int64, r *Request) {
+func (p *blockSchedule) remove(i int64, r *Request) {
 	column := &p[i&(BlockTokens-1)]
 	end := len(*column) - 1
 	moved := (*column)[end]
-	(*column)[r.column] = moved
-	moved.column = r.column
+	(*column)[r.phaseIndex] = moved
+	moved.phaseIndex = r.phaseIndex
 	(*column)[end] = nil
 	*column = (*column)[:end]
 }
 
-// Load says how busy an engine was when its last step began.
+// Load is how busy an engine was when its last step began.
 type Load struct {
 	Running  int // requests in the batch
 	Waiting  int // requests in the scheduler's queue
-	FrontEnd int // requests not yet seen by the scheduler
-	KVUsed   int // blocks held by running requests
+	FrontEnd int // requests in the front end, before the scheduler's queue
+	KVUsed   int // blocks in use by running requests
 	KVBlocks int // all blocks
 }
 
 // Stats count what an engine has done since it was made.
 type Stats struct {
 	Steps       int64
-	Finished    int64         // requests
-	Computed    int64         // prompt tokens, those computed again after a preemption included
+	Finished    int64         // number of finished requests
+	Computed    int64         // prompt tokens, including the tokens that were computed again after a preemption
 	Cached      int64         // prompt tokens found in the cache instead
 	Generated   int64         // output tokens
-	Preemptions int64         // requests that lost their blocks
-	Busy        time.Duration // sum of the steps
+	Preemptions int64         // how often a request lost its blocks
+	Busy        time.Duration // sum of the step times
 }
 
 // New makes an engine.
@@ -155,7 +154,7 @@ func (e *Engine) Add(now time.Duration, r *Request) error {
 	case e.cfg.QueueLimit > 0 && e.front.n+e.waiting.n+e.running.n >= e.cfg.MaxSeqs+e.cfg.QueueLimit:
 		return ErrQueueFull
 	}
-	need := blocksOf(r.PromptTokens + max(r.OutputTokens-1, 0)) // its last token is not read again
+	need := blocksOf(r.PromptTokens + max(r.OutputTokens-1, 0)) // no step reads the last output token, so it needs no room
 	if need > len(e.kv.all) {
 		return fmt.Errorf("%w: %d prompt and %d output tokens need %d of %d blocks",
 			ErrTooLong, r.PromptTokens, r.OutputTokens, need, len(e.kv.all))
@@ -189,8 +188,8 @@ func (e *Engine) Remove(r *Request) {
 // requests no longer find.
 func (e *Engine) Forget() { e.kv.forget() }
 
-// Generated returns the number of output tokens of a request, including the current
-// step; also after it has left the engine.
+// Generated returns the number of output tokens of a request, including the tokens of
+// the current step. It also works after the request has left the engine.
 func (e *Engine) Generated(r *Request) int {
 	if r.stage == decoding {
 		return r.generated + int(e.step-r.since)
@@ -198,9 +197,9 @@ func (e *Engine) Generated(r *Request) int {
 	return r.generated
 }
 
-// Step runs one step that begins now. took is how long it takes; the requests
-// in finished are done when it is over, and valid until the next Step. Until
-// then requests may be added and removed; the next step sees them.
+// Step runs one step that begins now, and returns how long the step takes. The requests
+// in finished are complete when the step is over; the slice is valid until the next
+// Step. Requests may be added and removed until then; the next step includes them.
 //
 // If all requests are in the front end, a step only takes the time until the first
 // request is ready. took is 0 if there are no requests.
@@ -283,7 +282,7 @@ func (e *Engine) schedule(admit bool) Batch {
 // all of its prompt. The last token is always computed: it gives the first
 // token of the output.
 func (e *Engine) admit(r *Request) bool {
-	cached, free := e.kv.find(r.Prompt, (r.target-1)/BlockTokens)
+	cached, free := e.kv.countCached(r.Prompt, (r.target-1)/BlockTokens)
 	need := blocksOf(r.target)
 	if need-cached > e.kv.free-free {
 		return false
@@ -309,7 +308,8 @@ func (e *Engine) admit(r *Request) bool {
 	return true
 }
 
-// complete brings all requests to the end of the step.
+// complete updates all requests to the end of the step: it ends prefills and finishes
+// requests.
 func (e *Engine) complete(end time.Duration) {
 	step := e.step
 	e.step++
@@ -329,7 +329,7 @@ func (e *Engine) complete(end time.Duration) {
 	}
 }
 
-// prefilled ends the prefill of a request, which generates a token.
+// prefilled ends the prefill of a request. The end of a prefill gives one output token.
 func (e *Engine) prefilled(r *Request, end time.Duration) {
 	if r.FirstToken == 0 {
 		r.FirstToken = end
@@ -349,7 +349,8 @@ func (e *Engine) prefilled(r *Request, end time.Duration) {
 	e.context += int64(r.computed)
 }
 
-// publish lets others find the blocks of the prompt that are complete.
+// publish makes the complete blocks of r's prompt available to other requests in the
+// prefix cache.
 func (e *Engine) publish(r *Request) {
 	for full := min(r.computed/BlockTokens, len(r.Prompt)); r.published < full; r.published++ {
 		e.kv.publish(r.blocks[r.published], r.Prompt[r.published])
@@ -363,11 +364,11 @@ func (e *Engine) finish(r *Request, end time.Duration) {
 	e.finished = append(e.finished, r)
 }
 
-// leave takes a request out of the batch. It frees the request's blocks from the
-// last to the first, so that the beginning of the prompt stays in the cache longest.
+// leave removes a request from the batch. It frees the request's blocks from the last
+// to the first, so that the beginning of the prompt stays in the cache longest.
 func (e *Engine) leave(r *Request) {
 	if r.stage == decoding {
-		heap.Remove(&e.decode, r.place)
+		heap.Remove(&e.decode, r.heapIndex)
 		e.phases.remove(r.since-int64(r.computed), r)
 		made := int(e.step - r.since)
 		e.context -= int64(r.computed + made)

@@ -5,7 +5,8 @@ import (
 	"math/bits"
 )
 
-// mix is the multiply and fold of wyhash.
+// mix combines two numbers like the hash function wyhash: it multiplies them and folds
+// the result to 64 bits.
 func mix(a, b uint64) uint64 {
 	high, low := bits.Mul64(a, b)
 	return high ^ low
@@ -13,9 +14,9 @@ func mix(a, b uint64) uint64 {
 
 func uint64At(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
 
-// Chain extends the hash of the blocks before by one more block, so that equal
-// hashes mean equal prompts up to here. It is never 0 and costs about a
-// nanosecond for 8 bytes. The first block of a prompt extends 0.
+// Chain returns the hash of a prompt up to the end of a block. before is the hash up to
+// the start of the block, 0 for the first block. Equal hashes mean equal prompts up to
+// here. The hash is never 0. It costs about a nanosecond for 8 bytes.
 func Chain(before uint64, block []byte) uint64 {
 	h := mix(before^0x9e3779b97f4a7c15, uint64(len(block))+0xd6e8feb86659fd93)
 	for ; len(block) >= 8; block = block[8:] {

@@ -23,25 +23,25 @@ type Profile struct {
 	ExpertsUsed   int     // experts that a token goes to
 	BytesPerParam float64
 	Layers        int
-	Width         int     // of the hidden state
-	HeadWidth     int     // of all attention heads together
-	KVBytes       float64 // KV cache of a token
-	KVWindow      float64 // share of a context that attention reads: less than 1 where layers have windows
+	Width         int     // numbers in the hidden state of a token
+	HeadWidth     int     // numbers in all attention heads together
+	KVBytes       float64 // bytes of KV cache for one token
+	KVWindow      float64 // share of a context that attention reads: less than 1 if some layers read only a window
 	MFU           float64 // share of FLOPS that matrix products reach
-	Overhead      float64 // memory besides weights and KV cache
+	Overhead      float64 // bytes of each GPU's memory besides weights and KV cache
 
-	GPUs      int     // tensor parallel
-	FLOPS     float64 // peak of bf16
-	Bandwidth float64 // of memory
+	GPUs      int     // number of GPUs that share the model (tensor parallelism)
+	FLOPS     float64 // peak bf16 operations per second
+	Bandwidth float64 // bytes per second of memory
 	Memory    float64
-	Link      float64 // bandwidth between GPUs
+	Link      float64 // bytes per second between GPUs
 
-	StepOverhead     time.Duration // of any step
-	SequenceOverhead time.Duration // of each decoding sequence in a step
-	LinkLatency      time.Duration // of an exchange between GPUs
-	FrontEnd         time.Duration // of a request, one after the other, beside the steps
+	StepOverhead     time.Duration // added to every step
+	SequenceOverhead time.Duration // added for each decoding sequence in a step
+	LinkLatency      time.Duration // added for each exchange between GPUs
+	FrontEnd         time.Duration // time of a request in the front end, which handles one request at a time, in parallel to the steps
 
-	MaxBatchedTokens int // in one step
+	MaxBatchedTokens int // largest number of tokens in one step
 }
 
 // Shares of a GPU's peaks that real kernels reach, the same for all profiles.
@@ -55,7 +55,8 @@ const (
 
 const gib = 1 << 30
 
-// gpus are the GPUs of the profiles.
+// gpus lists the GPUs of the profiles: memory bandwidth in bytes per second, memory in
+// bytes.
 var gpus = []struct {
 	name              string
 	bandwidth, memory float64
@@ -64,7 +65,8 @@ var gpus = []struct {
 	{"h200", 4.8e12, 141e9},
 }
 
-// models are the models of the profiles, without a GPU.
+// models lists the models of the profiles, with the fields that do not depend on the
+// GPU.
 var models = []Profile{
 	{
 		Name: "llama-3.1-8b", ActiveParams: 8.03e9, DenseParams: 8.03e9, BytesPerParam: 2,
@@ -168,7 +170,7 @@ func (p Profile) Validate() error {
 	return nil
 }
 
-// Batch is what one step computes.
+// Batch is the work of one step.
 type Batch struct {
 	Decoding int // sequences that get one token
 	Prefill  int // prompt tokens
@@ -204,7 +206,7 @@ type cost struct {
 	compute    float64 // per token
 	dense      float64 // reading the dense weights
 	experts    float64 // reading all experts
-	missed     float64 // chance that a token does not go to a given expert
+	missChance float64 // chance that a token does not go to a given expert
 	attention  float64 // per unit of A
 	context    float64 // per token of S
 	exchangeTP float64 // per token
@@ -223,7 +225,7 @@ func (p *Profile) cost() cost {
 		context:   p.KVBytes * p.KVWindow / (kvEfficiency * p.Bandwidth * tp),
 	}
 	if p.ExpertParams > 0 {
-		c.missed = 1 - float64(p.ExpertsUsed)/float64(p.Experts)
+		c.missChance = 1 - float64(p.ExpertsUsed)/float64(p.Experts)
 	}
 	if p.GPUs > 1 {
 		exchanges := 2 * float64(p.Layers)
@@ -238,7 +240,7 @@ func (c *cost) step(b Batch) float64 {
 	n := float64(b.Decoding + b.Prefill)
 	weights := c.dense
 	if c.experts > 0 {
-		weights += c.experts * (1 - math.Pow(c.missed, n))
+		weights += c.experts * (1 - math.Pow(c.missChance, n))
 	}
 	return c.fixed + c.decoding*float64(b.Decoding) + max(c.compute*n, weights) +
 		c.attention*b.Attention + c.context*float64(b.Context) + c.exchangeTP*n

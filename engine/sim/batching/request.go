@@ -2,13 +2,13 @@ package batching
 
 import "time"
 
-// Request is one sequence in an engine. The caller sets the first fields
-// before Add and leaves them alone until the request has finished or was
-// removed; then it may be added again, to any engine.
+// Request is one sequence in an engine. The caller sets the first fields before Add,
+// and does not change them until the request has finished or was removed. Then the
+// request may be added again, to any engine.
 type Request struct {
-	// Prompt has a chained hash (Chain) for each full block of the prompt, as
-	// far as others may share it: equal hashes mean equal prompts up to the end
-	// of that block. nil: nothing is shared.
+	// Prompt has a chained hash (see Chain) for each full block of the prompt that
+	// other requests may share: equal hashes mean equal prompts up to the end of that
+	// block. nil means that nothing is shared.
 	Prompt []uint64
 
 	PromptTokens int // at least 1
@@ -21,24 +21,24 @@ type Request struct {
 	FirstToken   time.Duration // when the first token, or the embedding, was ready; 0: not yet
 	Finished     time.Duration // when the request finished; 0: not yet
 
-	stage     stage
-	ready     time.Duration // when the front end has finished the request
-	serial    uint64        // number of the last admission
-	generated int           // output tokens; while the request decodes: output tokens before the step since
-	target    int           // tokens to compute before the request decodes: the prompt, and the tokens that a preemption lost
-	computed  int           // tokens in the KV cache; while the request decodes: tokens before the step since
-	published int           // number of first blocks that other requests can find, if blocks are shared
-	chunk     int           // prompt tokens in the present step
-	since     int64         // the first step in which the request decodes
-	last      int64         // the step that makes the last token
-	place     int           // index in the heap of decoding requests
-	column    int           // index in an entry of phases
-	blocks    []int32
+	stage      stage
+	ready      time.Duration // when the front end has finished the request
+	serial     uint64        // number of the last admission
+	generated  int           // output tokens; while the request decodes: output tokens before the step in the field since
+	target     int           // tokens to compute before the request decodes: the prompt, and the tokens that a preemption lost
+	computed   int           // tokens in the KV cache; while the request decodes: tokens before the step in the field since
+	published  int           // number of blocks, from the start of the prompt, that other requests can find in the cache
+	chunk      int           // prompt tokens in the present step
+	since      int64         // the first step in which the request decodes
+	last       int64         // the step that makes the last token
+	heapIndex  int           // index in the heap of decoding requests
+	phaseIndex int           // index in an entry of phases
+	blocks     []int32
 
 	prev, next *Request // in the list of its stage
 }
 
-// stage says where a request is.
+// stage is where in the engine a request is.
 type stage uint8
 
 const (
@@ -92,28 +92,28 @@ func (l *list) remove(r *Request) {
 	l.n--
 }
 
-// agenda is a heap (container/heap) of decoding requests by the step of their last token,
+// decodeHeap is a heap (container/heap) of decoding requests by the step of their last token,
 // and by admission within a step.
-type agenda []*Request
+type decodeHeap []*Request
 
-func (a agenda) Len() int { return len(a) }
+func (a decodeHeap) Len() int { return len(a) }
 
-func (a agenda) Less(i, j int) bool {
+func (a decodeHeap) Less(i, j int) bool {
 	r, o := a[i], a[j]
 	return r.last < o.last || r.last == o.last && r.serial < o.serial
 }
 
-func (a agenda) Swap(i, j int) {
+func (a decodeHeap) Swap(i, j int) {
 	a[i], a[j] = a[j], a[i]
-	a[i].place, a[j].place = i, j
+	a[i].heapIndex, a[j].heapIndex = i, j
 }
 
-func (a *agenda) Push(r any) {
-	r.(*Request).place = len(*a)
+func (a *decodeHeap) Push(r any) {
+	r.(*Request).heapIndex = len(*a)
 	*a = append(*a, r.(*Request))
 }
 
-func (a *agenda) Pop() any {
+func (a *decodeHeap) Pop() any {
 	end := len(*a) - 1
 	r := (*a)[end]
 	(*a)[end] = nil

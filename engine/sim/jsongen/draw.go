@@ -17,14 +17,15 @@ import (
 )
 
 const (
-	// freeDepth is the nesting down to which optional parts are written. Below it a value
-	// has only what its schema demands, so that recursive schemas end.
+	// freeDepth is the nesting level down to which optional parts are written. Deeper
+	// values have only what their schema demands, so that recursive schemas end.
 	freeDepth = 5
 
-	// maxDepth bounds the nesting of values.
+	// maxDepth is the largest nesting depth of values.
 	maxDepth = 64
 
-	// usualItems bounds the items of an array where the schema sets no bound.
+	// usualItems is the largest number of items of an array if the schema sets no
+	// bound.
 	usualItems = 3
 )
 
@@ -37,12 +38,12 @@ var (
 type drawing struct {
 	*Generator
 	random rand.Source
-	limit  int // the length of dst at which the drawing ends with errFull
+	limit  int // the drawing ends with errFull when the output has more bytes
 	depth  int // nesting of the current part of the value
 }
 
-// draw appends a value, which may not conform. An error names the demand of the schema
-// that the value cannot meet.
+// draw appends a random value to dst. The value may violate keywords that draw ignores.
+// An error names the demand of the schema that cannot be met.
 func (g *Generator) draw(dst []byte, random rand.Source, limit int) ([]byte, error) {
 	d := drawing{Generator: g, random: random, limit: len(dst) + limit}
 	dst, err := d.value(dst, g.schema)
@@ -61,14 +62,15 @@ func (d *drawing) below(n int) int {
 // between returns a number from low to high.
 func (d *drawing) between(low, high int) int { return low + d.below(high-low+1) }
 
-// frugal reports whether the current part of the value must have only its required parts.
-func (d *drawing) frugal() bool { return d.depth > freeDepth }
+// requiredOnly reports whether the current part of the value is nested so deep that it must
+// have only its required parts.
+func (d *drawing) requiredOnly() bool { return d.depth > freeDepth }
 
-// rules are the schemas that one value must all conform to.
+// rules are the schemas that one value must satisfy, all of them.
 type rules []*jsonschema.Schema
 
-// add adds schemas (nil for none), the schemas that they imply, and one alternative of
-// each choice.
+// add adds schemas to the rules (nil for none), the schemas that they imply, and one
+// alternative of each anyOf and oneOf.
 func (r *rules) add(d *drawing, schemas ...*jsonschema.Schema) error {
 	for _, s := range schemas {
 		if s == nil || slices.Contains(*r, s) {
@@ -80,8 +82,8 @@ func (r *rules) add(d *drawing, schemas ...*jsonschema.Schema) error {
 		*r = append(*r, s)
 		implied := append([]*jsonschema.Schema{s.Ref}, s.AllOf...)
 		for _, list := range [][]*jsonschema.Schema{s.AnyOf, s.OneOf} {
-			if d.frugal() && slices.ContainsFunc(list, flat) {
-				list = slices.DeleteFunc(slices.Clone(list), func(s *jsonschema.Schema) bool { return !flat(s) })
+			if d.requiredOnly() && slices.ContainsFunc(list, isFlat) {
+				list = slices.DeleteFunc(slices.Clone(list), func(s *jsonschema.Schema) bool { return !isFlat(s) })
 			}
 			if len(list) > 0 {
 				implied = append(implied, list[d.below(len(list))])
@@ -94,9 +96,9 @@ func (r *rules) add(d *drawing, schemas ...*jsonschema.Schema) error {
 	return nil
 }
 
-// flat reports whether a schema allows only values that are neither arrays nor objects,
+// isFlat reports whether a schema allows only values that are neither arrays nor objects,
 // or gives the allowed values itself.
-func flat(s *jsonschema.Schema) bool {
+func isFlat(s *jsonschema.Schema) bool {
 	for range maxDepth {
 		if s.Ref == nil {
 			break
@@ -106,7 +108,7 @@ func flat(s *jsonschema.Schema) bool {
 	return s.Const != nil || s.Enum != nil || s.Types != nil && *s.Types&nesting == 0
 }
 
-// value writes a value for which all schemas hold.
+// value appends a value that satisfies all schemas.
 func (d *drawing) value(dst []byte, schemas ...*jsonschema.Schema) ([]byte, error) {
 	if len(dst) > d.limit {
 		return dst, errFull
@@ -173,9 +175,9 @@ var (
 	allKinds                       = kindBool | kindString | kindNull | kindNumber | nesting
 )
 
-// kind chooses the JSON type of a value from the types that all schemas allow. If all
-// types are allowed, it chooses a type to which a keyword applies, or a string. It chooses
-// null rarely, and arrays and objects only if necessary while d is frugal.
+// drawKind chooses the JSON type of a value from the types that all schemas allow. If
+// all types are allowed, it chooses a type to which a keyword applies, or a string. It
+// chooses null rarely, and arrays and objects only if necessary while d is frugal.
 func (d *drawing) drawKind(r rules) (kinds, error) {
 	allowed, ofKeywords := allKinds, kinds(0)
 	for _, s := range r {
@@ -191,7 +193,7 @@ func (d *drawing) drawKind(r rules) (kinds, error) {
 	}
 	switch {
 	case allowed == 0:
-		return 0, errors.New("no JSON type is allowed by all its schemas")
+		return 0, errors.New("no JSON type is allowed by all schemas of the value")
 	case allowed == allKinds && ofKeywords != 0:
 		allowed = ofKeywords
 	case allowed == allKinds:
@@ -200,7 +202,7 @@ func (d *drawing) drawKind(r rules) (kinds, error) {
 	if rest := allowed &^ kindNull; rest != 0 && d.below(6) != 0 {
 		allowed = rest
 	}
-	if rest := allowed &^ nesting; rest != 0 && d.frugal() {
+	if rest := allowed &^ nesting; rest != 0 && d.requiredOnly() {
 		allowed = rest
 	}
 	for n := d.below(bits.OnesCount(uint(allowed))); n > 0; n-- {
@@ -224,7 +226,8 @@ func keywordTypes(s *jsonschema.Schema) (about kinds) {
 	return about
 }
 
-// narrow returns the narrowest bounds that a pair of keywords sets; most is -1 for none.
+// narrow returns the narrowest bounds that the rules set with a pair of keywords, such
+// as minItems and maxItems. most is -1 if there is no upper bound.
 func (r rules) narrow(bounds func(*jsonschema.Schema) (least, most *int)) (least, most int) {
 	most = -1
 	for _, s := range r {
@@ -239,17 +242,17 @@ func (r rules) narrow(bounds func(*jsonschema.Schema) (least, most *int)) (least
 	return least, most
 }
 
-// in adds the place in the value to an error. It leaves errors about nesting and size
-// unchanged, because in them each level would add a place.
-func in(place string, err error) error {
+// withPosition adds to an error the position in the value. It leaves errors about nesting and
+// size unchanged, because each nesting level would add a position.
+func withPosition(place string, err error) error {
 	if errors.Is(err, errDeep) || errors.Is(err, errFull) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", place, err)
 }
 
-// items returns the schemas of the first items and of the other items, from the keywords
-// of 2020-12 or of older drafts.
+// items returns the schemas of the first items of an array and the schema of all other
+// items, from the keywords of 2020-12 or of older drafts.
 func items(s *jsonschema.Schema) (first []*jsonschema.Schema, rest *jsonschema.Schema) {
 	switch list := s.Items.(type) {
 	case []*jsonschema.Schema:
@@ -260,8 +263,8 @@ func items(s *jsonschema.Schema) (first []*jsonschema.Schema, rest *jsonschema.S
 	return nil, schemaOr(s.Items)
 }
 
-// schemaOr returns the schema in a keyword, which holds nothing, a boolean or a schema;
-// nil for nothing.
+// schemaOr returns the schema in a keyword, whose value is a boolean or a schema; nil
+// if the keyword is not set.
 func schemaOr(keyword any) *jsonschema.Schema {
 	switch v := keyword.(type) {
 	case bool:
@@ -284,7 +287,7 @@ func (d *drawing) array(dst []byte, r rules) ([]byte, error) {
 	}
 	length := least
 	switch {
-	case d.frugal():
+	case d.requiredOnly():
 	case tuple > 0:
 		length = max(least, tuple)
 	default:
@@ -308,13 +311,14 @@ func (d *drawing) array(dst []byte, r rules) ([]byte, error) {
 		}
 		var err error
 		if dst, err = d.value(dst, about...); err != nil {
-			return dst, in(fmt.Sprintf("item %d", i), err)
+			return dst, withPosition(fmt.Sprintf("item %d", i), err)
 		}
 	}
 	return append(dst, ']'), nil
 }
 
-// members lists the known members in the order in which the schema first names them.
+// members returns the names of the members that the schemas name, in the order in which
+// they first appear in the schema's text, and which members are required.
 func (d *drawing) members(r rules) (names []string, required map[string]bool) {
 	required = make(map[string]bool)
 	for _, s := range r {
@@ -339,7 +343,7 @@ func (d *drawing) object(dst []byte, r rules) ([]byte, error) {
 	dst = append(dst, '{')
 	begin := len(dst)
 	for _, name := range names {
-		if !required[name] && (d.frugal() || d.below(4) == 0) {
+		if !required[name] && (d.requiredOnly() || d.below(4) == 0) {
 			continue
 		}
 		var about []*jsonschema.Schema
@@ -356,7 +360,7 @@ func (d *drawing) object(dst []byte, r rules) ([]byte, error) {
 		dst = append(textfmt.AppendString(dst, []byte(name)), ": "...)
 		var err error
 		if dst, err = d.value(dst, about...); err != nil {
-			return dst, in(fmt.Sprintf("member %q", name), err)
+			return dst, withPosition(fmt.Sprintf("member %q", name), err)
 		}
 	}
 	return append(dst, '}'), nil

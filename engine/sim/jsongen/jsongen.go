@@ -24,27 +24,27 @@ import (
 )
 
 const (
-	// maxAttempts is how many values are made for one answer before the example from
-	// Compile is used.
+	// maxAttempts is how many values are tried for one answer. After that the example
+	// from Compile is used.
 	maxAttempts = 8
 
-	// maxTrials is how many values Compile makes to find one that conforms.
+	// maxTrials is how many values Compile tries to find a conforming value.
 	maxTrials = 256
 
-	// maxTrialBytes bounds a value made by Compile. A schema with larger values is used
-	// without an example.
+	// maxTrialBytes is the largest size in bytes of a value that Compile makes. A
+	// schema with larger values is used without an example.
 	maxTrialBytes = 1 << 20
 
-	// maxExponent bounds the numbers of a schema: 1e400 is beyond every float64, and
-	// arithmetic with much larger exponents takes seconds.
+	// maxExponent is the largest exponent of a number in a schema: 1e400 is beyond
+	// every float64, and arithmetic with much larger exponents takes seconds.
 	maxExponent = 400
 )
 
 // A Generator makes values for one schema. It is safe for concurrent use.
 type Generator struct {
 	schema  *jsonschema.Schema
-	order   map[string]int // names of members: their order in the schema's text
-	example []byte         // a value that conforms; nil if all are too large
+	order   map[string]int // position of each member's name among the names in the schema's text
+	example []byte         // a conforming value; nil if all values are too large
 }
 
 // Compile reads a schema: JSON Schema 2020-12 unless its $schema says otherwise, without
@@ -61,7 +61,7 @@ func Compile(schema []byte) (*Generator, error) {
 	}
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(refuseLoads{})
-	compiler.AssertFormat() // else the compiled schema does not have the formats
+	compiler.AssertFormat() // without this, the compiled schema has no formats
 	var unknown error
 	compiler.UseRegexpEngine(func(pattern string) (jsonschema.Regexp, error) {
 		compiled, err := regexp.Compile(pattern)
@@ -93,7 +93,7 @@ func Compile(schema []byte) (*Generator, error) {
 	return nil, fmt.Errorf("no conforming value was found for the schema: %w", err)
 }
 
-// refuseLoads is a loader that reads neither files nor the network.
+// refuseLoads is a schema loader that reads neither files nor the network.
 type refuseLoads struct{}
 
 // Load returns an error for every document.
@@ -101,11 +101,13 @@ func (refuseLoads) Load(url string) (any, error) {
 	return nil, fmt.Errorf("reference to %q: only references within the schema are allowed", url)
 }
 
-// lexemes finds strings, with the colon after a member's name, and numbers.
+// lexemes matches the numbers in a JSON text, and the strings: with the colon if the
+// string is the name of a member.
 var lexemes = regexp.MustCompile(`("(?:[^"\\]|\\.)*")(\s*:)?|-?[0-9][-+.0-9eE]*`)
 
-// scan returns the order in which the names of members first appear, because a model
-// writes members in the order of the schema. It refuses numbers beyond maxExponent.
+// scan returns the position at which each member's name first appears, because a model
+// writes members in the order of the schema. It returns an error for numbers beyond
+// maxExponent.
 func scan(schema []byte) (order map[string]int, err error) {
 	order = make(map[string]int)
 	for _, found := range lexemes.FindAllSubmatch(schema, -1) {
@@ -128,8 +130,8 @@ func scan(schema []byte) (order map[string]int, err error) {
 	return order, nil
 }
 
-// try makes one value and validates it. errFull means that the value would have more than
-// limit bytes.
+// try appends one random value to dst and validates it. errFull means that the value
+// would have more than limit bytes.
 func (g *Generator) try(dst []byte, random rand.Source, limit int) ([]byte, error) {
 	out, err := g.draw(dst, random, limit)
 	if err == nil {
@@ -138,8 +140,8 @@ func (g *Generator) try(dst []byte, random rand.Source, limit int) ([]byte, erro
 	return out, err
 }
 
-// Append appends a conforming value to dst. It stops after more than limit bytes and then
-// reports false: dst holds the beginning of a value.
+// Append appends a conforming value to dst. It stops after more than limit bytes; then
+// complete is false and out ends with the beginning of a value.
 func (g *Generator) Append(dst []byte, random rand.Source, limit int) (out []byte, complete bool) {
 	for range maxAttempts {
 		out, err := g.try(dst, random, limit)
@@ -162,7 +164,7 @@ func (g *Generator) Validate(value []byte) error {
 	return nil
 }
 
-// ErrTooLoose says that a schema accepts all values that Violate tries.
+// ErrTooLoose means that a schema accepts all values that Violate tries.
 var ErrTooLoose = errors.New("no value violates the schema")
 
 // Violate returns valid JSON that does not conform to the schema.

@@ -132,7 +132,7 @@ func TestRefusals(t *testing.T) {
 		{"file reference", `{"$ref":"file:///etc/hostname"}`, "only references within the schema"},
 		{"missing definition", `{"$ref":"#/$defs/x"}`, "$defs/x"},
 		{"false", `false`, "a subschema is false"},
-		{"types exclude", `{"allOf":[{"type":"string"},{"type":"object"}]}`, "no JSON type is allowed by all its schemas"},
+		{"types exclude", `{"allOf":[{"type":"string"},{"type":"object"}]}`, "no JSON type is allowed by all schemas of the value"},
 		{"empty range", `{"type":"integer","minimum":3,"maximum":2}`, "no number lies in the range"},
 		{"no whole number", `{"type":"integer","exclusiveMinimum":1,"exclusiveMaximum":2}`, "no number lies in the range"},
 		{"lengths", `{"type":"string","minLength":3,"maxLength":2}`, "minLength 3 exceeds maxLength 2"},

@@ -11,27 +11,29 @@ import (
 )
 
 const (
-	// usualSpan is the width of the range of numbers where the schema leaves a side open.
+	// usualSpan is the width of the range of numbers if the schema sets no minimum or
+	// no maximum.
 	usualSpan = 1000
 
-	// Lengths of strings where the schema sets none, in characters.
+	// Range of the lengths of strings, in characters, if the schema sets no length.
 	usualTextMin = 12
 	usualTextMax = 48
 
-	// maxTextLength bounds strings: a larger minLength is refused.
+	// maxTextLength is the largest length of strings: a schema with a larger minLength
+	// is refused.
 	maxTextLength = 1 << 20
 
 	// maxRepeats limits how often a part of a pattern repeats beyond its minimum, unless
 	// the required length needs more.
 	maxRepeats = 4
 
-	// patternTries is how many texts are made for a pattern and a length.
+	// patternTries is how many texts are tried to match a pattern and a length.
 	patternTries = 64
 )
 
-// number writes a multiple of multipleOf. Without multipleOf it writes an integer if the
-// schema demands one, and otherwise a number with two decimals, or with more decimals in a
-// narrow range.
+// number appends a multiple of multipleOf. Without multipleOf it appends an integer if
+// the schema demands one, and otherwise a number with two decimals, or with more
+// decimals in a narrow range.
 func (d *drawing) number(dst []byte, r rules) ([]byte, error) {
 	var step *big.Rat
 	for _, s := range r {
@@ -54,9 +56,9 @@ func (d *drawing) number(dst []byte, r rules) ([]byte, error) {
 	}
 }
 
-// multiple writes a multiple of step within the bounds.
+// multiple appends a random multiple of step within the bounds of the rules.
 func (d *drawing) multiple(dst []byte, r rules, step *big.Rat) ([]byte, error) {
-	var first, last *big.Int // in steps
+	var first, last *big.Int // smallest and largest multiple of step
 	for _, s := range r {
 		first = tighter(first, s.Minimum, step, 1, false)
 		first = tighter(first, s.ExclusiveMinimum, step, 1, true)
@@ -105,7 +107,7 @@ func tighter(known *big.Int, bound, step *big.Rat, sign int64, open bool) *big.I
 	return up
 }
 
-// text makes a string.
+// text returns a random string that satisfies the rules.
 func (d *drawing) text(r rules) (string, error) {
 	least, most := r.narrow(func(s *jsonschema.Schema) (*int, *int) { return s.MinLength, s.MaxLength })
 	switch {
@@ -135,7 +137,7 @@ func (d *drawing) text(r rules) (string, error) {
 	return d.words(least, most), nil
 }
 
-// textOfPattern makes a string that matches all patterns.
+// textOfPattern returns a string that matches all patterns and has an allowed length.
 func (d *drawing) textOfPattern(patterns []jsonschema.Regexp, least, most int) (string, error) {
 	admits := func(text []byte) bool {
 		for _, p := range patterns {
@@ -151,10 +153,11 @@ func (d *drawing) textOfPattern(patterns []jsonschema.Regexp, least, most int) (
 		if err != nil {
 			return "", fmt.Errorf("pattern: %w", err)
 		}
-		// Parts repeat as usual, or until one part fills the length.
+		// In some tries parts repeat a few times, in other tries until one part fills
+		// the length.
 		size := []int{maxRepeats, 0, least, max(0, least-i)}[i%4]
 		text := d.match(nil, tree, size, 4*most+64)
-		for n := utf8.RuneCount(text); !admits(text) && n < least; n++ { // a pattern without an end allows more
+		for n := utf8.RuneCount(text); !admits(text) && n < least; n++ { // a pattern without $ allows more letters
 			text = append(text, d.letter())
 		}
 		if admits(text) {
@@ -166,8 +169,8 @@ func (d *drawing) textOfPattern(patterns []jsonschema.Regexp, least, most int) (
 
 func (d *drawing) letter() byte { return 'a' + byte(d.below(26)) }
 
-// match writes a match of tree. Once dst is longer than stop, match repeats no further
-// parts, because the match is too long anyway.
+// match appends a text that matches tree. Once dst is longer than stop, match repeats
+// no further parts, because the text is too long anyway.
 func (d *drawing) match(dst []byte, tree *syntax.Regexp, size, stop int) []byte {
 	least, most := tree.Min, tree.Max
 	switch tree.Op {
@@ -207,8 +210,8 @@ func (d *drawing) match(dst []byte, tree *syntax.Regexp, size, stop int) []byte 
 	return dst
 }
 
-// pick draws a character of a class (pairs of first and last): a printable ASCII character
-// if there is one, else any.
+// pick returns a random character of a class (pairs of first and last character): a
+// printable ASCII character if the class has one, else any character.
 func (d *drawing) pick(class []rune) rune {
 	var printable []rune
 	for i := 0; i < len(class); i += 2 {
@@ -226,7 +229,7 @@ func (d *drawing) pick(class []rune) rune {
 	return rune(d.between(int(class[i]), int(class[i+1])))
 }
 
-// nouns are the words of free strings.
+// nouns are the words that free strings consist of.
 var nouns = [...]string{
 	"amber", "anchor", "basin", "beacon", "bridge", "canyon", "cedar", "copper", "delta", "ember", "falcon",
 	"garden", "glacier", "harbor", "island", "lantern", "maple", "meadow", "mosaic", "orchard", "pebble", "quarry",
@@ -235,8 +238,8 @@ var nouns = [...]string{
 
 func (d *drawing) noun() string { return nouns[d.below(len(nouns))] }
 
-// words makes free text of an allowed length, which says that it is simulated where there
-// is room.
+// words returns free text of an allowed length. It begins with "simulated" if there is
+// room.
 func (d *drawing) words(least, most int) string {
 	low, high := min(max(least, usualTextMin), most), min(max(least, usualTextMax), most)
 	length := d.between(low, high)
@@ -253,8 +256,8 @@ func (d *drawing) words(least, most int) string {
 	return string(text)
 }
 
-// textOfFormat makes a string of a usual format. It returns an empty string for other
-// formats.
+// textOfFormat returns a random string of a usual format. It returns an empty string
+// for other formats.
 func (d *drawing) textOfFormat(format string) string {
 	n := d.between
 	switch format {

@@ -13,22 +13,23 @@ import (
 )
 
 const (
-	// maxAnswerBytes limits how much of an answer's body is read and kept: enough for a
-	// message, and a bound on endless answers.
+	// maxAnswerBytes limits how much of a receiver's answer is read and stored: enough for
+	// an error message, and a limit for endless answers.
 	maxAnswerBytes = 1 << 10
-	// recordTimeout limits the write of an attempt's outcome, also for an attempt that
-	// was cancelled because the node stops.
+	// recordTimeout is the timeout of the write of an attempt's outcome, also for an attempt
+	// that was cancelled because the node stops.
 	recordTimeout = 5 * time.Second
 	// disableTries limits the tries to disable an endpoint while other writers change the
 	// document with the account's endpoints.
 	disableTries = 5
-	// userAgent is the value of the User-Agent header.
+	// userAgent is the value of the header User-Agent in requests to receivers.
 	userAgent = "Rowmill-Webhooks/1"
 )
 
-// handle claims a delivery that is due at the time now, sends it and records the outcome.
+// handle claims a delivery whose attempt is due at the time now, sends it and stores
+// the outcome. It does nothing if another node has the claim.
 func (s *Sender) handle(d store.Delivery, now time.Time) error {
-	d, err := s.Store.PutDelivery(s.ctx, webhook.DueAt(d, now.Add(claimTTL)))
+	d, err := s.Store.PutDelivery(s.ctx, webhook.ScheduleAt(d, now.Add(claimTTL)))
 	if err != nil {
 		return ignoreLostClaim(err)
 	}
@@ -39,20 +40,20 @@ func (s *Sender) handle(d store.Delivery, now time.Time) error {
 	e, found := all.Find(d.Endpoint)
 	switch {
 	case !found:
-		return s.record(d, func(now time.Time) store.Delivery { return webhook.GivenUp(d, "the webhook was deleted", now) })
+		return s.record(d, func(now time.Time) store.Delivery { return webhook.Abandon(d, "the webhook was deleted", now) })
 	case e.Disabled != nil:
-		return s.record(d, func(now time.Time) store.Delivery { return webhook.GivenUp(d, "the webhook is disabled", now) })
+		return s.record(d, func(now time.Time) store.Delivery { return webhook.Abandon(d, "the webhook is disabled", now) })
 	}
 	attempt := s.Try(s.ctx, e, d.ID, d.Payload)
 	if s.ctx.Err() != nil && !webhook.Succeeded(attempt) {
-		return s.record(d, func(now time.Time) store.Delivery { return webhook.DueAt(d, now) })
+		return s.record(d, func(now time.Time) store.Delivery { return webhook.ScheduleAt(d, now) })
 	}
 	if attempt.Status == http.StatusGone {
 		if err := s.disable(d.Account, d.Endpoint); err != nil {
 			return err
 		}
 	}
-	return s.record(d, func(now time.Time) store.Delivery { return s.Schedule.After(d, attempt, now, rand.Float64()) })
+	return s.record(d, func(now time.Time) store.Delivery { return s.Schedule.AfterAttempt(d, attempt, now, rand.Float64()) })
 }
 
 // Try sends a body to an endpoint once and returns the outcome.
@@ -87,7 +88,8 @@ func (s *Sender) disable(account, endpoint string) error {
 	return err
 }
 
-// record stores the delivery that next returns for the store's time.
+// record calls next with the store's time and stores the delivery that next returns. If
+// next added an attempt, record also counts the attempt.
 func (s *Sender) record(d store.Delivery, next func(now time.Time) store.Delivery) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), recordTimeout)
 	defer cancel()
@@ -97,14 +99,14 @@ func (s *Sender) record(d store.Delivery, next func(now time.Time) store.Deliver
 	}
 	after := next(now)
 	if after.Tries > d.Tries {
-		s.count(after)
+		s.countAttempt(after)
 	}
 	_, err = s.Store.PutDelivery(ctx, after)
 	return ignoreLostClaim(err)
 }
 
 // ignoreLostClaim returns nil if err says that another node has claimed or removed the
-// record, else it returns err.
+// record; otherwise it returns err.
 func ignoreLostClaim(err error) error {
 	if errors.Is(err, rowmill.ErrConflict) || errors.Is(err, rowmill.ErrNotFound) {
 		return nil
@@ -112,14 +114,15 @@ func ignoreLostClaim(err error) error {
 	return err
 }
 
-// count counts an attempt by the delivery's new state, and logs a failed delivery.
-func (s *Sender) count(d store.Delivery) {
+// countAttempt adds an attempt to the metric of outcomes, by the delivery's new state. It logs
+// a delivery that failed for good.
+func (s *Sender) countAttempt(d store.Delivery) {
 	switch d.State {
 	case store.DeliveryDelivered:
 		s.outcomes.WithLabelValues(outcomeDelivered).Inc()
 	case store.DeliveryFailed:
 		s.outcomes.WithLabelValues(outcomeFailed).Inc()
-		s.Logger.Info("webhook delivery failed, no attempt is left", "delivery", d.ID, "webhook", d.Endpoint, "account", d.Account)
+		s.Logger.Info("webhook delivery failed for good, it is not sent again", "delivery", d.ID, "webhook", d.Endpoint, "account", d.Account)
 	default:
 		s.outcomes.WithLabelValues(outcomeAgain).Inc()
 	}

@@ -14,9 +14,9 @@ type loop struct {
 	Config
 	poster   poster
 	wake     chan struct{}
-	stopping context.Context // cancelled by Stop
+	stopping context.Context // cancelled when Stop is called: no new attempt may start
 	stop     context.CancelFunc
-	ctx      context.Context // cancelled by Stop after stopGrace
+	ctx      context.Context // context of attempts; Stop cancels it after stopGrace
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 }
@@ -37,9 +37,9 @@ func newLoop(cfg Config) *loop {
 	return l
 }
 
-// Stop starts no more attempts. It waits stopGrace for running attempts, then cancels the
-// rest, and returns when all have ended. Any node may repeat the cancelled attempts. Stop
-// may be called twice.
+// Stop ends the loop. It starts no more attempts, waits stopGrace for running attempts,
+// then cancels the attempts that still run, and returns when all have ended. Any node
+// may repeat the cancelled attempts. Stop may be called twice.
 func (l *loop) Stop(context.Context) error {
 	l.stop()
 	grace := time.AfterFunc(stopGrace, l.cancel)
@@ -54,11 +54,11 @@ func (l *loop) Stop(context.Context) error {
 func (l *loop) Wake() {
 	select {
 	case l.wake <- struct{}{}:
-	default: // a poll is pending
+	default: // a wake-up is pending, so the loop will poll anyway
 	}
 }
 
-// pause waits for the next poll, for Wake or for Stop.
+// pause waits until the time of the next poll, or until Wake or Stop is called.
 func (l *loop) pause() {
 	select {
 	case <-l.stopping.Done():

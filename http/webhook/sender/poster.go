@@ -16,7 +16,7 @@ import (
 type poster struct {
 	client *http.Client
 	clock  func() time.Time
-	reason func(error) string // see Config.Reason
+	reason func(error) string // returns the reason of a failed request without the URL, as Config.Reason
 }
 
 func newPoster(transport http.RoundTripper, clock func() time.Time, reason func(error) string) poster {
@@ -28,7 +28,7 @@ func newPoster(transport http.RoundTripper, clock func() time.Time, reason func(
 	}
 }
 
-// A message is a request to a receiver.
+// A message is the content of one request to a receiver.
 type message struct {
 	url, contentType string
 	id, body         string

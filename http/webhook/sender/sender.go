@@ -1,8 +1,8 @@
 // Package sender sends the deliveries of webhooks. Each node runs one Sender. Before an
 // attempt, the Sender claims the delivery in the delivery's record for as long as an
 // attempt may last, so that two nodes do not send it at the same time. If a node stops,
-// its deliveries are due again at once; if it crashes, they are due when its claims
-// expire. Then any node sends them.
+// other nodes may send its deliveries at once; if it crashes, they may send them when its
+// claims expire.
 package sender
 
 import (
@@ -25,10 +25,11 @@ const (
 	// delivery, and a node sends the deliveries that it creates at once.
 	pollInterval = time.Second
 	pollers      = 50
-	// maxParallel limits the concurrent attempts of a node. Each endpoint gets one attempt
-	// at a time. 16 open requests cost almost nothing, even if the receivers are slow.
+	// maxParallel limits the concurrent attempts of a node, with at most one attempt per
+	// endpoint. 16 open requests cost almost nothing, even if the receivers are slow.
 	maxParallel = 16
-	// attemptTimeout limits an attempt, as the specification suggests.
+	// attemptTimeout is the timeout of an attempt, as the specification Standard Webhooks
+	// suggests.
 	attemptTimeout = 15 * time.Second
 	// claimTTL is how long a claim on a delivery lasts: one attempt, and time for slow
 	// store calls before and after it.
@@ -36,8 +37,8 @@ const (
 	// stopGrace is how long running attempts may continue when the node stops. Then they
 	// are cancelled, and another node repeats them.
 	stopGrace = 2 * time.Second
-	// dropEvery is the time between two removals of old records, and dropBatch the
-	// largest number removed at once.
+	// dropEvery is the time between two removals of old delivery records. dropBatch is the
+	// largest number of records removed at once.
 	dropEvery = time.Minute
 	dropBatch = 500
 )
@@ -52,29 +53,30 @@ const (
 // Config configures a Sender.
 type Config struct {
 	Store store.Store
-	// Transport sends the requests. It must refuse forbidden addresses.
+	// Transport sends the requests to receivers. It must refuse forbidden addresses.
 	Transport http.RoundTripper
-	// Reason explains why a request got no answer, without the URL, which may hold
-	// credentials.
+	// Reason returns a text that explains why a request got no answer. The text must not
+	// contain the URL, which may hold credentials.
 	Reason func(error) string
-	// Schedule holds the pauses between attempts. Default: webhook.DefaultSchedule.
+	// Schedule has the pauses between attempts. Default: webhook.DefaultSchedule.
 	Schedule webhook.Schedule
 	// Nodes returns the number of nodes that share the store, this node included.
 	// Default: 1.
 	Nodes func() int
-	// Clock gives the times in requests and their log. Default: time.Now.
+	// Clock returns the current time, for the times in requests and in the log of
+	// attempts. Default: time.Now.
 	Clock      func() time.Time
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// A Sender sends deliveries that are due.
+// A Sender sends the deliveries whose next attempt is due.
 type Sender struct {
 	*loop
 	outcomes *prometheus.CounterVec
 
 	mu   sync.Mutex
-	busy map[string]bool // endpoints with a running attempt
+	busy map[string]bool // set of the ids of endpoints with a running attempt
 
 	pollFailed bool      // the last poll failed and was logged; used by run only
 	dropped    time.Time // when the old records were last removed; used by run only
@@ -92,14 +94,14 @@ func New(cfg Config) *Sender {
 	return s
 }
 
-// Start begins to send.
+// Start starts the goroutine that sends deliveries.
 func (s *Sender) Start() { s.running.Go(s.run) }
 
 func (s *Sender) run() {
 	for s.stopping.Err() == nil {
 		if err := s.poll(); err != nil && !s.pollFailed {
 			s.pollFailed = true
-			s.Logger.Warn("reading the due webhook deliveries failed, retrying", "err", err)
+			s.Logger.Warn("polling the store for due webhook deliveries failed, retrying", "err", err)
 		} else if err == nil {
 			s.pollFailed = false
 		}
@@ -107,8 +109,8 @@ func (s *Sender) run() {
 	}
 }
 
-// poll removes old records, and starts attempts for due deliveries, up to maxParallel at
-// once.
+// poll removes old delivery records, and starts attempts for due deliveries, up to
+// maxParallel at once.
 func (s *Sender) poll() error {
 	now, err := s.Store.Time(s.ctx)
 	if err != nil {
@@ -129,8 +131,8 @@ func (s *Sender) poll() error {
 	if busy >= maxParallel {
 		return nil
 	}
-	// The first due deliveries may belong to busy endpoints and are skipped, so ask for
-	// one more delivery per busy endpoint.
+	// The first due deliveries may belong to busy endpoints and are then skipped, so ask
+	// for one more delivery per busy endpoint.
 	found, err := s.Store.DueDeliveries(s.ctx, now, maxParallel+busy)
 	if err != nil {
 		return err
@@ -145,15 +147,15 @@ func (s *Sender) poll() error {
 			if err == nil {
 				s.Wake() // the endpoint may have more deliveries
 			} else {
-				s.Logger.Warn("recording the outcome of a webhook delivery failed, the event may be sent again", "delivery", d.ID, "webhook", d.Endpoint, "err", err)
+				s.Logger.Warn("claiming a webhook delivery or storing its outcome failed, the event may be sent again", "delivery", d.ID, "webhook", d.Endpoint, "err", err)
 			}
 		})
 	}
 	return nil
 }
 
-// markBusy marks an endpoint as busy. It returns false if the endpoint is busy already, or
-// if maxParallel attempts run.
+// markBusy marks an endpoint as having a running attempt. It returns false if the
+// endpoint has one already, or if maxParallel attempts run.
 func (s *Sender) markBusy(endpoint string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +166,7 @@ func (s *Sender) markBusy(endpoint string) bool {
 	return true
 }
 
-// markFree ends the mark of markBusy.
+// markFree removes the mark that markBusy set.
 func (s *Sender) markFree(endpoint string) {
 	s.mu.Lock()
 	delete(s.busy, endpoint)

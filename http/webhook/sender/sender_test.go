@@ -336,7 +336,7 @@ func TestSender_NextNodeRepeats(t *testing.T) {
 		_ = second.Stop(r.Context()) // never fails
 		r.endJob()
 		claimed := r.log(e)[0]
-		if _, err := r.store.PutDelivery(r.Context(), webhook.DueAt(claimed, time.Now().Add(claimTTL))); err != nil { // by a node that crashes then
+		if _, err := r.store.PutDelivery(r.Context(), webhook.ScheduleAt(claimed, time.Now().Add(claimTTL))); err != nil { // by a node that crashes then
 			r.Fatal(err)
 		}
 		r.sender()

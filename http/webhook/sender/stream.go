@@ -23,24 +23,25 @@ const (
 	// positionValue is the name of the stored value that holds the position of the
 	// stream.
 	positionValue = "audit-stream"
-	// lateTolerance is for entries that are recorded late: an entry is still sent if it
-	// appears in the store up to this long after the time that it shows. This covers
-	// clock differences between nodes of an older version, and a clock step back when
-	// Redis fails over.
+	// lateTolerance is for audit entries that are stored late: an entry is still sent if it
+	// appears in the store up to this long after the time in the entry. This covers clock
+	// differences between nodes of an older version, and a clock that steps back when Redis
+	// fails over.
 	lateTolerance = 2 * time.Minute
-	// appendTimeout limits how long this node may take to set an entry's time and record
-	// the entry. It is well below lateTolerance.
+	// appendTimeout is the timeout for setting an entry's time and storing the entry. It is
+	// well below lateTolerance.
 	appendTimeout = time.Minute
-	// batchEntries and batchBytes limit a body to a size that any receiver accepts.
+	// batchEntries and batchBytes limit the entries and the bytes of a body, to a size that
+	// any receiver accepts.
 	batchEntries = 500
 	batchBytes   = 256 << 10
 	// streamContentType is the Content-Type of a body with one entry per line.
 	streamContentType = "application/x-ndjson"
 )
 
-// streamPauses holds the pauses after failed attempts. Entries are sent until the receiver
-// accepts them, and the last pause repeats. So a receiver that works again gets its next
-// request within a minute.
+// streamPauses has the pauses after failed attempts of a Stream. Entries are sent until
+// the receiver accepts them, and the last pause repeats. So a receiver that works again
+// gets its next request within a minute.
 var streamPauses = webhook.Schedule{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, 50 * time.Second}
 
 // StreamConfig configures a Stream. Config.Transport may use any address. Config.Schedule
@@ -67,14 +68,14 @@ type Stream struct {
 	failing bool // the last step failed and was logged; used by run only
 }
 
-// A position says which entries of the audit record have been sent.
+// A position says which entries of the audit record the receiver has accepted.
 type position struct {
 	Began time.Time `json:"began"` // the stream starts with entries of this time
 	At    time.Time `json:"at"`    // time of the latest accepted entry
-	// Sent holds the accepted entries of the last lateTolerance before At.
+	// Sent has the accepted entries of the last lateTolerance before At.
 	Sent []sentEntry `json:"taken,omitempty"`
-	// Until is when the next attempt may start. It is set while a node sends, and after a
-	// failed attempt.
+	// Until is the earliest time of the next attempt. It is set while a node sends, and
+	// after a failed attempt.
 	Until *time.Time `json:"until,omitempty"`
 	Tries int        `json:"tries,omitempty"` // failed attempts in a row
 
@@ -113,13 +114,13 @@ func NewStream(ctx context.Context, cfg StreamConfig) (*Stream, error) {
 // SetSecrets replaces the signing secrets from the next attempt on.
 func (s *Stream) SetSecrets(secrets []string) { s.secrets.Store(&secrets) }
 
-// Start begins to send.
+// Start starts the goroutine that sends audit entries.
 func (s *Stream) Start() { s.running.Go(s.run) }
 
-// Of returns a store that differs from records in AppendAudit: the new AppendAudit gives
-// each entry the store's time, and wakes the stream, which sends entries in the order of
-// these times.
-func (s *Stream) Of(records store.Store) store.Store { return streamed{records, s} }
+// WrapStore returns a store that wraps records and changes only AppendAudit: the new
+// AppendAudit gives each entry the store's time, and wakes the stream, which sends
+// entries in the order of these times.
+func (s *Stream) WrapStore(records store.Store) store.Store { return streamed{records, s} }
 
 type streamed struct {
 	store.Store
@@ -153,15 +154,16 @@ func (s *Stream) run() {
 	}
 }
 
-// firstFailure notes that a step failed, and reports whether to log the failure: only the
-// first failure after a success is logged.
+// firstFailure stores that a step failed, and reports whether to log the failure: only
+// the first failure after a success is logged.
 func (s *Stream) firstFailure() bool {
 	first := !s.failing
 	s.failing = true
 	return first
 }
 
-// step sends one body of waiting entries. more says whether further entries may wait.
+// step sends one body with the oldest entries that wait. more is true if further
+// entries may wait.
 func (s *Stream) step() (more bool, err error) {
 	p, now, err := s.load(s.ctx)
 	if err != nil {
@@ -223,8 +225,8 @@ func (s *Stream) step() (more bool, err error) {
 	return accepted, ignoreLostClaim(s.save(ctx, &p))
 }
 
-// markSent adds accepted entries to p, and removes entries that are too old to be read
-// again.
+// markSent adds accepted entries to the position, and removes entries that are too old
+// to be read from the store again.
 func (p *position) markSent(batch []store.AuditEntry) {
 	for _, e := range batch {
 		p.Sent = append(p.Sent, sentEntry{e.ID, e.At})
@@ -236,8 +238,8 @@ func (p *position) markSent(batch []store.AuditEntry) {
 	p.Until, p.Tries = nil, 0
 }
 
-// next returns the oldest entries that were not sent: as many as fit into one body, and
-// not more than most.
+// next returns the oldest entries that the receiver has not accepted: as many as fit
+// into one body, and not more than most.
 func (s *Stream) next(p position, most int) (batch []store.AuditEntry, err error) {
 	sent := make(map[string]bool, len(p.Sent))
 	for _, t := range p.Sent {
@@ -285,8 +287,8 @@ func lines(batch []store.AuditEntry) (string, error) {
 	return text.String(), nil
 }
 
-// load returns the position of the stream and the store's time. If the store has no
-// position, load stores a position at the current time.
+// load returns the stored position of the stream, and the store's time. If the store
+// has no position, load stores a position at the current time.
 func (s *Stream) load(ctx context.Context) (p position, now time.Time, err error) {
 	if now, err = s.Store.Time(ctx); err != nil {
 		return position{}, now, err
@@ -309,8 +311,8 @@ func (s *Stream) load(ctx context.Context) (p position, now time.Time, err error
 	}
 }
 
-// save stores the position. It returns rowmill.ErrConflict if another node has stored a
-// position after load.
+// save stores the position of the stream. It returns rowmill.ErrConflict if another
+// node has stored a position after load.
 func (s *Stream) save(ctx context.Context, p *position) error {
 	version, err := store.RewriteValue(ctx, s.Store, positionValue, *p, p.version)
 	if err == nil {

@@ -42,7 +42,7 @@ func (r *rig) stream() *Stream {
 // appendAudit records an entry through the stream, as a node does.
 func (r *rig) appendAudit(s *Stream, id string) {
 	r.Helper()
-	must(r, s.Of(r.store).AppendAudit(r.Context(), entryOf(id, time.Time{}, 1)))
+	must(r, s.WrapStore(r.store).AppendAudit(r.Context(), entryOf(id, time.Time{}, 1)))
 }
 
 // appendAuditAt records an entry with a time, as a node without a stream does.
@@ -261,7 +261,7 @@ func TestStream_Secrets(t *testing.T) {
 		s.SetSecrets([]string{firstSecret})
 		time.Sleep(2 * time.Minute)
 		k.wantIDs(t, "one", "two")
-		if err := s.Of(r.store).AppendAudit(r.Context(), store.AuditEntry{ID: "three"}); err == nil {
+		if err := s.WrapStore(r.store).AppendAudit(r.Context(), store.AuditEntry{ID: "three"}); err == nil {
 			t.Error("an entry without an action is recorded")
 		}
 	})

@@ -1,6 +1,6 @@
 // Command table reads the output of `go test -json` for TestReal and updates the table
-// of a document, between two marks. It keeps results that the run did not test: of
-// other servers, and of other models of a server in the same release.
+// in a document, between two marks. It keeps the results of servers that this run did
+// not test, and of untested models of a server in the same release.
 package main
 
 import (
@@ -60,12 +60,12 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// results are the results of checks on servers, from a run or from the document.
+// results has the results of checks on servers, from a test run or from the document.
 type results struct {
 	servers  []string // in order of appearance
 	checks   []string // sorted
 	versions map[string]string
-	outcome  map[[2]string]string // by check and server
+	outcome  map[[2]string]string // cell text, by {check, server}
 	failed   bool
 }
 
@@ -107,7 +107,7 @@ func read(in io.Reader, out io.Writer) (*results, error) {
 		if len(path) < 3 || path[0] != "TestReal" || parents[e.Test] && e.Action != "fail" {
 			continue
 		}
-		if parents[e.Test] { // the results of its subtests are in the table
+		if parents[e.Test] { // a failed parent test; the table has the results of its subtests
 			s.failed = true
 			continue
 		}
@@ -131,7 +131,7 @@ func (s *results) note(server, check, outcome string) {
 	s.outcome[[2]string{check, server}] = outcome
 }
 
-// parse reads an existing table.
+// parse reads the results in an existing table.
 func parse(text string) *results {
 	old := &results{versions: map[string]string{}, outcome: map[[2]string]string{}}
 	for line := range strings.Lines(text) {
@@ -155,14 +155,14 @@ func parse(text string) *results {
 	return old
 }
 
-// group returns the name of the group of a check. A run makes all checks of a group: the
-// checks of one test with one model.
+// group returns the name of the group of a check. One test with one model makes all
+// checks of a group, so a run has either all or none of them.
 func group(check string) string {
 	model, rest, _ := strings.Cut(check, ": ")
 	return fmt.Sprint(model, strings.HasPrefix(rest, "service: "))
 }
 
-// keep adds old results that the run did not test, in their old order.
+// keep adds the old results that the run did not test. Servers stay in the old order.
 func (s *results) keep(old *results) {
 	tried := map[[2]string]bool{}
 	for at := range s.outcome {
@@ -190,10 +190,11 @@ func (s *results) keep(old *results) {
 	}
 }
 
-// none is the cell of a check that does not apply or was not tested.
+// none is the table cell of a check that does not apply or was not tested.
 const none = "–"
 
-// table formats one line for each check and one column for each server.
+// table returns the results as a Markdown table with one line for each check and one
+// column for each server.
 func (s *results) table() string {
 	slices.Sort(s.checks) // some tests run in random order
 	var b strings.Builder

@@ -1,6 +1,7 @@
-// Package move copies a whole deployment from one place to another: from the directory
-// of a single node to Redis and S3, back, or between two places of the same kind. It owns
-// the order of the steps and the checks, and knows no concrete stores or buckets.
+// Package move copies a whole deployment from one place to another: from the directory of
+// a single node to Redis and S3, back, or between two places of the same kind. The
+// package defines the order of the steps and the checks. It does not depend on a concrete
+// store or bucket.
 //
 //	Begin     checks that the target is empty and marks it, so that no node starts on it
 //	Objects   copies each object, reads it back and compares
@@ -34,8 +35,9 @@ import (
 )
 
 const (
-	// copiesAtOnce is how many objects are copied at the same time: small ones wait for
-	// answers of a server, large ones fill the network on their own.
+	// copiesAtOnce is the number of objects that are copied at the same time. A copy of a
+	// small object mostly waits for the server, so several copies at a time are faster; a
+	// large object fills the network alone.
 	copiesAtOnce = 16
 	// folderPage is the number of folders in one listing.
 	folderPage = 1000
@@ -44,13 +46,14 @@ const (
 	batchRecords, batchBytes = 500, 4 << 20
 )
 
-// Records is the record store of a place.
+// Records is the interface of a record store that can be copied.
 type Records interface {
 	deployment.Records
 	store.Movable
 }
 
-// A Place holds records and objects. Its Pair uses the same records.
+// A Place is a source or a target of a move: a record store and a bucket. Pair.Records is
+// the same store as Records.
 type Place struct {
 	deployment.Pair
 	Records Records
@@ -60,9 +63,9 @@ type Place struct {
 type Summary struct {
 	Kinds   map[string]int64 // number of records by kind
 	Objects int64
-	Bytes   int64 // of the objects
+	Bytes   int64 // total size of the objects
 
-	digest [sha256.Size]byte // of the records, independent of their order
+	digest [sha256.Size]byte // sum of the hashes of the records, independent of their order
 }
 
 // Total returns the number of records.
@@ -73,8 +76,8 @@ func (s Summary) Total() (n int64) {
 	return n
 }
 
-// add counts a record. It skips idempotency keys, which may expire at any time, and the
-// identity of the deployment.
+// add counts a record and adds its hash to the digest. It skips idempotency keys, which
+// may expire at any time, and the identity of the deployment.
 func (s *Summary) add(e store.Entry) error {
 	if e.Idempotency != nil || isIdentity(e) {
 		return nil
@@ -98,15 +101,16 @@ func (s Summary) same(other Summary) bool {
 	return s.digest == other.digest && s.Total() == other.Total()
 }
 
-func isIdentity(e store.Entry) bool { return e.Value != nil && e.Value.Name == deployment.Value }
+func isIdentity(e store.Entry) bool { return e.Value != nil && e.Value.Name == deployment.ValueName }
 
-// Summarize counts the records of a place.
+// Summarize counts the records of a store and computes their digest.
 func Summarize(ctx context.Context, from Records) (s Summary, err error) {
 	err = from.Export(ctx, s.add)
 	return s, err
 }
 
-// A Move copies into one place. Only Object may be called concurrently.
+// A Move copies a deployment into one place. Only its method Object may be called
+// concurrently.
 type Move struct {
 	to       Place
 	mark     deployment.Identity
@@ -126,12 +130,12 @@ func Begin(ctx context.Context, to Place, again bool, progress func(phase string
 		return nil, err
 	}
 	if !records {
-		if err := noRecords(ctx, to); err != nil {
+		if err := checkNoRecords(ctx, to); err != nil {
 			return nil, err
 		}
 	}
 	if !bucket {
-		if err := noObjects(ctx, to); err != nil {
+		if err := checkNoObjects(ctx, to); err != nil {
 			return nil, err
 		}
 	}
@@ -153,9 +157,10 @@ func Begin(ctx context.Context, to Place, again bool, progress func(phase string
 	return m, nil
 }
 
-var errFound = errors.New("something is there")
+// errFound stops an Export as soon as it has found a record.
+var errFound = errors.New("the store has a record")
 
-func noRecords(ctx context.Context, to Place) error {
+func checkNoRecords(ctx context.Context, to Place) error {
 	err := to.Records.Export(ctx, func(store.Entry) error { return errFound })
 	if errors.Is(err, errFound) {
 		return fmt.Errorf("%s is not empty: name an empty place", to.RecordsName)
@@ -163,7 +168,7 @@ func noRecords(ctx context.Context, to Place) error {
 	return err
 }
 
-func noObjects(ctx context.Context, to Place) error {
+func checkNoObjects(ctx context.Context, to Place) error {
 	return eachFolder(ctx, to.Bucket, "", func(name string) error {
 		objects, err := to.Bucket.List(ctx, name+"/")
 		if err == nil && len(objects) > 0 {
@@ -173,7 +178,8 @@ func noObjects(ctx context.Context, to Place) error {
 	})
 }
 
-// eachFolder calls visit for each folder in the folder in.
+// eachFolder calls visit with the name of each direct subfolder of the folder in. An
+// empty in means the top of the bucket.
 func eachFolder(ctx context.Context, bucket blob.Bucket, in string, visit func(name string) error) error {
 	for after := ""; ; {
 		names, err := bucket.Folders(ctx, in, after, folderPage)
@@ -192,8 +198,8 @@ func eachFolder(ctx context.Context, bucket blob.Bucket, in string, visit func(n
 	}
 }
 
-// eachObject calls visit for each object of a bucket that is moved. It holds the list
-// of a single job in memory at a time.
+// eachObject calls visit for each object of a bucket that a move copies. At any time, it
+// has only the object list of one job in memory.
 func eachObject(ctx context.Context, bucket blob.Bucket, visit func(blob.Info) error) error {
 	list := func(prefix string) error {
 		objects, err := bucket.List(ctx, prefix)
@@ -240,7 +246,8 @@ func Measure(ctx context.Context, from blob.Bucket) (objects int64, err error) {
 	return objects, err
 }
 
-// Object stores an object, reads it back and compares the content.
+// Object copies an object to the target, reads it back and compares the content. It
+// ignores objects that a move does not copy: the identity and the probes.
 func (m *Move) Object(ctx context.Context, key string, content io.Reader) error {
 	if key == layout.Deployment || strings.HasPrefix(key, layout.Probes) {
 		return nil
@@ -266,7 +273,7 @@ func (m *Move) Object(ctx context.Context, key string, content io.Reader) error 
 	return nil
 }
 
-// compare reads an object back and compares its hash.
+// compare reads a copied object back from the target and compares its size and its hash.
 func (m *Move) compare(ctx context.Context, key string, size int64, want hash.Hash) error {
 	stored, err := m.to.Bucket.Open(ctx, key)
 	if err != nil {
@@ -284,7 +291,7 @@ func (m *Move) compare(ctx context.Context, key string, size int64, want hash.Ha
 	return nil
 }
 
-// Store copies all records.
+// Store copies all records from a store to the target, in batches.
 func (m *Move) Store(ctx context.Context, from Records) error {
 	var batch []store.Entry
 	size := 0
@@ -334,9 +341,9 @@ func estimateBytes(e store.Entry) int {
 	return each
 }
 
-// End compares the stored records with the moved ones. If before is not nil, it also
-// compares the records at the source with before. Then it gives the target a new
-// identity.
+// End checks that the target has exactly the moved records. If before is not nil, it also
+// checks that the records at the source are still as in before. Then it gives the target
+// a new identity, which allows nodes to start.
 func (m *Move) End(ctx context.Context, from Records, before *Summary, source deployment.Identity) (Summary, deployment.Identity, error) {
 	m.moved.Objects, m.moved.Bytes = m.objects.Load(), m.bytes.Load()
 	m.progress("check", 0)

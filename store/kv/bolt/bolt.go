@@ -42,7 +42,7 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// errClosed is the error of every method of a closed store.
+// errClosed is the error that every method returns after Close.
 var errClosed = errors.New("record store is closed")
 
 // Config names the file and its limits.
@@ -138,8 +138,8 @@ type Backend struct {
 	closed  error
 }
 
-// fileFormat is the number of the file format in the package comment. Open refuses a file of
-// another format.
+// fileFormat is the number of the file format that the package comment describes. Open
+// returns an error for a file with another number.
 const fileFormat = 2
 
 var (
@@ -148,8 +148,8 @@ var (
 	keyPing    = []byte("ping")
 )
 
-// Open opens the file, or creates it. The sessions of earlier processes do not exist any
-// more. Open refuses a file that another process has locked.
+// Open opens the file, or creates it. The file does not contain sessions, so the sessions
+// of earlier processes have ended. Open refuses a file that another process has locked.
 func Open(ctx context.Context, config Config) (*Backend, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err

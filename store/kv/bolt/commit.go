@@ -28,7 +28,7 @@ const (
 	writeAbandoned        // the caller's context ended before the write was taken
 )
 
-// A write is one caller's transaction in a commit.
+// A write is the transaction of one caller, which becomes part of a commit.
 type write struct {
 	run   func(kv.Tx) error
 	state atomic.Int32
@@ -179,7 +179,7 @@ func (c *committer) succeededWithin(d time.Duration) bool {
 	return !c.closed && c.broken == nil && !c.lastSuccess.IsZero() && c.clock().Sub(c.lastSuccess) < d
 }
 
-// errNothing rolls back a bbolt transaction without writes, to avoid the syncs.
+// errNothing makes bbolt roll back a transaction without writes, which avoids two syncs.
 var errNothing = errors.New("nothing to commit")
 
 // commit runs a batch in one bbolt transaction and answers all its writes. A failed write
@@ -196,7 +196,8 @@ func (c *committer) commit(batch []*write) {
 	answer(batch, err)
 }
 
-// canWrite reports whether no sync has failed.
+// canWrite reports whether the file still accepts writes. It does not after a failed
+// sync.
 func (c *committer) canWrite() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,7 +255,7 @@ func (c *committer) try(batch []*write) error {
 // update calls db.Update. After an error that leaves the state of the file unknown, it
 // marks the committer as broken.
 func (c *committer) update(run func(*bbolt.Tx) error) (err error) {
-	var own error // error of run, not of the file
+	var own error // error that run returned; the file is not the cause
 	defer func() {
 		if p := recover(); p != nil {
 			err = c.breakDown(fmt.Errorf("record file %s: %w", c.db.Path(), damaged(p)))
@@ -273,7 +274,8 @@ func (c *committer) update(run func(*bbolt.Tx) error) (err error) {
 	return fmt.Errorf("write record file %s: %w", c.db.Path(), err)
 }
 
-// breakDown makes err the result of all later writes.
+// breakDown makes all later writes fail with err, because the state of the file is
+// unknown.
 func (c *committer) breakDown(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -34,7 +34,7 @@ func (e *Backend) Copy(ctx context.Context, path string) error {
 	return nil
 }
 
-// A copyWriter writes to file until ctx ends.
+// A copyWriter writes to a file. It fails as soon as ctx has ended.
 type copyWriter struct {
 	ctx  context.Context
 	file *os.File

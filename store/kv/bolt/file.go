@@ -30,7 +30,7 @@ func (c Config) openFile(path string, flag int, mode os.FileMode) (*os.File, err
 	return file, nil
 }
 
-// damaged returns the error for a damaged record file.
+// damaged returns the error for a damaged record file, with the reason and the remedy.
 func damaged(reason any) error {
 	return fmt.Errorf("it is damaged (%v): restore it from a backup, or keep what can be read with rowmill storage salvage", reason)
 }
@@ -56,8 +56,8 @@ func (c Config) openBolt() (db *bbolt.DB, err error) {
 // lockRetry is the pause between two attempts to lock the file.
 const lockRetry = 50 * time.Millisecond
 
-// lock takes the lock that bbolt takes later. When bbolt takes the lock again through the
-// same open file, that has no effect.
+// lock locks the record file and waits up to LockTimeout for another process to unlock
+// it. bbolt locks the same open file again later, which has no effect.
 func (c Config) lock(file *os.File) error {
 	for begun := time.Now(); ; time.Sleep(lockRetry) {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -78,7 +78,7 @@ const checkEvery = 500 * time.Millisecond
 // a file that was deleted succeed, but are lost when the process ends.
 type pathCheck struct {
 	opened  os.FileInfo
-	checked atomic.Int64 // when the path last led to the open file, ns
+	checked atomic.Int64 // last time when path led to the open file, ns since 1970
 }
 
 func (p *pathCheck) check(path string) error {

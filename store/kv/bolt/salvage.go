@@ -32,7 +32,7 @@ func Salvage(ctx context.Context, config Config, to string, finish func() error)
 	if err := config.lock(file); err != nil {
 		return nil, 0, openError(config, err)
 	}
-	if err := os.RemoveAll(to); err != nil { // an earlier Salvage that was killed may have left it
+	if err := os.RemoveAll(to); err != nil { // an earlier Salvage that was killed may have left this file
 		return nil, 0, err
 	}
 	db, err := bbolt.Open(to, 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType, NoFreelistSync: true})

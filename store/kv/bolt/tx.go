@@ -100,8 +100,8 @@ func (t *tx) scan(r kv.Range, yield func(kv.Entry, error) bool) bool {
 	return true
 }
 
-// start returns functions that move a cursor to the first key of a range and to the
-// next key.
+// start returns two functions that move a cursor: to the first key of a range, and to the
+// next key. For a reverse range, first is the last key.
 func start(c *bbolt.Cursor, r kv.Range) (first, next func() (key, value []byte)) {
 	if !r.Reverse {
 		return func() ([]byte, []byte) { return c.Seek(r.From) }, c.Next
@@ -117,7 +117,8 @@ func start(c *bbolt.Cursor, r kv.Range) (first, next func() (key, value []byte))
 	}, c.Prev
 }
 
-// inside reports whether a key that the cursor has reached is in the range.
+// inside reports whether key, which a cursor has reached from the start of the range, is
+// still in the range.
 func inside(r kv.Range, key []byte) bool {
 	switch {
 	case key == nil:
@@ -134,7 +135,8 @@ func (t *tx) Put(table kv.Table, key, value []byte) { t.writes.Put(table, key, v
 // Delete removes a key when the transaction ends.
 func (t *tx) Delete(table kv.Table, key []byte) { t.writes.Delete(table, key) }
 
-// Add adds to counters. It may read them, because transactions run one after the other.
+// Add adds more to the counters of a key. It may read the counters first, because
+// transactions run one after the other.
 func (t *tx) Add(table kv.Table, key []byte, more ...int64) {
 	value, err := t.Get(table, key)
 	if err == nil {

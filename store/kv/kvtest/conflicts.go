@@ -8,8 +8,9 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// testConflicts makes a change between the reads of a transaction and its commit. The
-// transaction must run again when the change concerns its read set, and only then.
+// testConflicts makes a change between the reads and the commit of a transaction. The
+// transaction must run again if the change concerns a key or a session that it has read,
+// and only then.
 func testConflicts(s *suite) {
 	if s.Serial {
 		s.Skip("transactions run one after the other")

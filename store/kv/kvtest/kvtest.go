@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// Harness is new, empty storage for tables.
+// A Harness gives the suite new, empty storage for tables, and control of the clock.
 type Harness struct {
 	// Open opens a backend on the storage. The suite closes the backend, and may then open
 	// another one to check stored data.
@@ -20,11 +20,11 @@ type Harness struct {
 	// Damage changes the byte at index at of a stored value in the form of kv.Seal. No
 	// backend is open on the storage during the call.
 	Damage func(t testing.TB, table kv.Table, key []byte, at int)
-	// Serial means that transactions run one after the other: a transaction cannot run
-	// during another one.
+	// Serial means that the backend runs transactions one after the other: no transaction
+	// can run during another one.
 	Serial bool
-	// TTL is the ttl of sessions in the tests that let them expire: short when Advance
-	// sleeps. Zero means one minute.
+	// TTL is the ttl of sessions in tests that let sessions expire. It must be short if
+	// Advance sleeps. Zero means one minute.
 	TTL time.Duration
 }
 
@@ -71,7 +71,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 	}
 }
 
-// A suite is one test with its backend.
+// A suite holds the state of one test: the test, its storage and the open backend.
 type suite struct {
 	*testing.T
 	Harness
@@ -101,7 +101,8 @@ func (s *suite) update(run func(t kv.Tx) error) {
 	}
 }
 
-// put writes values. pairs lists keys and values in turn.
+// put writes values in one transaction. pairs is a list of key, value, key, value and so
+// on.
 func (s *suite) put(pairs ...string) {
 	s.Helper()
 	s.update(func(t kv.Tx) error {
@@ -134,7 +135,7 @@ func (s *suite) want(key, value string) {
 	}
 }
 
-// keys returns the keys of ranges, read by one scan.
+// keys returns the keys in ranges, read by one scan.
 func (s *suite) keys(ranges ...kv.Range) (keys []string) {
 	s.Helper()
 	err := s.View(s.Context(), func(t kv.Tx) error {

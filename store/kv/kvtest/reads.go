@@ -116,7 +116,7 @@ func testScan(s *suite) {
 	}
 }
 
-// testScanMany scans more keys than a backend reads in one request, at once and in
+// testScanMany scans more keys than a backend reads in one request: in one scan, and in
 // pages.
 func testScanMany(s *suite) {
 	const many, page = 700, 130
@@ -228,7 +228,8 @@ func testViewWritesNothing(s *suite) {
 	}
 }
 
-// testViewIsOneMoment writes between two reads of a view.
+// testViewIsOneMoment writes between two reads of a view. Both reads must see the same
+// moment, or the view must run again.
 func testViewIsOneMoment(s *suite) {
 	s.put("a", "1", "b", "1")
 	runs := 0

@@ -56,7 +56,8 @@ func testKeysAreBounded(s *suite) {
 	}
 }
 
-// concurrently calls do from several goroutines at the same time, rounds times each.
+// concurrently calls do from 8 goroutines at the same time, rounds times in each
+// goroutine.
 func (s *suite) concurrently(rounds int, do func(worker, round int) error) {
 	s.Helper()
 	var wg sync.WaitGroup
@@ -73,8 +74,8 @@ func (s *suite) concurrently(rounds int, do func(worker, round int) error) {
 	wg.Wait()
 }
 
-// testNoUpdateIsLost increments a number by a read and a write, from several
-// goroutines.
+// testNoUpdateIsLost increments a number from several goroutines, each time by a read and
+// a write. Every increment must count.
 func testNoUpdateIsLost(s *suite) {
 	s.concurrently(20, func(int, int) error {
 		return s.Update(s.Context(), func(t kv.Tx) error {
@@ -167,7 +168,7 @@ func testErrorsCountAtOneMoment(s *suite) {
 			case a+b != 10:
 				return fmt.Errorf("a is %d and b is %d, want a sum of 10", a, b)
 			case worker%2 == 0:
-				return nil // reads only
+				return nil // this transaction only reads
 			}
 			by := 1 - 2*(round%2)
 			t.Put(table, []byte("a"), []byte(strconv.Itoa(a+by)))
@@ -192,8 +193,8 @@ func testAdd(s *suite) {
 	add(1, 2)
 	add(10, 1<<53+1)
 	want(11, 1<<53+3)
-	add(1, 1, 7) // as a later version of the program with more counters
-	add(1)       // as an earlier version with fewer counters
+	add(1, 1, 7) // a later version of the program has more counters
+	add(1)       // an earlier version of the program has fewer counters
 	want(13, 1<<53+4, 7)
 	add(math.MaxInt64, math.MaxInt64-1<<53-3)
 	want(math.MaxInt64, math.MaxInt64, 7)

@@ -28,7 +28,7 @@ type Backend struct {
 	*kv.Sessions
 	clock func() time.Time
 
-	again sync.Mutex // held by a transaction that runs again after a conflict
+	again sync.Mutex // locked by a transaction that runs again after a conflict
 
 	mu     sync.Mutex
 	now    State
@@ -55,12 +55,12 @@ func (e *Backend) Reopen() *Backend {
 
 // State returns the present tables.
 func (e *Backend) State() State {
-	now, _ := e.state() // also of a closed backend
+	now, _ := e.state() // the error of a closed backend does not matter here
 	return now
 }
 
-// Back goes back to an earlier state: it replaces all tables. The sessions stay.
-func (e *Backend) Back(to State) {
+// Restore restores an earlier state: it replaces all tables. The sessions stay.
+func (e *Backend) Restore(to State) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.now = to
@@ -104,7 +104,7 @@ func (e *Backend) Ping(ctx context.Context) error {
 	return errors.Join(err, ctx.Err())
 }
 
-// Close makes later calls fail.
+// Close closes the backend: later calls return an error.
 func (e *Backend) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

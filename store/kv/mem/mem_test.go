@@ -60,7 +60,7 @@ func TestStates(t *testing.T) {
 	one := e.State()
 	put(e, "2")
 	two, fork := e.State(), e.Fork()
-	e.Back(one)
+	e.Restore(one)
 	want(e, "1")
 	put(e, "3")
 	want(fork, "2")
@@ -69,7 +69,7 @@ func TestStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(e, "3")
-	e.Back(two)
+	e.Restore(two)
 	want(e, "2")
 	if !e.Alive(session) || fork.Alive(session) {
 		t.Error("a fork shares its sessions")

@@ -33,7 +33,7 @@ func (s State) id(at tableKey) uint64 {
 	return 0
 }
 
-// write applies a write to a state that is not yet shared.
+// write applies a write to s, a new state that no transaction reads yet.
 func (s State) write(w kv.Write) {
 	entries := s.tables[w.Table]
 	i, found := find(entries, w.Key)
@@ -53,7 +53,7 @@ type tableKey struct {
 	key   string
 }
 
-// An add holds the amounts to add to counters.
+// An add holds the amounts that a transaction adds to the counters of a key.
 type add struct {
 	tableKey
 	more []int64

@@ -16,16 +16,16 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// errClosed is the error of every method of a closed store.
+// errClosed is the error that every method returns after Close.
 var errClosed = errors.New("record store is closed")
 
 // An errorClass classifies an error of the driver.
 type errorClass struct {
 	cause         string // label for the metrics
 	maybeExecuted bool   // the server may have executed the call
-	again         bool   // another attempt can succeed soon
-	full          bool   // the server has no memory left
-	explain       string // cause and remedy for an operator; set when the server cannot serve now
+	retryable     bool   // another attempt can succeed soon
+	full          bool   // the server has no free memory
+	explain       string // cause and remedy, as text for an operator; set when the server cannot execute calls now
 }
 
 // refusals lists the errors by which a server refuses to execute anything, by the first
@@ -36,19 +36,19 @@ var refusals = []struct {
 	word string
 	errorClass
 }{
-	{"LOADING", errorClass{cause: "loading", again: true, explain: "the Redis server is loading its data after a start: wait until it is done"}},
-	{"READONLY", errorClass{cause: "readonly", again: true, explain: "the Redis server is a read-only replica: let the URL name the primary, or the Sentinels that know it"}},
-	{"MASTERDOWN", errorClass{cause: "masterdown", again: true, explain: "the Redis server is a replica that has lost its primary: let the URL name the primary, or the Sentinels that know it"}},
-	{"NOREPLICAS", errorClass{cause: "noreplicas", again: true, explain: "the Redis server takes no writes because too few replicas follow it: bring them back, or lower min-replicas-to-write"}},
-	{"BUSY", errorClass{cause: "busy", again: true, explain: "the Redis server is busy with a script of another program: end it with SCRIPT KILL if it does not end by itself"}},
-	{"ERR max number of clients", errorClass{cause: "maxclients", again: true, explain: "the Redis server has no room for another connection: raise its maxclients, or lower the pool size of its clients"}},
-	{"OOM", errorClass{cause: "oom", full: true, explain: "the Redis server has reached its maxmemory: raise it, or free memory; nothing can be written until then"}},
-	{"CLUSTERDOWN", errorClass{cause: "clusterdown", again: true, explain: "the Redis server says that its cluster is down: use a primary without cluster mode"}},
-	{"TRYAGAIN", errorClass{cause: "tryagain", again: true, explain: "the Redis server asks to try again: look at its log if it goes on"}},
-	{"UNBLOCKED", errorClass{cause: "unblocked", again: true, explain: "the Redis server changed its role during a command"}},
+	{"LOADING", errorClass{cause: "loading", retryable: true, explain: "the Redis server is loading its data after a start: wait until it is done"}},
+	{"READONLY", errorClass{cause: "readonly", retryable: true, explain: "the Redis server is a read-only replica: let the URL name the primary, or the Sentinels that know it"}},
+	{"MASTERDOWN", errorClass{cause: "masterdown", retryable: true, explain: "the Redis server is a replica that has lost its primary: let the URL name the primary, or the Sentinels that know it"}},
+	{"NOREPLICAS", errorClass{cause: "noreplicas", retryable: true, explain: "the Redis server takes no writes because too few replicas follow it: bring them back, or lower min-replicas-to-write"}},
+	{"BUSY", errorClass{cause: "busy", retryable: true, explain: "the Redis server is busy with a script of another program: end it with SCRIPT KILL if it does not end by itself"}},
+	{"ERR max number of clients", errorClass{cause: "maxclients", retryable: true, explain: "the Redis server has no room for another connection: raise its maxclients, or lower the pool size of its clients"}},
+	{"OOM", errorClass{cause: "oom", full: true, explain: "the Redis server has reached its maxmemory: raise maxmemory, or free memory; nothing can be written until then"}},
+	{"CLUSTERDOWN", errorClass{cause: "clusterdown", retryable: true, explain: "the Redis server says that its cluster is down: use a primary without cluster mode"}},
+	{"TRYAGAIN", errorClass{cause: "tryagain", retryable: true, explain: "the Redis server asks to try again: look at the server's log if this error continues"}},
+	{"UNBLOCKED", errorClass{cause: "unblocked", retryable: true, explain: "the Redis server changed its role during a command"}},
 	{"MISCONF", errorClass{cause: "misconf", explain: "the Redis server takes no writes because it cannot save its data: check its log for a full or failing disk"}},
-	{"NOAUTH", errorClass{cause: "auth", explain: "the Redis server asks for a password: put it into the URL"}},
-	{"WRONGPASS", errorClass{cause: "auth", explain: "the Redis server refuses user or password of the URL: correct them"}},
+	{"NOAUTH", errorClass{cause: "auth", explain: "the Redis server asks for a password: put the password into the URL"}},
+	{"WRONGPASS", errorClass{cause: "auth", explain: "the Redis server refuses the user or the password in the URL: correct the URL"}},
 	{"NOPERM", errorClass{cause: "auth", explain: "the Redis user lacks a permission: allow it all commands on the keys of the prefix (+@all ~<prefix>*)"}},
 }
 
@@ -59,7 +59,7 @@ func classify(ctx context.Context, err error) errorClass {
 		if strings.Contains(text, "NOAUTH") || strings.Contains(text, "WRONGPASS") {
 			return errorClass{cause: "auth", explain: "the Sentinels refuse user or password: the URL holds the login of the servers, set the login of the Sentinels separately"}
 		}
-		return errorClass{cause: "sentinel", again: true, explain: "no Sentinel knows the Redis primary: check that the Sentinels run and know its name"}
+		return errorClass{cause: "sentinel", retryable: true, explain: "no Sentinel knows the Redis primary: check that the Sentinels run and know its name"}
 	}
 	var reply driver.Error
 	if errors.As(err, &reply) {
@@ -77,16 +77,16 @@ func classify(ctx context.Context, err error) errorClass {
 	case errors.Is(err, driver.ErrClosed):
 		return errorClass{cause: "closed"}
 	case errors.Is(err, driver.ErrPoolTimeout), errors.Is(err, driver.ErrPoolExhausted):
-		return errorClass{cause: "pool", again: true, explain: "all connections to the Redis server are in use: it answers slowly, or the pool is too small"}
+		return errorClass{cause: "pool", retryable: true, explain: "all connections to the Redis server are in use: it answers slowly, or the pool is too small"}
 	case errors.As(err, &distrusted):
 		return errorClass{cause: "tls", explain: "the Redis server's certificate is not trusted: name the file of the authority that signed it"}
 	case errors.As(err, &op) && op.Op == "dial", // or a TLS handshake that took too long:
 		errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return errorClass{cause: "dial", again: true, explain: "the Redis server cannot be reached: check that it runs"}
+		return errorClass{cause: "dial", retryable: true, explain: "the Redis server cannot be reached: check that it runs"}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return errorClass{cause: "context", maybeExecuted: true}
 	}
-	return errorClass{cause: "connection", maybeExecuted: true, again: true, explain: "the Redis server does not answer or breaks its connections: check its log, its load and its maxclients"}
+	return errorClass{cause: "connection", maybeExecuted: true, retryable: true, explain: "the Redis server does not answer or breaks its connections: check its log, its load and its maxclients"}
 }
 
 // try repeats a call until the server answers, at most as long as Timeouts.Retry allows.
@@ -99,7 +99,7 @@ func (e *Backend) try(ctx context.Context, write bool, call func(context.Context
 	}
 	start := time.Now()
 	defer func() { e.latency.Observe(time.Since(start).Seconds()) }()
-	var v errorClass // of the last attempt
+	var v errorClass // class of the error of the last attempt
 	err = retry.Redis.Within(e.config.Timeouts.Retry).Do(ctx, func() error {
 		err := call(ctx)
 		if err == nil || errors.Is(err, driver.Nil) {
@@ -107,12 +107,12 @@ func (e *Backend) try(ctx context.Context, write bool, call func(context.Context
 		}
 		v = classify(ctx, err)
 		e.failures.WithLabelValues(v.cause).Inc()
-		if v.again {
+		if v.retryable {
 			e.failedAt.Store(time.Now().UnixNano())
 		}
 		maybeExecuted = maybeExecuted || v.maybeExecuted
 		return err
-	}, func(error) bool { return v.again }, nil)
+	}, func(error) bool { return v.retryable }, nil)
 	if err != nil {
 		err = e.callError(ctx, write && maybeExecuted, v, err)
 	}

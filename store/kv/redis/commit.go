@@ -38,9 +38,9 @@ func (e *staleError) Error() string {
 // conflictLocks is the number of locks for conflicting transactions.
 const conflictLocks = 64
 
-// lockOf returns the lock for a key at which transactions of this process have conflicted.
-// With the lock they run one after the other, so that they conflict only with transactions
-// of other processes.
+// lockOf returns the lock for a key on which transactions of this process have
+// conflicted. Transactions that hold the lock run one after the other, so that they
+// conflict only with transactions of other processes.
 func (e *Backend) lockOf(at tableKey) *sync.Mutex {
 	return &e.locks[maphash.Comparable(e.seed, at)%conflictLocks]
 }
@@ -94,7 +94,7 @@ func (e *Backend) runOnce(ctx context.Context, optimistic, update bool, run func
 	}
 	writes := update && own == nil && t.wrote()
 	if !writes && t.trips < 2 && (!optimistic || len(t.alive) == 0) {
-		return own // all reads came in one answer, so they saw the same moment
+		return own // all reads came in one answer, so they saw the tables at the same moment
 	}
 	r := request{read: t.read, alive: t.alive}
 	if !writes {
@@ -119,24 +119,24 @@ func (e *Backend) runOnce(ctx context.Context, optimistic, update bool, run func
 func (e *Backend) cacheValues(t *tx, list []kv.Write, id string) {
 	for at, stored := range t.read {
 		if !t.assumedAbsent[at] && len(stored) <= knownBytes {
-			e.known.Put(at, stored)
+			e.valueCache.Put(at, stored)
 		}
 	}
 	for _, w := range list {
 		at := tableKey{w.Table, string(w.Key)}
 		switch {
 		case w.Value == nil:
-			e.known.Put(at, nil)
+			e.valueCache.Put(at, nil)
 		case len(w.Value) <= knownBytes:
 			stored := kv.Seal(w.Table, w.Key, 0, w.Value)
 			copy(stored, id)
-			e.known.Put(at, stored)
+			e.valueCache.Put(at, stored)
 		default:
-			e.known.Drop(at)
+			e.valueCache.Drop(at)
 		}
 	}
 	for _, a := range t.adds {
-		e.known.Drop(a.tableKey)
+		e.valueCache.Drop(a.tableKey)
 	}
 }
 
@@ -147,11 +147,11 @@ func (e *Backend) dropCached(t *tx, err error) {
 		e.conflicts.Inc()
 	}
 	for at := range t.read {
-		e.known.Drop(at)
+		e.valueCache.Drop(at)
 	}
 	list, _ := t.writes.All()
 	for _, w := range list {
-		e.known.Drop(tableKey{w.Table, string(w.Key)})
+		e.valueCache.Drop(tableKey{w.Table, string(w.Key)})
 	}
 }
 
@@ -172,7 +172,7 @@ type answer struct {
 	gets, scans []any
 }
 
-// run runs the script.
+// run sends a request to the script and decodes the answer.
 func (e *Backend) run(ctx context.Context, r request) (answer, error) {
 	args := e.args(r)
 	var list []any
@@ -199,7 +199,7 @@ func (e *Backend) run(ctx context.Context, r request) (answer, error) {
 	}
 	micros, err := strconv.ParseInt(text(1), 10, 64)
 	if err != nil || len(list) != 5 {
-		return answer{}, fmt.Errorf("the Redis script answered %q", list)
+		return answer{}, fmt.Errorf("the answer of the Redis script is not valid: %q", list)
 	}
 	e.noteTime(time.UnixMicro(micros))
 	a := answer{id: text(2)}
@@ -221,7 +221,7 @@ func (e *Backend) args(r request) []any {
 		sessions = append(sessions, e.session(session))
 	}
 	for _, a := range r.adds {
-		adds = append(adds, e.name(a.table), a.key, kv.Head(a.table, []byte(a.key)), encodeAmounts(a.more))
+		adds = append(adds, e.name(a.table), a.key, kv.KeyChecksum(a.table, []byte(a.key)), encodeAmounts(a.more))
 	}
 	for _, w := range r.writes {
 		if w.Value == nil {

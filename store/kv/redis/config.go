@@ -58,9 +58,9 @@ type Config struct {
 	Metrics prometheus.Registerer
 }
 
-// Timeouts limit the waits of a call, in addition to its context. When a context
-// without a deadline is cancelled, the call returns after one of these timeouts at the
-// latest.
+// Timeouts limit the waits of a call, in addition to the call's context. If a context
+// without a deadline is cancelled, the call returns at the latest after one of these
+// timeouts.
 type Timeouts struct {
 	// Dial limits one attempt to connect. Default 2 s: within a site a connection takes
 	// milliseconds, and one packet may be lost.
@@ -123,8 +123,8 @@ func (c Config) Validate() error {
 // An address is a parsed URL.
 type address struct {
 	tls      bool
-	hosts    []string // the server, or the Sentinels
-	primary  string   // name of the primary at the Sentinels; empty without Sentinels
+	hosts    []string // host:port of the server, or of the Sentinels
+	primary  string   // name under which the Sentinels know the primary; empty without Sentinels
 	db       int
 	username string
 	password string
@@ -194,7 +194,8 @@ func parseAddress(text string) (address, error) {
 	return a, nil
 }
 
-// Values for DialerRetries, MaxRetries and PipelinePoolSize.
+// once and never are values of the driver's options DialerRetries, MaxRetries and
+// PipelinePoolSize.
 const once, never = 1, -1
 
 // connect creates the driver's client. The retries of the driver are disabled, because

@@ -12,10 +12,10 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Confirm checks that the server which this backend writes to is the primary that a majority of
-// the Sentinels knows. A primary that a partition has cut off from the Sentinels still takes
-// writes, but the new primary has never seen them. Without Sentinels Confirm does nothing. It only
-// reads, so that it works on a server without memory.
+// Confirm checks that this backend writes to the primary that a majority of the Sentinels
+// knows. A primary that a partition has cut off from the Sentinels still takes writes,
+// but the new primary has never seen them. Without Sentinels Confirm does nothing. It
+// only reads, so that it works on a server without memory.
 func (e *Backend) Confirm(ctx context.Context) error {
 	if !e.sentinels {
 		return nil
@@ -42,7 +42,8 @@ func (e *Backend) Confirm(ctx context.Context) error {
 	return nil
 }
 
-// runID returns the identity of the process that answers.
+// runID returns the run_id of the Redis process that answers. Every start of a server has
+// a new run_id.
 func runID(ctx context.Context, client *driver.Client) (string, error) {
 	text, err := client.Info(ctx, "server").Result()
 	if err != nil {
@@ -55,8 +56,8 @@ func runID(ctx context.Context, client *driver.Client) (string, error) {
 	return "", errors.New("the server's answer to INFO has no run_id")
 }
 
-// elected returns the address of the primary, from a Sentinel that reaches a majority of the
-// Sentinels.
+// elected asks the Sentinels for the address of the primary. It uses the answer of the
+// first Sentinel that reaches a majority of the Sentinels.
 func (e *Backend) elected(ctx context.Context) (addr string, err error) {
 	at := e.at.Load()
 	var errs []error

@@ -25,7 +25,7 @@ func newDriverLog(logger *slog.Logger) *driverLog {
 	return &driverLog{logger: logger, limit: loglimit.Limit{Every: driverLogEvery}}
 }
 
-// Printf is called by the driver.
+// Printf logs a message of the driver, or leaves it out. The driver calls Printf.
 func (l *driverLog) Printf(ctx context.Context, format string, args ...any) {
 	leftOut, due := l.limit.Due(format, time.Now())
 	if due {

@@ -23,21 +23,21 @@ var _ kv.Backend = (*Backend)(nil)
 // Backend stores tables on a Redis server that any number of processes share. All
 // methods are safe for concurrent use.
 type Backend struct {
-	config    Config
-	sentinels bool
-	client    *driver.Client
-	at        atomic.Pointer[address]     // address and login, from Open or the last SetURL
-	ahead     atomic.Int64                // how far the server's clock is ahead of the local clock, ns
-	known     cache.LRU[tableKey, []byte] // cache of stored values, see cacheValues
+	config     Config
+	sentinels  bool
+	client     *driver.Client
+	at         atomic.Pointer[address]     // address and login, from Open or the last SetURL
+	ahead      atomic.Int64                // difference between the server's clock and the local clock in ns, positive if the server is ahead
+	valueCache cache.LRU[tableKey, []byte] // cache of stored values, see cacheValues
 
 	engineMetrics
 	failedAt atomic.Int64 // time of the last failed attempt after which another attempt can succeed soon, ns
 
-	locks [conflictLocks]sync.Mutex // see lockOf
+	locks [conflictLocks]sync.Mutex // locks for transactions that have conflicted; lockOf chooses one by the key
 	seed  maphash.Seed              // for the hash in lockOf
 
 	mu      sync.Mutex
-	own     map[string]lease // sessions that this backend opened
+	leases  map[string]lease // sessions that this backend opened
 	closing sync.Once
 	closed  error
 }
@@ -90,7 +90,7 @@ func Open(ctx context.Context, config Config) (*Backend, error) {
 		return nil, err
 	}
 	e := &Backend{
-		config: config, sentinels: at.primary != "", known: cache.LRU[tableKey, []byte]{Most: knownValues}, own: map[string]lease{}, seed: maphash.MakeSeed(),
+		config: config, sentinels: at.primary != "", valueCache: cache.LRU[tableKey, []byte]{Most: knownValues}, leases: map[string]lease{}, seed: maphash.MakeSeed(),
 		engineMetrics: newMetrics(config.Metrics),
 	}
 	e.at.Store(&at)
@@ -157,16 +157,18 @@ func (e *Backend) Time(ctx context.Context) (now time.Time, err error) {
 	return now, nil
 }
 
-// noteTime records the time of the server's clock.
+// noteTime records the difference between the server's clock, which shows now, and the
+// local clock.
 func (e *Backend) noteTime(now time.Time) { e.ahead.Store(int64(time.Until(now))) }
 
-// now estimates the time of the server's clock.
+// now returns an estimate of the time of the server's clock, without a request.
 func (e *Backend) now() time.Time { return time.Now().Add(time.Duration(e.ahead.Load())).Round(0) }
 
-// pingFor is the expiry of the key that Ping writes.
+// pingFor is the time after which the key that Ping writes expires.
 const pingFor = time.Hour
 
-// Ping writes a key. It makes one attempt, because it reports the present state.
+// Ping writes a key to the server. It makes only one attempt, because it reports whether
+// the server accepts writes now.
 func (e *Backend) Ping(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -10,7 +10,7 @@ import driver "github.com/redis/go-redis/v9"
 //	ARGV[3…] lists, each after its length, of
 //	         checks    name of the table, key, id that the value must have; empty for no value
 //	         sessions  name of a session that must be alive
-//	         adds      table, key, head of the checksum (kv.Head), and for each counter that
+//	         adds      table, key, head of the checksum (kv.KeyChecksum), and for each counter that
 //	                   grows 9 bytes: its index and its upper and lower half
 //	         puts      table, key, checksum and value
 //	         deletes   table, key

@@ -10,15 +10,16 @@ import (
 	driver "github.com/redis/go-redis/v9"
 )
 
-// minMajor and minMinor are the oldest supported version. Older versions lack ranges by name
-// in both directions, or scripts that may write after they have read the clock.
+// minMajor and minMinor are the oldest supported version. Older versions cannot read a
+// range of names in both directions, or do not let a script write after it has read the
+// clock.
 const minMajor, minMinor = 6, 2
 
 // A server holds the information that a Redis server reports about itself.
 type server struct {
-	info   map[string]string // INFO
-	config map[string]string // CONFIG GET; nil where it is forbidden
-	denied error             // why config is nil
+	info   map[string]string // fields of the answer to INFO
+	config map[string]string // settings from CONFIG GET; nil if the server forbids CONFIG GET
+	denied error             // error of CONFIG GET; explains why config is nil
 }
 
 // settings are the settings that inspect reads. Servers before Redis 7 accept one name
@@ -103,8 +104,8 @@ func (e *Backend) Durability(ctx context.Context) ([]string, error) {
 	return found.losses(e.sentinels), nil
 }
 
-// losses lists the possible losses. sentinels means that a Sentinel may make a replica the
-// primary.
+// losses returns one sentence for each way in which the server can lose acknowledged
+// writes. sentinels means that a Sentinel may make a replica the primary.
 func (v server) losses(sentinels bool) []string {
 	var lost []string
 	say := func(format string, args ...any) { lost = append(lost, fmt.Sprintf(format, args...)) }

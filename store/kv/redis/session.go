@@ -20,7 +20,7 @@ func (e *Backend) session(id string) string { return e.config.Prefix + "session:
 // A lease is the local state of a session that this backend opened.
 type lease struct {
 	ttl   time.Duration
-	until time.Time // by the local clock; the server lets the session expire then or later
+	until time.Time // end of the lease by the local clock; on the server the session expires then or later
 }
 
 // OpenSession starts a session.
@@ -39,16 +39,16 @@ func (e *Backend) OpenSession(ctx context.Context, node string, ttl time.Duratio
 }
 
 // noteLease stores the lease of a session that was opened or renewed. asked is the local
-// time before the request.
+// time just before the request was sent.
 func (e *Backend) noteLease(id string, ttl time.Duration, asked time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for other, l := range e.own {
+	for other, l := range e.leases {
 		if !asked.Before(l.until) {
-			delete(e.own, other)
+			delete(e.leases, other)
 		}
 	}
-	e.own[id] = lease{ttl, asked.Add(ttl)}
+	e.leases[id] = lease{ttl, asked.Add(ttl)}
 }
 
 // probablyAlive reports whether this backend opened the session and its lease has not expired.
@@ -56,13 +56,13 @@ func (e *Backend) noteLease(id string, ttl time.Duration, asked time.Time) {
 func (e *Backend) probablyAlive(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return time.Now().Before(e.own[id].until)
+	return time.Now().Before(e.leases[id].until)
 }
 
 // RenewSession extends a session by its ttl from now.
 func (e *Backend) RenewSession(ctx context.Context, session string) error {
 	e.mu.Lock()
-	opened := e.own[session].ttl // 0 for a session of another process
+	opened := e.leases[session].ttl // 0 for a session of another process
 	e.mu.Unlock()
 	asked, ttl := time.Now(), time.Duration(0)
 	_, err := e.try(ctx, true, func(ctx context.Context) (err error) {
@@ -92,7 +92,7 @@ func (e *Backend) RenewSession(ctx context.Context, session string) error {
 // CloseSession ends a session at once.
 func (e *Backend) CloseSession(ctx context.Context, session string) error {
 	e.mu.Lock()
-	delete(e.own, session)
+	delete(e.leases, session)
 	e.mu.Unlock()
 	if _, err := e.try(ctx, true, func(ctx context.Context) error {
 		return e.client.Del(ctx, e.session(session)).Err()

@@ -20,7 +20,7 @@ type tableKey struct {
 	key   string
 }
 
-// An add holds the amounts to add to counters.
+// An add holds the amounts that a transaction adds to the counters of a key.
 type add struct {
 	tableKey
 	more []int64
@@ -34,17 +34,17 @@ type tx struct {
 	// optimistic makes the transaction use cached values and local leases without a
 	// request; the commit verifies them.
 	optimistic    bool
-	read          map[tableKey][]byte // as stored, nil for no value
+	read          map[tableKey][]byte // stored bytes of each key that was read; nil for a key without a value
 	assumedAbsent map[tableKey]bool   // keys of read that were assumed to be absent, and not read
 	wanted        []tableKey          // keys to read with the next request
-	trips         int                 // number of answers with reads
+	trips         int                 // number of answers that contained values, plus unchecked for each unverified value
 	alive         []string
 	writes        kv.Writes
 	adds          []add
 }
 
-// unchecked is added to trips for a value that came from the cache or was assumed. It
-// forces a check at the end, even when nothing is written.
+// unchecked is the amount that is added to trips for a value that came from the cache or
+// was assumed to be absent. It forces a check at the end, even when nothing is written.
 const unchecked = 2
 
 // wrote reports whether there is anything to write.
@@ -67,8 +67,8 @@ func (t *tx) Get(table kv.Table, key []byte) ([]byte, error) {
 	return open(at, t.read[at])
 }
 
-// Absent reports whether a key has no value. It may assume that there is no value; the
-// commit then verifies that.
+// Absent reports whether a key has no value. It may assume this without a read; the
+// commit then verifies the assumption.
 func (t *tx) Absent(table kv.Table, key []byte) (bool, error) {
 	at := tableKey{table, string(key)}
 	_, read := t.read[at]
@@ -87,7 +87,8 @@ func (t *tx) Want(table kv.Table, keys ...[]byte) {
 	}
 }
 
-// open returns the value in the stored bytes.
+// open checks the checksum in the stored bytes of a key and returns the value; nil if
+// stored is nil.
 func open(at tableKey, stored []byte) ([]byte, error) {
 	if stored == nil {
 		return nil, nil
@@ -96,22 +97,22 @@ func open(at tableKey, stored []byte) ([]byte, error) {
 	return value, err
 }
 
-// fetch reads a key and all wanted keys in one request.
+// fetch reads the key first and all keys in t.wanted in one request.
 func (t *tx) fetch(first tableKey) error {
 	t.wanted = append(t.wanted, first)
-	_, err := t.ask()
+	_, err := t.readWanted()
 	return err
 }
 
-// ask reads ranges and the wanted keys in one request. It leaves out keys that are in
-// the cache, if optimistic is set.
-func (t *tx) ask(ranges ...kv.Range) (scans []any, err error) {
+// readWanted reads ranges and the keys in t.wanted in one request. If t.optimistic is set, it
+// does not request keys that are in the cache.
+func (t *tx) readWanted(ranges ...kv.Range) (scans []any, err error) {
 	var gets []tableKey
 	for _, at := range t.wanted {
 		if _, read := t.read[at]; read || slices.Contains(gets, at) {
 			continue
 		}
-		if stored, known := t.backend.known.Get(at); known && t.optimistic {
+		if stored, known := t.backend.valueCache.Get(at); known && t.optimistic {
 			t.read[at], t.trips = stored, t.trips+unchecked
 			continue
 		}
@@ -152,7 +153,7 @@ func (t *tx) Scan(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
 			t.scanInChunks(ranges[0], yield)
 			return
 		}
-		scans, err := t.ask(ranges...)
+		scans, err := t.readWanted(ranges...)
 		if err != nil {
 			yield(kv.Entry{}, err)
 			return
@@ -171,7 +172,7 @@ func (t *tx) scanInChunks(r kv.Range, yield func(kv.Entry, error) bool) {
 	left := cmp.Or(r.Limit, math.MaxInt)
 	for chunk := firstChunk; left > 0; chunk = min(4*chunk, mostChunk) {
 		r.Limit = min(chunk, left)
-		scans, err := t.ask(r)
+		scans, err := t.readWanted(r)
 		if err != nil {
 			yield(kv.Entry{}, err)
 			return

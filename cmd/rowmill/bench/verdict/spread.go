@@ -7,15 +7,16 @@ import (
 	"slices"
 )
 
-// A Spread is the median of repetitions, with the smallest and the largest value.
+// A Spread is the median of repeated measurements, with the smallest and the largest
+// value.
 type Spread struct {
 	Median float64 `json:"median"`
 	Least  float64 `json:"min"`
 	Most   float64 `json:"max"`
-	N      int     `json:"n"` // repetitions; 0: no value
+	N      int     `json:"n"` // number of repetitions; 0 if there is no value
 }
 
-// Over returns the Spread of values, in any order.
+// Over returns the Spread of these values, which may be in any order.
 func Over(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{}
@@ -29,7 +30,7 @@ func Over(values []float64) Spread {
 	return Spread{Median: median, Least: sorted[0], Most: sorted[len(sorted)-1], N: len(sorted)}
 }
 
-// Text formats the spread. one formats a single value.
+// Text formats the Spread for people. one formats a single value.
 func (s Spread) Text(one func(float64) string) string {
 	if s.N == 0 {
 		return "not measured"
@@ -46,7 +47,8 @@ func (s Spread) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(s))
 }
 
-// ratios divides figures of the same rounds.
+// ratios divides each value of the first list by the value of the same round in the
+// second list. It leaves out rounds in which the second value is 0.
 func ratios(of, by []float64) []float64 {
 	var all []float64
 	for i := range min(len(of), len(by)) {
@@ -57,7 +59,8 @@ func ratios(of, by []float64) []float64 {
 	return all
 }
 
-// least returns the Part with the lowest rows per second.
+// least returns the Part with the lowest rows per second. It ignores parts without a
+// known rate.
 func least(parts []Part) (first Part, found bool) {
 	for _, p := range parts {
 		if p.Rows > 0 && (!found || cmp.Less(p.Rows, first.Rows)) {

@@ -11,44 +11,44 @@ import (
 	"time"
 )
 
-// Measured holds the measurements of a model on a deployment.
+// Measured holds the measurements of one model on a deployment.
 type Measured struct {
 	Simulated bool     // servers make up their answers
-	Kinds     []string // of the model's servers
-	Nodes     int      // nodes with those servers
+	Kinds     []string // kinds of the model's servers, such as vllm
+	Nodes     int      // number of nodes that have such servers
 
-	Steps     []Step    // with increasing numbers in flight
-	Unreached string    // why the servers were not driven directly; empty if they were
-	Rising    bool      // the last step was the best
-	Direct    []float64 // rows/s of all servers at the best number in flight, for each round
-	Jobs      []Job     // in the same rounds
+	Steps     []Step    // with increasing numbers of requests in flight
+	Unreached string    // why bench sent no requests to the servers directly; empty if it did
+	Rising    bool      // the rate was still growing at the last step
+	Direct    []float64 // rows per second of all servers together in each round, at their best number in flight
+	Jobs      []Job     // one job in each round
 	OtherRows int       // rows of other jobs in flight before the bench began
 
 	Storage  []Storage
-	Embedded bool          // records are on the node itself
+	Embedded bool          // records are in the embedded store of the node
 	Interval time.Duration // jobs.part_interval; 0 if it is not known
 }
 
-// A Step is the rate at one number of requests in flight.
+// A Step is the rate of the servers with one number of requests in flight.
 type Step struct {
-	InFlight int     `json:"in_flight"` // at each server
+	InFlight int     `json:"in_flight"` // requests in flight at each server
 	Rows     float64 `json:"rows_per_second"`
 }
 
-// A Job holds the figures of Rowmill for the same rows.
+// A Job holds the measurements of a Rowmill job that runs the same rows.
 type Job struct {
 	Rows     int     `json:"rows"`
 	Failed   int64   `json:"failed_rows"`
-	Seconds  float64 `json:"seconds"` // from its first row to its end, with its result
+	Seconds  float64 `json:"seconds"` // from the first row of the job to its end, including the result
 	Waited   float64 `json:"waited_seconds"`
-	Window   int     `json:"window"`       // the largest window of a server
-	InFlight int     `json:"in_flight"`    // the most rows in flight at all servers
-	Tokens   int64   `json:"tokens"`       // input and output
-	Bytes    int64   `json:"result_bytes"` // as Parquet
+	Window   int     `json:"window"`       // largest window of a server during the job
+	InFlight int     `json:"in_flight"`    // largest number of rows in flight at all servers together
+	Tokens   int64   `json:"tokens"`       // tokens of inputs and outputs
+	Bytes    int64   `json:"result_bytes"` // size of the result as Parquet
 	Problem  string  `json:"problem"`      // why there is no rate; empty if there is one
 }
 
-// Rate returns rows per second; 0 if there is none.
+// Rate returns the rows per second of a job; 0 if the job has no usable rate.
 func (j Job) Rate() float64 {
 	if j.Seconds <= 0 || j.Problem != "" {
 		return 0
@@ -67,11 +67,11 @@ type Storage struct {
 type Part struct {
 	Name  string  `json:"part"`
 	Rows  float64 `json:"rows_per_second"` // 0 if it is not known
-	Nodes int     `json:"nodes"`           // how many nodes as fast as the measured ones it can feed; 0 if that is not known
-	Basis string  `json:"basis"`           // how the figure was found
+	Nodes int     `json:"nodes"`           // for how many nodes like the measured nodes the part is fast enough; 0 if that is not known
+	Basis string  `json:"basis"`           // how Rows was measured or computed
 }
 
-// A Finding is a result with its remedy.
+// A Finding is a conclusion from the measurements, with its remedy.
 type Finding struct {
 	Level  string `json:"level"` // OK, Note or Warn
 	Text   string `json:"text"`
@@ -81,15 +81,15 @@ type Finding struct {
 // The levels of a Finding.
 const (
 	OK   = "ok"
-	Note = "note" // about the measurement, not the deployment
+	Note = "note" // the finding is about the measurement and not about the deployment
 	Warn = "warn"
 )
 
-// A Verdict explains the figures.
+// A Verdict explains the measurements of a deployment.
 type Verdict struct {
 	Engines  Spread    `json:"engines_rows_per_second"`
 	Rowmill  Spread    `json:"rowmill_rows_per_second"`
-	Ratio    Spread    `json:"ratio"` // for each round
+	Ratio    Spread    `json:"ratio"` // Rowmill's rate divided by the servers' rate, in each round
 	Parts    []Part    `json:"parts"`
 	Findings []Finding `json:"findings"`
 }
@@ -99,19 +99,19 @@ const (
 	// that was measured on two cores: docs/scale.md. It does not come from this
 	// deployment, because a bench of a minute is too short to measure it.
 	ingestRows = 142_000
-	// written is how many times the bytes of a result are written to the bucket, with
-	// parts and shards: bench/README.md, Writes.
+	// written is how many bytes are written to the bucket for each byte of a result,
+	// including parts and shards: bench/README.md, Writes.
 	written = 3.6
 
-	goodRatio  = 0.9  // a job of a few seconds loses time at its start and its end
-	apart      = 1.25 // if the largest ratio of the rounds is more than this times the smallest, other work disturbed the rounds
-	slowCommit = 0.05 // seconds; a healthy disk or Redis takes a few milliseconds
-	crowded    = 0.5  // if a write takes more than this share of jobs.part_interval, the writes of an interval delay the next
-	shortJob   = 30   // seconds
-	longer     = "--length 5m and a larger --max-rows"
+	goodRatio      = 0.9  // a lower ratio gets a warning; 1 is out of reach, because a job of a few seconds loses time at its start and its end
+	maxRoundSpread = 1.25 // if the largest ratio of the rounds is more than this times the smallest, other work disturbed the rounds
+	slowCommit     = 0.05 // seconds; a healthy disk or Redis takes a few milliseconds
+	maxWriteShare  = 0.5  // if a write takes more than this share of jobs.part_interval, the writes of an interval delay the next
+	shortJob       = 30   // seconds; a shorter job loses much of its time at its start and its end
+	longer         = "--length 5m and a larger --max-rows"
 )
 
-// Of explains measurements.
+// Of explains measurements. It returns the Verdict.
 func Of(m Measured) Verdict {
 	rates := collect(m.Jobs, func(j Job) []float64 { return []float64{j.Rate()} })
 	known := func(values []float64) Spread {
@@ -123,7 +123,7 @@ func Of(m Measured) Verdict {
 	return v
 }
 
-// collect joins the figures that of returns for each element.
+// collect calls of for each element of all, and returns the results in one list.
 func collect[T any](all []T, of func(T) []float64) (figures []float64) {
 	for _, one := range all {
 		figures = append(figures, of(one)...)
@@ -131,7 +131,8 @@ func collect[T any](all []T, of func(T) []float64) (figures []float64) {
 	return figures
 }
 
-// parts returns what each part can handle, the servers first.
+// parts returns how many rows per second each part of a deployment can handle. The
+// servers are first.
 func parts(m Measured, v Verdict) []Part {
 	engines, basis := v.Engines, "driven directly in this run"
 	if engines.N == 0 {
@@ -148,8 +149,8 @@ func parts(m Measured, v Verdict) []Part {
 	}
 	commit := Over(collect(m.Storage, func(s Storage) []float64 { return s.Commits }))
 	if commit.N > 0 && m.Interval > 0 {
-		// Each node commits a part of each job every interval. The commits of this
-		// estimate run one after another.
+		// Each node commits a part of each job once in every interval. This estimate
+		// assumes that commits run one after another.
 		nodes := m.Interval.Seconds() / commit.Median
 		all = append(all, Part{Name: "commits", Rows: nodes * each, Nodes: feeds(nodes * each), Basis: fmt.Sprintf("of a single job: commits of %s one after another, one per node every %v", millis(commit.Median), m.Interval)})
 	}
@@ -183,7 +184,7 @@ func perRow(jobs []Job) float64 {
 
 func millis(seconds float64) string { return fmt.Sprintf("%.3g ms", 1000*seconds) }
 
-// A rule is a finding with its condition.
+// A rule is a finding, and whether its condition holds.
 type rule struct {
 	holds   bool
 	finding Finding
@@ -224,7 +225,8 @@ func ofMeasurement(m Measured) []Finding {
 	return found
 }
 
-// ofRatio explains why Rowmill is slower than the servers.
+// ofRatio reports how close Rowmill comes to the rate of the servers, and why it is
+// slower.
 func ofRatio(m Measured, v Verdict) []Finding {
 	if v.Ratio.N == 0 {
 		return nil
@@ -237,7 +239,7 @@ func ofRatio(m Measured, v Verdict) []Finding {
 	ratio := fmt.Sprintf("Rowmill reaches %.2f of the servers' own rate", v.Ratio.Median)
 	tooFew := fmt.Sprintf("%s: Rowmill had at most %d rows in flight at a server; the best number is %d", ratio, window, best)
 	return first(
-		rule{v.Ratio.Most > apart*v.Ratio.Least, Finding{Note, fmt.Sprintf("%s, but the rounds differ, from %.2f to %.2f: something else uses these machines, and the median means little", ratio, v.Ratio.Least, v.Ratio.Most), "run bench while nothing else runs, with more --rounds and a longer --length"}},
+		rule{v.Ratio.Most > maxRoundSpread*v.Ratio.Least, Finding{Note, fmt.Sprintf("%s, but the rounds differ, from %.2f to %.2f: something else uses these machines, and the median means little", ratio, v.Ratio.Least, v.Ratio.Most), "run bench while nothing else runs, with more --rounds and a longer --length"}},
 		rule{v.Ratio.Median >= goodRatio, Finding{OK, ratio, ""}},
 		rule{narrow && short, Finding{Warn, tooFew + "; in jobs of a few seconds Rowmill is still searching for this number", "run bench for longer, with " + longer + "; if this does not change, the server does not report its slots: start it with metrics"}},
 		rule{narrow, Finding{Warn, tooFew, "let the server report its slots and its queue: --metrics of llama.cpp, and no gateway that hides /metrics"}},
@@ -246,7 +248,7 @@ func ofRatio(m Measured, v Verdict) []Finding {
 	)
 }
 
-// Best returns the fastest step.
+// Best returns the step with the most rows per second.
 func Best(steps []Step) (best Step) {
 	for _, s := range steps {
 		if s.Rows > best.Rows {
@@ -262,7 +264,8 @@ var limits = map[string]string{
 	"rowmill-sim": "simulator.slots, or --slots of rowmill sim",
 }
 
-// ofEngines names the settings that limit the servers.
+// ofEngines reports with how many rows in flight the servers are fastest, and which of
+// their settings limit this number.
 func ofEngines(m Measured, v Verdict) []Finding {
 	if v.Engines.N == 0 || m.Rising || len(m.Steps) == 0 {
 		return nil
@@ -280,7 +283,7 @@ func ofEngines(m Measured, v Verdict) []Finding {
 	return []Finding{{OK, fmt.Sprintf("the servers are fastest with %d rows in flight each; more rows do not help", Best(m.Steps).InFlight), remedy}}
 }
 
-// ofStorage finds slow storage.
+// ofStorage reports slow storage, and storage that could not be timed.
 func ofStorage(m Measured) (found []Finding) {
 	faster := "bring Redis nearer to the nodes, and its file (appendfsync) on a faster disk"
 	if m.Embedded {
@@ -292,13 +295,14 @@ func ofStorage(m Measured) (found []Finding) {
 			rule{commit.N == 0, Finding{Warn, s.Node + " could not time its records", "`rowmill doctor` says why"}},
 			rule{commit.Median > slowCommit, Finding{Warn, fmt.Sprintf("%s: a commit takes %s", s.Node, millis(commit.Median)), faster}},
 			rule{put.N == 0, Finding{Warn, s.Node + " could not time its bucket", "`rowmill doctor` says why; an object of 1 MiB may take longer than a second there"}},
-			rule{m.Interval > 0 && put.Median > crowded*m.Interval.Seconds(), Finding{Warn, fmt.Sprintf("%s: to write an object of 1 MiB takes %s, and parts are written every %v", s.Node, millis(put.Median), m.Interval), "raise jobs.part_interval, and jobs.part_bytes with it; or bring the bucket nearer"}},
+			rule{m.Interval > 0 && put.Median > maxWriteShare*m.Interval.Seconds(), Finding{Warn, fmt.Sprintf("%s: to write an object of 1 MiB takes %s, and parts are written every %v", s.Node, millis(put.Median), m.Interval), "raise jobs.part_interval, and jobs.part_bytes with it; or bring the bucket nearer"}},
 		)...)
 	}
 	return found
 }
 
-// ofGrowth names the part that stops the deployment from growing, and when.
+// ofGrowth names the part that limits the growth of the deployment, and from how many
+// nodes on.
 func ofGrowth(m Measured, v Verdict) []Finding {
 	narrowest, found := least(v.Parts)
 	if !found {

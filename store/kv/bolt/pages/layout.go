@@ -8,7 +8,8 @@ import (
 	"io"
 )
 
-// The page layout of bbolt, version 2 of its file format.
+// The page layout of bbolt, version 2 of its file format. The comments list the members
+// of each header or element with their sizes in bytes.
 const (
 	pageHeader    = 16 // page id 8, kind 2, count 2, number of overflow pages 4
 	branchElement = 16 // position 4, length of the key 4, page 8
@@ -18,7 +19,7 @@ const (
 	kindBranch = 0x01
 	kindLeaf   = 0x02
 
-	flagBucket = 0x01 // flag of a leaf element
+	flagBucket = 0x01 // flag of a leaf element that contains a bucket
 
 	magicBolt   = 0xED0CDAED
 	versionBolt = 2
@@ -47,7 +48,8 @@ func (m *meta) valid() bool {
 	return order.Uint32(m[0:]) == magicBolt && order.Uint32(m[4:]) == versionBolt && order.Uint64(m[56:]) == hash.Sum64()
 }
 
-// readMeta reads a meta page. An incomplete page gives an invalid meta.
+// readMeta reads the meta page with this page number. For an incomplete page it returns
+// an invalid meta.
 func readMeta(file io.ReaderAt, pageSize int, page uint64) (m meta, err error) {
 	_, err = file.ReadAt(m[:], int64(page)*int64(pageSize)+pageHeader)
 	if errors.Is(err, io.EOF) {
@@ -64,7 +66,7 @@ func readNewestMeta(file io.ReaderAt) (meta, error) {
 		return meta{}, err
 	}
 	sizes := []int{first.pageSize()}
-	if !first.valid() { // the page size is unknown
+	if !first.valid() { // the page size is unknown, so try all sizes
 		sizes = sizes[:0]
 		for size := 1 << 10; size <= 1<<16; size <<= 1 {
 			sizes = append(sizes, size)
@@ -82,7 +84,7 @@ func readNewestMeta(file io.ReaderAt) (meta, error) {
 	return first, nil
 }
 
-// A page holds a page with its overflow pages, header included.
+// A page holds the bytes of a page and its overflow pages, including the header.
 type page []byte
 
 func (p page) kind() uint16 { return order.Uint16(p[8:]) }
@@ -150,8 +152,8 @@ func (p page) element(i int) (key, value []byte, isBucket, ok bool) {
 	return p[from:to], p[to:end], order.Uint32(e)&flagBucket != 0, true
 }
 
-// buckets calls found with each bucket of a leaf. root is 0 for a bucket without pages
-// of its own, which is stored inline.
+// buckets calls found with each bucket of a leaf. root is the root page of the bucket, or
+// 0 if the bucket has no pages of its own: then inline is its page.
 func (p page) buckets(found func(name []byte, root uint64, inline page) error) error {
 	return p.leaf(func(isBucket bool, key, value []byte) error {
 		switch {

@@ -52,8 +52,8 @@ type walk struct {
 	scratch  []byte
 }
 
-// A pageRef is a reference to a page with the range of its keys: from first, included, to
-// next, excluded. A nil bound is open.
+// A pageRef is a reference to a page, with the range of keys that the page may have: from
+// first, included, to next, excluded. A nil bound means no limit.
 type pageRef struct {
 	id          uint64
 	first, next []byte
@@ -105,7 +105,8 @@ func (w *walk) read(id uint64) (page, error) {
 	return w.scratch, nil
 }
 
-// branch queues the child pages of a branch.
+// branch adds the child pages of a branch page to the pages to visit, and checks the
+// order of the keys.
 func (w *walk) branch(at pageRef, p page) error {
 	if p.count() == 0 {
 		return errors.New("it is a branch without pages")
@@ -121,7 +122,7 @@ func (w *walk) branch(at pageRef, p page) error {
 	return cmp.Or(err, keys.wrong)
 }
 
-// buckets queues the root pages of the buckets in a leaf.
+// buckets adds the root pages of the buckets in a leaf to the pages to visit.
 func (w *walk) buckets(p page) error {
 	return p.buckets(func(name []byte, root uint64, inline page) error {
 		switch {
@@ -135,7 +136,7 @@ func (w *walk) buckets(p page) error {
 	})
 }
 
-// A keyOrder checks the order of the keys of a page.
+// A keyOrder checks that the keys of a page are in order and in the range of its pageRef.
 type keyOrder struct {
 	pageRef
 	last  []byte

@@ -10,7 +10,7 @@ import (
 // A Loss is a page of a bucket that cannot be read. Its elements are lost; if a part of the
 // page can be read, only some of its elements are lost.
 type Loss struct {
-	Bucket string // empty: buckets are lost too
+	Bucket string // name of the bucket; empty if the page lists buckets, so that whole buckets may be lost
 	Page   uint64
 	Err    error
 }
@@ -42,29 +42,29 @@ type salvage struct {
 	losses []Loss
 }
 
-func (s *salvage) lose(bucket string, page uint64, err error) {
+func (s *salvage) recordLoss(bucket string, page uint64, err error) {
 	s.losses = append(s.losses, Loss{bucket, page, err})
 }
 
-// page salvages a page and the pages below this page.
+// page salvages the elements of a page and of all pages below this page.
 func (s *salvage) page(bucket string, id uint64) error {
 	if id < 2 || id >= uint64(len(s.seen)) || s.seen[id] {
-		s.lose(bucket, id, errors.New("it is referenced twice, or lies beyond the file"))
+		s.recordLoss(bucket, id, errors.New("it is referenced twice, or lies beyond the file"))
 		return nil
 	}
 	s.seen[id] = true
 	read, err := s.read(id)
 	if err != nil {
-		s.lose(bucket, id, err)
+		s.recordLoss(bucket, id, err)
 		return nil
 	}
-	p := page(bytes.Clone(read)) // a clone, because the pages below are read into the same memory
+	p := page(bytes.Clone(read)) // a copy, because s.read reuses its memory for the pages below
 	if p.kind() == kindLeaf {
 		return s.leaf(bucket, id, p)
 	}
 	var below []uint64
 	if err := p.branch(func(_ []byte, id uint64) { below = append(below, id) }); err != nil {
-		s.lose(bucket, id, err)
+		s.recordLoss(bucket, id, err)
 	}
 	for _, id := range below {
 		if err := s.page(bucket, id); err != nil {
@@ -74,7 +74,8 @@ func (s *salvage) page(bucket string, id uint64) error {
 	return nil
 }
 
-// leaf salvages the elements of a leaf. In the root it finds the buckets.
+// leaf salvages the elements of a leaf. If bucket is empty, the leaf is part of the root
+// and its elements are buckets.
 func (s *salvage) leaf(bucket string, id uint64, p page) error {
 	bad := 0
 	for i := range p.count() {
@@ -93,7 +94,7 @@ func (s *salvage) leaf(bucket string, id uint64, p page) error {
 		}
 	}
 	if bad > 0 {
-		s.lose(bucket, id, fmt.Errorf("%d of its %d elements are damaged", bad, p.count()))
+		s.recordLoss(bucket, id, fmt.Errorf("%d of its %d elements are damaged", bad, p.count()))
 	}
 	return nil
 }
@@ -105,7 +106,7 @@ func (s *salvage) bucket(name string, id uint64, value []byte) error {
 	}
 	inline := page(value[bucketHeader:])
 	if len(inline) < pageHeader || inline.kind() != kindLeaf {
-		s.lose(name, id, errors.New("the bucket has no page"))
+		s.recordLoss(name, id, errors.New("the bucket has no page"))
 		return nil
 	}
 	return s.leaf(name, id, inline)
