@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -52,6 +53,10 @@ func wantFailure(t *testing.T, err error, parts ...string) {
 		if !strings.Contains(failure.Message, part) {
 			t.Errorf("%q does not contain %q", failure.Message, part)
 		}
+	}
+	forbidden := slices.ContainsFunc([]string{"metadata service", "no setting permits", "the setting inputs.allow_"}, func(reason string) bool { return strings.Contains(failure.Message, reason) })
+	if forbidden && failure.AdditionalContext != "" {
+		t.Errorf("the context of a forbidden address is %q, want none", failure.AdditionalContext)
 	}
 	if all := failure.Message + failure.AdditionalContext; strings.Contains(all, "s3cr3t") || strings.Contains(all, "hidden") {
 		t.Errorf("%q contains the URL", all)

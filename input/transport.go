@@ -150,7 +150,7 @@ func detail(err error) string {
 		opErr *net.OpError
 	)
 	switch {
-	case errors.Is(err, ssrf.ErrProhibitedIP), errors.Is(err, ssrf.ErrProhibitedNetwork):
+	case errors.Is(err, ssrf.ErrProhibitedIP), errors.Is(err, ssrf.ErrProhibitedNetwork), errors.Is(err, errMetadata), errors.Is(err, errOwnAddress):
 		return ""
 	case errors.As(err, &dns):
 		return fmt.Sprintf("lookup %s: %s", dns.Name, dns.Err)

@@ -287,7 +287,8 @@ again stay. The command asks before it removes anything, unless --yes is given.`
 		chosen := slices.DeleteFunc(notes, func(n deployment.Note) bool {
 			return !all && !slices.Contains(args, n.JobID) && (older <= 0 || m.now().Sub(n.Found) < older)
 		})
-		if len(chosen) < len(args) {
+		slices.Sort(args)
+		if len(chosen) < len(slices.Compact(args)) {
 			return exit.With(exit.NotFound, errors.New("not all of the named jobs are set aside; rowmill storage quarantine lists the jobs that are"))
 		}
 		if err := s.list(chosen); err != nil || dry || len(chosen) == 0 {

@@ -88,7 +88,8 @@ func TestStorageCommands(t *testing.T) {
 	says(command(0, "", "purge", "--older-than", "1h"), "JOB")
 	says(command(0, "", "purge", "--all", "--dry-run"), one, two)
 	says(command(1, "no\n", "purge", "--all"), "nothing was removed")
-	says(command(0, "yes\n", "purge", one), "1 jobs were removed")
+	says(command(5, "", "purge", one, "none", "--yes"), "not all of the named jobs are set aside")
+	says(command(0, "yes\n", "purge", one, one), "1 jobs were removed")
 	says(command(0, "", "purge", "--all", "--yes"), two, "1 jobs were removed")
 	command(0, "", "check")
 

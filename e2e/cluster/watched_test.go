@@ -122,7 +122,7 @@ func TestWatched(t *testing.T) {
 	t.Cleanup(receiver.Close)
 	audited := []string{"log.audit_webhook=" + receiver.URL, "log.audit_webhook_secret=whsec_" + firstGossipKey}
 	ctx := t.Context()
-	c := startHere(t, Config{Roles: []string{"both", "both", "both"}, Settings: audited})
+	c := startHere(t, Config{Roles: []string{"both", "both", "both"}, Secure: true, Settings: audited})
 	second := &Cluster{config: Config{Binary: binary, Dir: folder(t)}.withDefaults(), client: newClient()}
 	second.dir = second.config.Dir
 	single := alone(t, second)

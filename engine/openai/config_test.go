@@ -93,10 +93,13 @@ func TestShown(t *testing.T) {
 		{"cannot parse: tell me about the secret plan", "please tell me about the secret plan of mine", true},
 		{"bad word: hunter2", "hunter2", true},
 		{"no", "no", false},
+		{"cannot parse: my name\nis John\nI live\nin Rome", "my name\nis John\nI live\nin Rome", true},
+		{"cannot parse: my name is John I live in Rome", "my name\n\tis John\nI live\nin Rome", true},
+		{`input_value='my name\nis John\nI live\nin Rome'`, "my name\nis John\nI live\nin Rome", true},
 		{"anything", "", false},
 	} {
 		got := serverFault{message: c.message}.shown([]byte(c.private))
-		if (got != c.message) != c.left {
+		if left := got == "its message repeats the prompt and is left out"; left != c.left {
 			t.Errorf("%q with prompt %q: shown as %q", c.message, c.private, got)
 		}
 	}

@@ -142,7 +142,7 @@ const (
 // shown returns the message on one line, shortened. If the message quotes one of texts,
 // shown returns a notice instead, because texts are private and must not get into logs.
 func (f serverFault) shown(texts ...[]byte) string {
-	line := strings.Join(strings.Fields(strings.Map(shownRune, f.message)), " ")
+	line := oneLine(f.message)
 	if len(line) > maxMessage {
 		line = line[:maxMessage]
 		for !utf8.ValidString(line) {
@@ -150,12 +150,22 @@ func (f serverFault) shown(texts ...[]byte) string {
 		}
 		line += "…"
 	}
+	plain := oneLine(escapedSpace.Replace(line))
 	for _, t := range texts {
-		if quotes(line, string(t)) {
+		if quotes(plain, oneLine(string(t))) {
 			return "its message repeats the prompt and is left out"
 		}
 	}
 	return line
+}
+
+// escapedSpace replaces white space that is escaped as in JSON or Python.
+var escapedSpace = strings.NewReplacer(`\n`, " ", `\r`, " ", `\t`, " ")
+
+// oneLine replaces each run of white space by a space, and drops characters that
+// shownRune drops.
+func oneLine(text string) string {
+	return strings.Join(strings.Fields(strings.Map(shownRune, text)), " ")
 }
 
 // shownRune drops control and format characters, which could control a terminal.

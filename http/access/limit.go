@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"sync"
@@ -32,6 +33,9 @@ func newLimiter(now func() time.Time) *limiter {
 	return &limiter{now: now, fullAt: map[string]time.Time{}, sweepSize: sweepAt}
 }
 
+// limitKey identifies the key of a sender. A configured key has no id.
+func limitKey(who caller.Principal) string { return cmp.Or(who.KeyID, who.Fingerprint) }
+
 // wait returns how long the next request of a key must wait; 0 if it need not wait.
 func (l *limiter) wait(who caller.Principal) time.Duration {
 	l.mu.Lock()
@@ -43,7 +47,7 @@ func (l *limiter) wait(who caller.Principal) time.Duration {
 // afterRequest returns the value of fullAt for a key after one more request, and how long that
 // request must wait.
 func (l *limiter) afterRequest(who caller.Principal, now time.Time) (fullAt time.Time, wait time.Duration) {
-	fullAt = l.fullAt[who.KeyID]
+	fullAt = l.fullAt[limitKey(who)]
 	if fullAt.Before(now) {
 		fullAt = now
 	}
@@ -64,7 +68,7 @@ func (l *limiter) take(who caller.Principal) (wait time.Duration) {
 	if wait > 0 {
 		return wait
 	}
-	l.fullAt[who.KeyID] = fullAt
+	l.fullAt[limitKey(who)] = fullAt
 	if len(l.fullAt) >= l.sweepSize {
 		for id, at := range l.fullAt {
 			if at.Before(now) {

@@ -22,6 +22,19 @@ func TestLimiter_DropsIdleKeys(t *testing.T) {
 	}
 }
 
+// Configured keys have no id. Each has its own limit too.
+func TestLimiter_ConfiguredKeys(t *testing.T) {
+	t.Parallel()
+	c := &testClock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	l := newLimiter(c.now)
+	for _, fingerprint := range []string{"one", "two"} {
+		who := caller.Principal{Fingerprint: fingerprint, PerMinute: 1}
+		if first, second := l.take(who), l.take(who); first != 0 || second == 0 {
+			t.Errorf("key %s waits %v, then %v; want no wait only for the first request", fingerprint, first, second)
+		}
+	}
+}
+
 func TestLimiter_ExactLimitPerMinute(t *testing.T) {
 	t.Parallel()
 	for _, perMinute := range []int{1, 2, 7, 59, 60, 61, 1000, 1_000_000} {

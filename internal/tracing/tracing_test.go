@@ -344,8 +344,15 @@ func TestQueue_Batches(t *testing.T) {
 		}
 		time.Sleep(2 * time.Millisecond)
 		r.counts(10, 0, 0)
-		r.endSpans(600)
+		r.endSpans(512) // batchSpans
 		synctest.Wait()
+		r.counts(522, 0, 0)
+		r.endSpans(88)
+		synctest.Wait()
+		if r.Requests() != 2 {
+			r.Errorf("%d requests, want 2: the last spans wait for more", r.Requests())
+		}
+		time.Sleep(time.Second + time.Millisecond)
 		r.counts(610, 0, 0)
 		if r.Requests() != 3 || len(r.Spans()) != 610 {
 			r.Errorf("%d requests with %d spans", r.Requests(), len(r.Spans()))

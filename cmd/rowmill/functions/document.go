@@ -99,6 +99,9 @@ func toJSON(text []byte, draft bool) ([]byte, error) {
 	if err := decoder.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return nil, errors.New("the file holds more than one document; publish them one by one")
 	}
+	if fields == nil {
+		return nil, errors.New("it is null; it must be a mapping")
+	}
 	if draft {
 		fields["publish"] = false
 	}

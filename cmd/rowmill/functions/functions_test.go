@@ -196,6 +196,7 @@ func TestPublishRefusals(t *testing.T) {
 	p := start(t)
 	for text, piece := range map[string]string{
 		"":                    "it is empty",
+		"null":                "it is null",
 		"- a":                 "not a definition",
 		"a: [":                "not a definition",
 		"a: 1\n---\nb: 2":     "more than one document",

@@ -206,6 +206,9 @@ func (s *submission) read() error {
 		if err := json.Unmarshal(content, &object); err != nil {
 			return fmt.Errorf("--schema %s: must hold a JSON object: %w", s.schema, err)
 		}
+		if object == nil {
+			return fmt.Errorf("--schema %s: must hold a JSON object, not null", s.schema)
+		}
 		if len(content) > maxSchema {
 			return fmt.Errorf("--schema %s: larger than %d KiB", s.schema, maxSchema>>10)
 		}

@@ -235,6 +235,7 @@ func TestSubmitRefusals(t *testing.T) {
 		{"parameter", "a\n", []string{"in.txt", "-p", "temperature"}, 2, []string{"NAME=VALUE"}},
 		{"parameter twice", "a\n", []string{"in.txt", "-p", "seed=1", "-p", "seed=2"}, 2, []string{"twice"}},
 		{"schema", "a\n", []string{"in.txt", "--schema", "DIR/in.txt"}, 2, []string{"must hold a JSON object"}},
+		{"schema null", "null\n", []string{"in.txt", "--schema", "DIR/in.txt"}, 2, []string{"must hold a JSON object, not null"}},
 		{"system prompt", "a\n", []string{"in.txt", "-s", "@DIR/absent"}, 2, []string{"--system-prompt"}},
 		{"format", "a\n", []string{"in.txt", "--format", "xml"}, 2, []string{"parquet, csv or json"}},
 		{"csv is zipped", "a\n", []string{"in.txt", "--output", "DIR/o.csv"}, 2, []string{"ZIP", "o.csv.zip"}},

@@ -1,11 +1,21 @@
 package main
 
-import "testing"
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
 
-// A fault that the code has outgrown would be planted nowhere.
+// A fault that the code has outgrown would be planted nowhere, or would not compile. The
+// first faults of all files are compiled together, then the second ones, and so on.
 func TestPlants(t *testing.T) {
 	t.Parallel()
-	const root = "../../.."
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
 	plants, err := read(root, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -13,9 +23,39 @@ func TestPlants(t *testing.T) {
 	if len(plants) < 10 {
 		t.Errorf("%d faults can be planted, want ten", len(plants))
 	}
-	for _, p := range plants {
-		if _, err := p.in(root); err != nil {
-			t.Error(err)
+	for len(plants) > 0 {
+		overlay := struct{ Replace map[string]string }{map[string]string{}}
+		var later []plant
+		var packages []string
+		for _, p := range plants {
+			file := filepath.Join(root, p.file)
+			if overlay.Replace[file] != "" {
+				later = append(later, p)
+				continue
+			}
+			text, err := p.in(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			overlay.Replace[file] = filepath.Join(t.TempDir(), "planted.go")
+			if err := os.WriteFile(overlay.Replace[file], []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			packages = append(packages, "./"+filepath.Dir(p.file))
+		}
+		plants = later
+		doc, err := json.Marshal(overlay)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join(t.TempDir(), "overlay.json")
+		if err := os.WriteFile(name, doc, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		build := exec.CommandContext(t.Context(), "go", append([]string{"build", "-overlay", name}, packages...)...)
+		build.Dir = root
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Errorf("planted faults do not compile: %v\n%s", err, out)
 		}
 	}
 }
