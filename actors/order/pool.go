@@ -150,7 +150,7 @@ func (p *Pool[T]) Expedite(batch int) {
 			return true
 		}
 		late = append(late, r)
-		p.batches[r.Batch]--
+		p.removeFromBatch(r.Batch)
 		return false
 	}
 	p.single.filter(keep)
@@ -172,12 +172,19 @@ func (p *Pool[T]) Expedite(batch int) {
 // Oldest returns the earliest batch with rows that are not in front; ok is false if
 // there is none.
 func (p *Pool[T]) Oldest() (batch int, ok bool) {
-	for b, n := range p.batches {
-		if n > 0 && (!ok || b < batch) {
+	for b := range p.batches {
+		if !ok || b < batch {
 			batch, ok = b, true
 		}
 	}
 	return batch, ok
+}
+
+// removeFromBatch counts a row that is not among the rows of its batch any more.
+func (p *Pool[T]) removeFromBatch(batch int) {
+	if p.batches[batch]--; p.batches[batch] == 0 {
+		delete(p.batches, batch)
+	}
 }
 
 // Leave removes a server: other servers can get its groups.
@@ -200,9 +207,7 @@ func (p *Pool[T]) Take(port Port, n int, alone bool) []Row[T] {
 			break
 		}
 		rows = append(rows, r)
-		if p.batches[r.Batch]--; p.batches[r.Batch] == 0 {
-			delete(p.batches, r.Batch)
-		}
+		p.removeFromBatch(r.Batch)
 	}
 	p.size -= len(rows)
 	return rows
@@ -351,7 +356,9 @@ func (p *Pool[T]) regroup() {
 	p.open = nil
 	slices.SortFunc(rows, func(a, b Row[T]) int { return cmp.Compare(a.Position, b.Position) })
 	for _, r := range rows {
-		r.hash = p.prefixes.hash(r.Text)
+		if !p.plain || r.Share > 0 { // see InOrder
+			r.hash = p.prefixes.hash(r.Text)
+		}
 		p.place(r)
 	}
 }

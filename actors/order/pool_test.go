@@ -290,6 +290,30 @@ func TestPoolInOrder(t *testing.T) {
 	}
 }
 
+// With InOrder, rows without a share also leave in the order of arrival after the pool has
+// chosen another length of prefix.
+func TestPoolInOrderAfterANewLength(t *testing.T) {
+	t.Parallel()
+	var lengths order.Lengths
+	p := pool(&lengths, 10_000, 8<<10)
+	p.InOrder()
+	p.Add(rows(600, func(i int) string { return prefixed(i%20, i) }))
+	p.Add(dealt(rows(4096, func(i int) string { return prefixed(i%512, i) })))
+	next := 0
+	for p.Len() > 0 {
+		for _, r := range p.Take(0, 7, true) {
+			if r.Share == 0 && r.Value != next {
+				t.Fatalf("row %d, want %d", r.Value, next)
+			} else if r.Share == 0 {
+				next++
+			}
+		}
+	}
+	if next != 600 {
+		t.Errorf("%d rows without a share came out, want 600", next)
+	}
+}
+
 // A pool's memory does not grow with the length of the input.
 func TestPoolFreesMemory(t *testing.T) {
 	var lengths order.Lengths
