@@ -67,7 +67,7 @@ func (r *reply) scanChunkChoices() {
 // entry belongs to the choice with the lowest index. first means that the entry is the
 // first one of the chunk.
 func (r *reply) scanChunkChoice(first bool) {
-	index, sums, finish := 0.0, r.logprobs, string(r.finish)
+	index, sums, finish, ended := 0.0, r.logprobs, string(r.finish), false
 	content, reasoning, refusal := len(r.content), len(r.reasoning), len(r.refusal)
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
 		switch string(k) {
@@ -79,7 +79,7 @@ func (r *reply) scanChunkChoice(first bool) {
 			r.scanLogprobs(r.logprobs)
 		case "finish_reason":
 			if !r.null() {
-				r.finish = r.text(r.finish[:0], maxWord, true)
+				r.finish, ended = r.text(r.finish[:0], maxWord, true), true
 			}
 		default:
 			r.skip()
@@ -91,6 +91,9 @@ func (r *reply) scanChunkChoice(first bool) {
 		r.content, r.reasoning, r.refusal = r.content[:content], r.reasoning[:reasoning], r.refusal[:refusal]
 	case r.choices && index < r.index: // the texts so far belong to a choice with a higher index
 		r.index = index
+		if !ended {
+			r.finish = r.finish[:0]
+		}
 		r.logprobs.sum, r.logprobs.count, r.logprobs.bytes = r.logprobs.sum-sums.sum, r.logprobs.count-sums.count, r.logprobs.bytes-sums.bytes
 		r.content = append(r.content[:0], r.content[content:]...)
 		r.reasoning = append(r.reasoning[:0], r.reasoning[reasoning:]...)

@@ -278,7 +278,8 @@ func TestStreamedAnswers(t *testing.T) {
 		"one body, by a gateway":     {"application/json", good, engine.Error{}},
 		"empty reasons, then stop":   {"text/event-stream", strings.Replace(begun, `}}]}`, `},"finish_reason":""}]}`, 1) + "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n", engine.Error{}},                                           // ollama/ollama 4357, sgl-project/sglang 3912
 		"a null reason at the end":   {"text/event-stream", begun + "data: {\"choices\":[{\"delta\":{\"content\":\"\"},\"finish_reason\":null}]}\n\ndata: [DONE]\n\n", engine.Error{Class: engine.Transient, Status: 200, Code: "unfinished", Raw: "fine"}}, // vllm-project/vllm 27572
-		"no reason until the last":   {"text/event-stream", ended, engine.Error{}},                                                                                                                                                                          // mlflow/mlflow 23139
+		"the first choice cut off":   {"text/event-stream", "data: {\"choices\":[{\"index\":1,\"delta\":{\"content\":\"no\"},\"finish_reason\":\"stop\"}]}\n\ndata: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"fine\"}}]}\n\n", engine.Error{Class: engine.Transient, Status: 200, Code: "unfinished", Raw: "fine"}},
+		"no reason until the last":   {"text/event-stream", ended, engine.Error{}}, // mlflow/mlflow 23139
 		"broken off":                 {"text/event-stream", begun, engine.Error{Class: engine.Transient, Status: 200, Code: "unfinished", Raw: "fine"}},
 		"nothing":                    {"text/event-stream", "data: [DONE]\n\n", engine.Error{Class: engine.Transient, Status: 200, Code: "no_choices"}},
 		"malformed":                  {"text/event-stream", begun + "data: {nonsense\n\n", engine.Error{Class: engine.Transient, Status: 200, Code: "malformed_reply"}},

@@ -112,8 +112,12 @@ func (u *unpacking) publish(directory string) error {
 		return err
 	}
 	// A node may have been started here during the restore.
-	if entries, err := os.ReadDir(directory); err != nil || len(entries) > 1 {
-		return errors.Join(err, fmt.Errorf("another file appeared in the directory during the restore: make sure that no node uses the directory, and restore into an empty one"))
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		return err
+	}
+	if len(entries) > 1 {
+		return fmt.Errorf("another file appeared in the directory during the restore: make sure that no node uses the directory, and restore into an empty one")
 	}
 	for _, name := range []string{Objects, Records} {
 		if err := os.Rename(filepath.Join(u.folder, name), filepath.Join(directory, name)); err != nil {
