@@ -366,7 +366,7 @@ func (p *Pool[T]) regroup() {
 // rank sorts the open groups, if enough answers were learned or groups were added since
 // the last time.
 func (p *Pool[T]) rank() {
-	if len(p.open) < 2 || p.ranked >= 0 && p.lengths.count < p.ranked+p.ranked/8+64 {
+	if len(p.open) == 0 || p.ranked >= 0 && p.lengths.count < p.ranked+p.ranked/8+64 {
 		return
 	}
 	p.ranked = p.lengths.count

@@ -142,3 +142,30 @@ func TestWriter_WaitsForRoom(t *testing.T) {
 		}
 	})
 }
+
+// A rename is not repeated when the sync of the folder after it fails.
+func TestWriter_PublishAgainAfterAFailedSync(t *testing.T) {
+	t.Parallel()
+	b, err := Open(Config{Root: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	created, err := b.Create(t.Context(), "a/raw", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer created.Abort()
+	w, ok := created.(*writer)
+	if !ok {
+		t.Fatalf("%T", created)
+	}
+	for range 2 {
+		if err := w.publish(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := b.Stat(t.Context(), "a/raw"); err != nil {
+		t.Error(err)
+	}
+}

@@ -73,6 +73,7 @@ type writer struct {
 	newFile     func(string) (file, error)
 	buffer      *bufio.Writer // keeps the first write error, so that Commit returns it
 	failed      error         // the first error of Append
+	renamed     bool          // publish has renamed the temporary file
 	ended       bool
 }
 
@@ -130,18 +131,21 @@ func (w *writer) commit() (blob.Info, error) {
 }
 
 // publish renames the temporary file to the object's name and makes the name
-// durable. publish can be repeated if it failed before or at the rename.
+// durable. It can be repeated after an error.
 func (w *writer) publish() error {
 	b, path := w.bucket, w.bucket.path(w.key)
-	// Create made the folder, but DeletePrefix may have removed it.
-	if err := b.folders.make(filepath.Dir(path)); err != nil {
-		return err
-	}
-	if err := b.setType(path, w.key, w.contentType); err != nil {
-		return err
-	}
-	if err := os.Rename(w.temp, path); err != nil {
-		return err
+	if !w.renamed {
+		// Create made the folder, but DeletePrefix may have removed it.
+		if err := b.folders.make(filepath.Dir(path)); err != nil {
+			return err
+		}
+		if err := b.setType(path, w.key, w.contentType); err != nil {
+			return err
+		}
+		if err := os.Rename(w.temp, path); err != nil {
+			return err
+		}
+		w.renamed = true
 	}
 	return b.folders.makeDurable(filepath.Dir(path))
 }

@@ -30,11 +30,11 @@ type meter struct {
 
 // A reading holds the values of the node's metrics at one time.
 type reading struct {
-	at                       time.Time
-	done, failed             float64
-	inputTokens, outputToken float64
-	answers                  map[string]float64 // number of answered rows since the start, by engine name
-	inFlight, window         int
+	at                        time.Time
+	done, failed              float64
+	inputTokens, outputTokens float64
+	answers                   map[string]float64 // number of answered rows since the start, by engine name
+	inFlight, window          int
 }
 
 // take reads the metrics, and adds a Point with the changes since the last reading. It
@@ -49,7 +49,7 @@ func (m *meter) take(now time.Time) error {
 	if last := m.last; last != nil {
 		m.points = append(m.points, apinodes.Point{
 			At: now.UTC(), Rows: int64(r.done - last.done + r.failed - last.failed), Failed: int64(r.failed - last.failed),
-			InputTokens: int64(r.inputTokens - last.inputTokens), OutputTokens: int64(r.outputToken - last.outputToken),
+			InputTokens: int64(r.inputTokens - last.inputTokens), OutputTokens: int64(r.outputTokens - last.outputTokens),
 			InFlight: r.inFlight, Window: r.window,
 		})
 		m.points = slices.DeleteFunc(m.points, func(p apinodes.Point) bool { return now.Sub(p.At) > apinodes.StatsKept })
@@ -123,7 +123,7 @@ func measure(now time.Time, metrics prometheus.Gatherer, engines []actors.Engine
 			case "rowmill_tokens_total input":
 				r.inputTokens += count
 			case "rowmill_tokens_total output":
-				r.outputToken += count
+				r.outputTokens += count
 			case "rowmill_engine_request_seconds ":
 				r.answers[label("engine")] += float64(metric.GetHistogram().GetSampleCount())
 			}

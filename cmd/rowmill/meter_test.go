@@ -29,7 +29,7 @@ func TestMeter(t *testing.T) {
 	if points := m.all(); len(points) != 0 || m.rate("a") != nil {
 		t.Errorf("points %v", points)
 	}
-	take(reading{done: 110, failed: 2, inputTokens: 500, outputToken: 90, inFlight: 7, window: 8, answers: map[string]float64{"a": 150, "b": 5}})
+	take(reading{done: 110, failed: 2, inputTokens: 500, outputTokens: 90, inFlight: 7, window: 8, answers: map[string]float64{"a": 150, "b": 5}})
 	want := []nodes.Point{{At: now.Add(-nodes.StatsStep), Rows: 12, Failed: 2, InputTokens: 500, OutputTokens: 90, InFlight: 7, Window: 8}}
 	if diff := cmp.Diff(want, m.all()); diff != "" {
 		t.Error(diff)

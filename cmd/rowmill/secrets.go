@@ -107,7 +107,7 @@ func (s *secrets) watch(ctx context.Context) {
 
 // applyChanges reads the settings, puts changed secrets into use and returns their names. If a
 // secret cannot be read or used, the old secret stays in use: the file may be half
-// written, and the next call of look reads it again.
+// written, and the next call of applyChanges reads it again.
 func (s *secrets) applyChanges() (changed []string) {
 	now, err := s.Reload()
 	if err != nil {

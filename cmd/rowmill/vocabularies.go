@@ -49,7 +49,7 @@ func (v *vocabularies) check(models []rowmill.Model) error {
 	return nil
 }
 
-// maxPreloaded limits how many vocabularies of a server warm loads. A server with more
+// maxPreloaded limits how many vocabularies of a server preload loads. A server with more
 // models is a gateway.
 const maxPreloaded = 8
 

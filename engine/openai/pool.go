@@ -45,10 +45,15 @@ func (c *conn) begin(ctx context.Context) {
 	w := &c.watch
 	w.mu.Lock()
 	w.row = ctx
-	w.mu.Unlock()
 	if w.ctx == ctx {
+		if ctx.Err() != nil { // the watch may have ended before it could see the row
+			w.ended = true
+			_ = c.raw.Close()
+		}
+		w.mu.Unlock()
 		return
 	}
+	w.mu.Unlock()
 	c.unwatch()
 	w.ctx, w.stop = ctx, context.AfterFunc(ctx, func() {
 		w.mu.Lock()

@@ -31,7 +31,7 @@ func (s *scanner) number() float64 {
 }
 
 // approximateNumber consumes a number and returns it quickly: the last digit of the result may be
-// off by one, because near does not search the nearest float64. Callers round or add up
+// off by one, because approximateNumber does not search the nearest float64. Callers round or add up
 // the result.
 func (s *scanner) approximateNumber() float64 {
 	if s.peek(); s.err != nil {
@@ -135,7 +135,7 @@ func (s *scanner) nonFinite() {
 	}
 }
 
-// approximateNumberOrNaN is like near, but also accepts NaN, Infinity and -Infinity. It returns
+// approximateNumberOrNaN is like approximateNumber, but also accepts NaN, Infinity and -Infinity. It returns
 // known = false for NaN.
 func (s *scanner) approximateNumberOrNaN() (v float64, known bool) {
 	switch c := s.peek(); {
@@ -146,6 +146,17 @@ func (s *scanner) approximateNumberOrNaN() (v float64, known bool) {
 		s.pos++
 		s.nonFinite()
 		return math.Inf(-1), true
+	case c == '-' && s.pos+1 == len(s.win): // the window ends after the minus
+		s.pos++
+		switch next := s.peekByte(); {
+		case next == 'I':
+			s.nonFinite()
+			return math.Inf(-1), true
+		case next-'0' >= 10:
+			s.fail("malformed number")
+			return 0, true
+		}
+		return -s.approximateNumber(), true
 	}
 	return s.approximateNumber(), true
 }

@@ -119,6 +119,30 @@ var streams = []string{
 	"error: {\"message\":5,\"code\":1e999}\n", "error: 7\n\n", "error: \n",
 }
 
+// Log probabilities are the same in windows of any size.
+func TestStream_LogprobsInPieces(t *testing.T) {
+	t.Parallel()
+	stream := []byte("data: {\"choices\":[{\"delta\":{\"content\":\"ab\"},\"logprobs\":{\"content\":[{\"token\":\"a\",\"logprob\":-Infinity},{\"token\":\"b\",\"logprob\":-0.5}]},\"finish_reason\":\"stop\"}]}\n\n")
+	whole, err := streamed(&bytesSource{rest: stream}, 1<<20)
+	if err != nil || whole.Count != 2 {
+		t.Fatalf("%+v, %v", whole, err)
+	}
+	for size := range 40 {
+		got, err := streamed(&pieces{rest: stream, size: func() int { return 1 + size }}, 1<<20)
+		if err != nil || got != whole {
+			t.Errorf("in windows of %d bytes: %+v, %v; want %+v", 1+size, got, err, whole)
+		}
+	}
+	for _, bad := range []string{"- 5", "-", "--5", "-x"} {
+		text := bytes.Replace(stream, []byte("-0.5"), []byte(bad), 1)
+		for size := range 40 {
+			if got, err := streamed(&pieces{rest: text, size: func() int { return 1 + size }}, 1<<20); err == nil {
+				t.Errorf("%q in windows of %d bytes is accepted: %+v", bad, 1+size, got)
+			}
+		}
+	}
+}
+
 func FuzzScanStream(f *testing.F) {
 	for _, stream := range streams {
 		f.Add([]byte(stream), uint64(1))

@@ -231,6 +231,9 @@ func unusable(m rowmill.Model, served []engine.ServedModel) error {
 		e.Reason = "is in the catalog without its dimension, and no live server reports it; start a server of it, or set its dimension in the catalog"
 	case len(served) == 0:
 		e.Reason = "is in the catalog without its kind, and no live server reports it; start a server of it, or set its kind in the catalog"
+	case m.Kind == rowmill.KindEmbedding:
+		e.Soon = true
+		e.Reason = "is served, and Rowmill is finding out the dimension of its embeddings; try again in a few seconds, or set its dimension in an entry of the catalog"
 	default:
 		e.Soon = true
 		e.Reason = "is served, and Rowmill is finding out whether it generates, reasons or embeds; try again in a few seconds, or " + remedy

@@ -423,3 +423,16 @@ func TestAdopt(t *testing.T) {
 		}
 	})
 }
+
+// A damaged record does not keep a node from starting while an identity is missing: the
+// job is known, and other jobs show which result files exist.
+func TestSettle_DamagedRecord(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	bad := p.job()
+	pair := p.pair()
+	pair.Records = damagedRecords{p.store, bad}
+	if own, err := pair.Settle(t.Context()); err != nil || own.ID == "" {
+		t.Fatalf("%+v, %v", own, err)
+	}
+}

@@ -188,8 +188,11 @@ func (p Pair) countJobs(ctx context.Context, e *observed) error {
 // knows reports whether the records have a job.
 func (p Pair) knows(ctx context.Context, id string) (bool, error) {
 	_, err := p.Records.Get(ctx, id)
-	if errors.Is(err, rowmill.ErrNotFound) {
+	switch {
+	case errors.Is(err, rowmill.ErrNotFound):
 		return false, nil
+	case errors.Is(err, store.ErrDamaged):
+		return true, nil
 	}
 	return err == nil, err
 }
@@ -212,6 +215,9 @@ func (p Pair) countResults(ctx context.Context, e *observed) error {
 				return nil
 			}
 			rec, err := p.Records.Get(ctx, id)
+			if errors.Is(err, store.ErrDamaged) {
+				continue
+			}
 			if err != nil {
 				return err
 			}

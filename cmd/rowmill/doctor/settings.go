@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -67,14 +68,18 @@ func OfSettings(set settings.Settings, now time.Time) []client.Finding {
 		say("clock", Fail, fmt.Sprintf("clock_offset is %v: times in records are wrong by this much", set.ClockOffset), "remove clock_offset; it is only for tests")
 	}
 	found = append(found, OfCertificates(set, now)...)
-	slices.SortStableFunc(found, func(a, b client.Finding) int { return strings.Compare(a.Check, b.Check) })
+	slices.SortStableFunc(found, func(a, b client.Finding) int {
+		return cmp.Or(strings.Compare(a.Check, b.Check), strings.Compare(a.Text, b.Text))
+	})
 	return found
 }
 
 // OfCertificates returns a finding for each certificate that has expired, expires soon,
 // or cannot be read.
 func OfCertificates(set settings.Settings, now time.Time) (found []client.Finding) {
-	for name, file := range CertificateFiles(set) {
+	files := CertificateFiles(set)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		file := files[name]
 		finding := client.Finding{Check: "certificate", Level: Fail, Remedy: "put a new certificate and key in the place of " + file + "; the files are read again by themselves"}
 		cert, err := ReadCertificate(file)
 		switch {

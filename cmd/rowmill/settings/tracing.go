@@ -102,7 +102,8 @@ const pathTraces = "/v1/traces"
 // HeaderValues returns the values of Headers. The key is the name of the header.
 func (t Tracing) HeaderValues() (map[string]string, error) {
 	values := map[string]string{}
-	for pair := range strings.SplitSeq(t.Headers.Reveal(), ",") {
+	pairs := strings.Split(t.Headers.Reveal(), ",")
+	for i, pair := range pairs {
 		if pair = strings.TrimSpace(pair); pair == "" {
 			continue
 		}
@@ -110,7 +111,7 @@ func (t Tracing) HeaderValues() (map[string]string, error) {
 		name = strings.TrimSpace(name)
 		plain, err := url.PathUnescape(strings.TrimSpace(value))
 		if !found || err != nil || !isToken(name) || strings.ContainsAny(plain, "\r\n\x00") {
-			return nil, fmt.Errorf("entry %d of %d must be NAME=VALUE: the name of a header, and a percent-encoded value", len(values)+1, strings.Count(t.Headers.Reveal(), ",")+1)
+			return nil, fmt.Errorf("entry %d of %d must be NAME=VALUE: the name of a header, and a percent-encoded value", i+1, len(pairs))
 		}
 		values[http.CanonicalHeaderKey(name)] = plain
 	}
