@@ -142,7 +142,7 @@ type Spec struct {
 
 	// Raw is set if rows are request bodies; Model.Kind is then KindRaw. Spooled then
 	// holds the client's upload: lines in the format of its dialect, not checked yet.
-	Raw *Raw `json:"raw,omitempty"`
+	Raw *RawBatch `json:"raw,omitempty"`
 
 	// Function makes prompts from the rows of a URL or a File, and from spooled rows
 	// that are JSON objects. It is nil for a standalone model, and if all rows are
@@ -176,11 +176,11 @@ type Seeds struct {
 	Seed       int64 `json:"seed"` // the job's seed; with SeedPerRow each row derives its seed from it
 }
 
-// Raw holds the settings of a batch, a job whose rows are request bodies. A row is a
+// RawBatch holds the settings of a batch, a job whose rows are request bodies. A row is a
 // JSON object with the members of a request body except "model"; its id is the
 // custom_id, a string. Output.Text is the body of the server's reply, written as one
 // line.
-type Raw struct {
+type RawBatch struct {
 	Dialect string `json:"dialect"` // DialectOpenAI or DialectAnthropic
 	Path    string `json:"path"`    // path of the requests, such as "/v1/chat/completions"
 
@@ -215,14 +215,14 @@ func (s *Spec) Deterministic() bool {
 	if _, fixed := s.Sampling["seed"]; fixed {
 		return true
 	}
-	t, given := number(s.Sampling["temperature"])
+	t, given := asFloat(s.Sampling["temperature"])
 	return given && t == 0
 }
 
 // MaxTokens returns the maximum length of an answer in tokens; 0 if the caller set
 // none.
 func (s *Spec) MaxTokens() int64 {
-	n, _ := number(s.Sampling["max_tokens"])
+	n, _ := asFloat(s.Sampling["max_tokens"])
 	return int64(n)
 }
 
@@ -269,9 +269,9 @@ func (s *Spec) AnswerReserve(context int) int {
 
 const maxReserve = 4096
 
-// number converts a sampling parameter to a float64. Before the Spec is stored, the
+// asFloat converts a sampling parameter to a float64. Before the Spec is stored, the
 // parameter is an int64 or a float64; after that, it is a json.Number.
-func number(v any) (float64, bool) {
+func asFloat(v any) (float64, bool) {
 	switch n := v.(type) {
 	case int64:
 		return float64(n), true

@@ -55,9 +55,9 @@ func tokenCost(n int64, price float64) Money {
 	return Money(low)
 }
 
-// Charge returns the cost of this many input and output tokens; zero if the model has
+// TokenCost returns the cost of this many input and output tokens; zero if the model has
 // no price.
-func (m Model) Charge(input, output int64) Money {
+func (m Model) TokenCost(input, output int64) Money {
 	return tokenCost(input, m.InputPrice).Plus(tokenCost(output, m.OutputPrice))
 }
 
@@ -70,7 +70,7 @@ func (m Model) Cost(j *Job) *float64 {
 	case m.NoPrice:
 		return nil
 	default:
-		usd = m.Charge(valueOrZero(j.InputTokens), valueOrZero(j.OutputTokens)).USD()
+		usd = m.TokenCost(valueOrZero(j.InputTokens), valueOrZero(j.OutputTokens)).USD()
 	}
 	return &usd
 }

@@ -37,9 +37,9 @@ func TestChargesSum(t *testing.T) {
 		var sum rowmill.Money
 		for range rapid.IntRange(1, 20).Draw(t, "parts") {
 			i, o := rapid.Int64Range(0, 1e7).Draw(t, "input"), rapid.Int64Range(0, 1e7).Draw(t, "output")
-			in, out, sum = in+i, out+o, sum.Plus(m.Charge(i, o))
+			in, out, sum = in+i, out+o, sum.Plus(m.TokenCost(i, o))
 		}
-		if whole := m.Charge(in, out); whole != sum {
+		if whole := m.TokenCost(in, out); whole != sum {
 			t.Fatalf("%d and %d tokens at %v and %v cost %v, their parts %v", in, out, m.InputPrice, m.OutputPrice, whole, sum)
 		}
 		want := (float64(in)*m.InputPrice + float64(out)*m.OutputPrice) / 1e6
@@ -52,14 +52,14 @@ func TestChargesSum(t *testing.T) {
 func TestChargesStayInRange(t *testing.T) {
 	t.Parallel()
 	for _, m := range []rowmill.Model{{InputPrice: 1e300}, {InputPrice: 1000, OutputPrice: 1000}, {InputPrice: math.Inf(1)}} {
-		if got := m.Charge(math.MaxInt64, math.MaxInt64); got != math.MaxInt64 {
+		if got := m.TokenCost(math.MaxInt64, math.MaxInt64); got != math.MaxInt64 {
 			t.Errorf("%v: %d, want the largest amount", m, int64(got))
 		}
 	}
-	if got := (rowmill.Model{InputPrice: 1}).Charge(-5, 0); got != 0 {
+	if got := (rowmill.Model{InputPrice: 1}).TokenCost(-5, 0); got != 0 {
 		t.Errorf("a negative count costs %v", got)
 	}
-	if got := (rowmill.Model{InputPrice: -1, OutputPrice: math.NaN()}).Charge(5, 5); got != 0 {
+	if got := (rowmill.Model{InputPrice: -1, OutputPrice: math.NaN()}).TokenCost(5, 5); got != 0 {
 		t.Errorf("an invalid price costs %v", got)
 	}
 }
@@ -96,7 +96,7 @@ func TestCostWithoutAPrice(t *testing.T) {
 	if cost := m.Cost(&rowmill.Job{RunType: rowmill.RunEstimate}); cost == nil || *cost != 0 {
 		t.Errorf("an estimate costs %v", cost)
 	}
-	if charge := m.Charge(n, n); charge != 0 {
+	if charge := m.TokenCost(n, n); charge != 0 {
 		t.Errorf("tokens add %v to usage", charge)
 	}
 }

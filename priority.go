@@ -39,15 +39,15 @@ func Priorities() (all []Priority) {
 // Validate returns an error unless p is one of the priorities. The caller puts the name
 // of the field before the text.
 func (p Priority) Validate() error {
-	if p != p.Nearest() {
+	if p != p.ClampToKnown() {
 		return fmt.Errorf("is %d; it must be %s", int(p), PriorityValues)
 	}
 	return nil
 }
 
-// Nearest returns the known priority that is nearest to p. A newer version of Rowmill
+// ClampToKnown returns the known priority that is nearest to p. A newer version of Rowmill
 // may have stored a p that this version does not know.
-func (p Priority) Nearest() Priority { return min(max(p, Prototyping), Lowest) }
+func (p Priority) ClampToKnown() Priority { return min(max(p, Prototyping), Lowest) }
 
 // Urgent reports whether a person waits for jobs of priority p. Rows of urgent jobs go
 // before all other rows, and may use the capacity that is reserved for urgent rows.

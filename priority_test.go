@@ -9,8 +9,8 @@ import (
 func TestPriority(t *testing.T) {
 	t.Parallel()
 	for _, p := range Priorities() {
-		if err := p.Validate(); err != nil || p.Nearest() != p {
-			t.Errorf("priority %d: error %v, nearest %d", p, err, p.Nearest())
+		if err := p.Validate(); err != nil || p.ClampToKnown() != p {
+			t.Errorf("priority %d: error %v, nearest %d", p, err, p.ClampToKnown())
 		}
 		if text, err := json.Marshal(p); err != nil || string(text) != string(rune('0'+int(p))) {
 			t.Errorf("priority %d is %s in JSON, error %v", p, text, err)
@@ -23,8 +23,8 @@ func TestPriority(t *testing.T) {
 		}
 	}
 	for p, nearest := range map[Priority]Priority{-1: Prototyping, Lowest + 1: Lowest} {
-		if err := p.Validate(); err == nil || !strings.Contains(err.Error(), PriorityValues) || p.Nearest() != nearest {
-			t.Errorf("priority %d: error %v, nearest %d", p, err, p.Nearest())
+		if err := p.Validate(); err == nil || !strings.Contains(err.Error(), PriorityValues) || p.ClampToKnown() != nearest {
+			t.Errorf("priority %d: error %v, nearest %d", p, err, p.ClampToKnown())
 		}
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/rowmill/rowmill/internal/panics"
 )
 
-// A step is a function that an actor gets as a message; the actor's Receive calls the
+// A mailboxStep is a function that an actor gets as a message; the actor's Receive calls the
 // function. Slow work sends a step when the work is done, and a timer sends a step when
 // the timer fires.
-type step func(c actor.Context)
+type mailboxStep func(c actor.Context)
 
 // A taskGroup runs slow work for an actor outside the actor's mailbox. The result of a
 // task comes back as a message or a step. A group is cancelled when its actor stops,
@@ -66,14 +66,14 @@ func (g taskGroup) runAndSend(c actor.Context, name string, task func(ctx contex
 	go func() {
 		defer g.all.Done()
 		defer began.End()
-		if next := g.perform(began.On(g.ctx), task); next != nil {
+		if next := g.perform(began.NewContext(g.ctx), task); next != nil {
 			root.Send(self, delayed{next, func() bool { return g.ctx.Err() != nil }})
 		}
 	}()
 }
 
 // run runs a task that returns a step; the actor then runs the step.
-func (g taskGroup) run(c actor.Context, name string, task func(ctx context.Context) step) {
+func (g taskGroup) run(c actor.Context, name string, task func(ctx context.Context) mailboxStep) {
 	g.runAndSend(c, name, func(ctx context.Context) any {
 		if next := task(ctx); next != nil {
 			return next
@@ -96,12 +96,12 @@ func (g taskGroup) perform(ctx context.Context, task func(ctx context.Context) a
 		g.panicked(caught)
 		return nil
 	}
-	return step(func(actor.Context) { panic(caught) })
+	return mailboxStep(func(actor.Context) { panic(caught) })
 }
 
-// callThrough calls do through run and returns the value and the error. run is panics.Catch,
+// runWithResult calls do through run and returns the value and the error. run is panics.Catch,
 // or a function that waits while storage is unavailable.
-func callThrough[T any](run func(do func() error) error, do func() (T, error)) (value T, err error) {
+func runWithResult[T any](run func(do func() error) error, do func() (T, error)) (value T, err error) {
 	err = run(func() (err error) {
 		value, err = do()
 		return err
@@ -109,9 +109,9 @@ func callThrough[T any](run func(do func() error) error, do func() (T, error)) (
 	return value, err
 }
 
-// unhandled logs a message that the actor has no code for. It ignores lifecycle
+// logUnhandled logs a message that the actor has no code for. It ignores lifecycle
 // messages.
-func unhandled(c actor.Context, log *slog.Logger) {
+func logUnhandled(c actor.Context, log *slog.Logger) {
 	switch m := c.Message().(type) {
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.Terminated:
 	case *actor.DeadLetterResponse: // the receiver of a request has stopped; the sender notices this by other means

@@ -21,7 +21,7 @@ import (
 func bitmap(rows ...uint32) *roaring.Bitmap { return roaring.BitmapOf(rows...) }
 
 // stage runs a test inside an actor that only takes steps, in virtual time.
-func stage(t *testing.T, play func(t *testing.T, take func(step))) {
+func stage(t *testing.T, play func(t *testing.T, take func(mailboxStep))) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		system := actor.NewActorSystem(
@@ -29,13 +29,13 @@ func stage(t *testing.T, play func(t *testing.T, take func(step))) {
 			actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
 		)
 		pid := system.Root.Spawn(actor.PropsFromFunc(func(c actor.Context) {
-			if next, ok := c.Message().(step); ok {
+			if next, ok := c.Message().(mailboxStep); ok {
 				next(c)
 			}
 		}, actor.WithReceiverMiddleware(unwrapDelayed)))
-		play(t, func(next step) {
+		play(t, func(next mailboxStep) {
 			done := make(chan struct{})
-			system.Root.Send(pid, step(func(c actor.Context) { next(c); close(done) }))
+			system.Root.Send(pid, mailboxStep(func(c actor.Context) { next(c); close(done) }))
 			<-done
 		})
 		if err := system.Root.StopFuture(pid).Wait(); err != nil {
@@ -48,13 +48,13 @@ func stage(t *testing.T, play func(t *testing.T, take func(step))) {
 
 func TestTheOutcomeOfATaskIsDroppedOnceItsGroupIsCancelled(t *testing.T) {
 	t.Parallel()
-	stage(t, func(t *testing.T, take func(step)) {
+	stage(t, func(t *testing.T, take func(mailboxStep)) {
 		var all sync.WaitGroup
 		g := newTaskGroup(t.Context(), &all, registry.New(time.Now).Entry(registry.Identity{}))
 		var taken []string
-		task := func(name string, d time.Duration) step {
+		task := func(name string, d time.Duration) mailboxStep {
 			return func(c actor.Context) {
-				g.run(c, "a task", func(ctx context.Context) step {
+				g.run(c, "a task", func(ctx context.Context) mailboxStep {
 					time.Sleep(d)
 					return func(actor.Context) { taken = append(taken, name) }
 				})
@@ -62,7 +62,7 @@ func TestTheOutcomeOfATaskIsDroppedOnceItsGroupIsCancelled(t *testing.T) {
 		}
 		take(task("early", time.Second))
 		take(task("late", time.Minute))
-		take(func(c actor.Context) { g.run(c, "a task", func(context.Context) step { return nil }) })
+		take(func(c actor.Context) { g.run(c, "a task", func(context.Context) mailboxStep { return nil }) })
 		time.Sleep(2 * time.Second)
 		take(func(actor.Context) { g.cancel() })
 		time.Sleep(time.Hour)
@@ -76,10 +76,10 @@ func TestTheOutcomeOfATaskIsDroppedOnceItsGroupIsCancelled(t *testing.T) {
 
 func TestTimersMoveAndStop(t *testing.T) {
 	t.Parallel()
-	stage(t, func(t *testing.T, take func(step)) {
+	stage(t, func(t *testing.T, take func(mailboxStep)) {
 		var timers timers
 		var taken []string
-		note := func(name string) step { return func(actor.Context) { taken = append(taken, name) } }
+		note := func(name string) mailboxStep { return func(actor.Context) { taken = append(taken, name) } }
 		take(func(c actor.Context) {
 			timers.runAfter(c, time.Second, "a", note("first"))
 			timers.runAfter(c, 3*time.Second, "a", note("moved"))
@@ -105,10 +105,10 @@ func TestTimersMoveAndStop(t *testing.T) {
 // function for panics.
 func TestAPanicOfATask(t *testing.T) {
 	t.Parallel()
-	stage(t, func(t *testing.T, take func(step)) {
+	stage(t, func(t *testing.T, take func(mailboxStep)) {
 		var all sync.WaitGroup
 		g := newTaskGroup(t.Context(), &all, registry.New(time.Now).Entry(registry.Identity{}))
-		broken := func(context.Context) step { panic("a task") }
+		broken := func(context.Context) mailboxStep { panic("a task") }
 		var heard *panics.Panic
 		told := g
 		told.panicked = func(p *panics.Panic) { heard = p }
@@ -133,7 +133,7 @@ func TestAPanicOfATask(t *testing.T) {
 				switch m := c.Message().(type) {
 				case *actor.Started:
 					g.run(c, "a task", broken)
-				case step:
+				case mailboxStep:
 					m(c)
 				}
 			}, actor.WithReceiverMiddleware(unwrapDelayed)))
@@ -155,7 +155,7 @@ func TestAPanicOfATask(t *testing.T) {
 // the newest is sent.
 func TestALinkKeepsTheNewest(t *testing.T) {
 	t.Parallel()
-	stage(t, func(t *testing.T, take func(step)) {
+	stage(t, func(t *testing.T, take func(mailboxStep)) {
 		var all sync.WaitGroup
 		g := newTaskGroup(t.Context(), &all, registry.New(time.Now).Entry(registry.Identity{}))
 		slow := &slowPeers{}

@@ -117,8 +117,8 @@ func (w *slotWaits) message(node, account string) string {
 	return fmt.Sprintf("Waiting for a place: node %s runs as many jobs as it may (jobs.max_active), %d of them of this account.", node, has)
 }
 
-// idle reports whether no job is owned or being claimed.
-func (s *claims) idle() bool { return len(s.owned)+len(s.claiming) == 0 }
+// isIdle reports whether no job is owned or being claimed.
+func (s *claims) isIdle() bool { return len(s.owned)+len(s.claiming) == 0 }
 
 // orphansToClaim returns the orphans that this node should claim now. delay returns how long the
 // node leaves an orphan to other nodes, counted from the first scan that found the
@@ -141,17 +141,17 @@ func (s *claims) orphansToClaim(orphans []store.Orphan, delay func(store.Orphan,
 	return orphansToClaim
 }
 
-// firstClaim reports whether a claim was the first one of a job. version is the version
+// isFirstClaim reports whether a claim was the first one of a job. version is the version
 // of the job's record after the claim: the creation makes version 1, the first claim
 // version 2.
-func firstClaim(version int64) bool { return version <= 2 }
+func isFirstClaim(version int64) bool { return version <= 2 }
 
-// giveBack releases the jobs that the node could not drain. It runs after the node
+// releaseOwned releases the jobs that the node could not drain. It runs after the node
 // actor has stopped. The end of this process then does not count as a crash that these
 // jobs may have caused.
-func (s *claims) giveBack(ctx context.Context, jobs store.Jobs, log *slog.Logger) {
+func (s *claims) releaseOwned(ctx context.Context, jobs store.Jobs, log *slog.Logger) {
 	var all sync.WaitGroup
-	for id, o := range inOrder(s.owned) {
+	for id, o := range sortedByKey(s.owned) {
 		all.Go(func() {
 			err := panics.Catch(func() error { return jobs.Release(ctx, o.fence) })
 			if err != nil && !rowmill.MustStop(err) {

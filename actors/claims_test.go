@@ -25,8 +25,8 @@ func TestClaimsKeepTheirLimit(t *testing.T) {
 				if free := limit - len(claiming) - len(owned); s.places.Free() != free || free < 0 {
 					t.Fatalf("%d places are free, want %d", s.places.Free(), free)
 				}
-				if s.idle() != (len(claiming)+len(owned) == 0) {
-					t.Fatalf("idle is %v", s.idle())
+				if s.isIdle() != (len(claiming)+len(owned) == 0) {
+					t.Fatalf("idle is %v", s.isIdle())
 				}
 			},
 			"begin": func(t *rapid.T) {

@@ -20,18 +20,18 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// announce calls Config.Ended for a job that has ended. Each cleanup calls announce
+// notifyEnded calls Config.Ended for a job that has ended. Each cleanup calls announce
 // first, and is repeated until Ended has succeeded once. If a job is cleaned up once
 // more, because an object was stored late, announce does nothing.
-func (p *deps) announce(ctx context.Context, rec *store.Record) error {
+func (p *deps) notifyEnded(ctx context.Context, rec *store.Record) error {
 	if p.cfg.Ended == nil || rec.IsCleanedUp() {
 		return nil
 	}
 	return p.cfg.Ended(ctx, rec)
 }
 
-// announceJob reads the record of a job and, if the job has ended, calls announce.
-func (p *deps) announceJob(ctx context.Context, job string) error {
+// notifyIfEnded reads the record of a job and, if the job has ended, calls announce.
+func (p *deps) notifyIfEnded(ctx context.Context, job string) error {
 	if p.cfg.Ended == nil {
 		return nil
 	}
@@ -39,7 +39,7 @@ func (p *deps) announceJob(ctx context.Context, job string) error {
 	if err != nil || !rec.Job.Status.Terminal() {
 		return err
 	}
-	return p.announce(ctx, &rec)
+	return p.notifyEnded(ctx, &rec)
 }
 
 // tidyJob removes data that a finished job no longer needs: the input, if no rows are
@@ -47,13 +47,13 @@ func (p *deps) announceJob(ctx context.Context, job string) error {
 // that failed or was cancelled keeps its recorded parts until retention removes them,
 // because clients can still read single rows from them.
 func (p *deps) tidyJob(ctx context.Context, job string) error {
-	return panics.Catch(func() error { return p.removeUnneeded(ctx, job) })
+	return panics.Catch(func() error { return p.removeUnneededData(ctx, job) })
 }
 
-// removeUnneeded does the work of tidyJob; it may panic.
-func (p *deps) removeUnneeded(ctx context.Context, job string) error {
+// removeUnneededData does the work of tidyJob; it may panic.
+func (p *deps) removeUnneededData(ctx context.Context, job string) error {
 	cfg := p.cfg
-	rec, err := p.record(ctx, job)
+	rec, err := p.readRecord(ctx, job)
 	status := rec.Job.Status
 	switch {
 	case err != nil:
@@ -61,7 +61,7 @@ func (p *deps) removeUnneeded(ctx context.Context, job string) error {
 	case !status.Terminal():
 		return fmt.Errorf("%w: the job is %s again, so its data is kept", errForgotten, status)
 	}
-	if err := p.announce(ctx, &rec); err != nil {
+	if err := p.notifyEnded(ctx, &rec); err != nil {
 		return err
 	}
 	if rec.Epoch == 0 { // cancelled before a node owned it
@@ -69,7 +69,7 @@ func (p *deps) removeUnneeded(ctx context.Context, job string) error {
 	}
 	switch {
 	case status == rowmill.StatusSucceeded:
-		if rec, err = p.keepResults(ctx, rec); err != nil {
+		if rec, err = p.repairResults(ctx, rec); err != nil {
 			return err // the parts must stay: the results cannot be read, so only the parts have the answers
 		}
 		err = errors.Join(cfg.Store.DropParts(ctx, job), p.dropParts(ctx, rec, nil), p.dropOtherResults(ctx, rec))
@@ -82,13 +82,13 @@ func (p *deps) removeUnneeded(ctx context.Context, job string) error {
 	if err != nil {
 		return err
 	}
-	return settleInput(ctx, cfg, &rec) // the last step: after this call no cleanup selects the job again
+	return keepOrRemoveInput(ctx, cfg, &rec) // the last step: after this call no cleanup selects the job again
 }
 
-// keepResults checks that the results of a succeeded job can be read. If a result
+// repairResults checks that the results of a succeeded job can be read. If a result
 // cannot be read, it makes the result again from the job's parts, which are removed
 // only later.
-func (p *deps) keepResults(ctx context.Context, rec store.Record) (store.Record, error) {
+func (p *deps) repairResults(ctx context.Context, rec store.Record) (store.Record, error) {
 	if rec.IsCleanedUp() {
 		return rec, nil
 	}
@@ -105,15 +105,15 @@ func (p *deps) keepResults(ctx context.Context, rec store.Record) (store.Record,
 			return rec, err
 		}
 		p.log.Error("a result cannot be read, so it is made again from the parts", "job", rec.Job.ID, "result", name, "err", err)
-		if rec, err = p.makeAgain(ctx, rec, name); err != nil {
+		if rec, err = p.rebuildArtifact(ctx, rec, name); err != nil {
 			return rec, fmt.Errorf("make result %s again: %w", name, err)
 		}
 	}
 	return rec, nil
 }
 
-// makeAgain makes an artifact of a succeeded job again from its parts, and records it.
-func (p *deps) makeAgain(ctx context.Context, rec store.Record, name string) (store.Record, error) {
+// rebuildArtifact makes an artifact of a succeeded job again from its parts, and records it.
+func (p *deps) rebuildArtifact(ctx context.Context, rec store.Record, name string) (store.Record, error) {
 	parts, err := p.cfg.Store.ListParts(ctx, rec.Job.ID)
 	if err != nil || len(parts) == 0 {
 		return rec, cmp.Or(err, errors.New("the job has no parts any more"))
@@ -126,7 +126,7 @@ func (p *deps) makeAgain(ctx context.Context, rec store.Record, name string) (st
 	if err = errors.Join(err, first.Close()); err != nil {
 		return rec, err
 	}
-	again := &commit.Compaction{Make: name, Key: layout.Artifact(rec.Job.ID, name, rec.Epoch), Schema: schema, Rows: *rec.Job.NumRows, Parts: parts}
+	again := &commit.Compaction{Make: name, Key: layout.NewArtifactKey(rec.Job.ID, name, rec.Epoch), Schema: schema, Rows: *rec.Job.NumRows, Parts: parts}
 	size, err := again.Run(ctx, p.cfg.Blob, func(_ context.Context, do func() error) error { return do() })
 	if err != nil {
 		return rec, err
@@ -137,13 +137,13 @@ func (p *deps) makeAgain(ctx context.Context, rec store.Record, name string) (st
 // dropParts removes the part objects of a job, except the parts in kept and the parts
 // of a later owner. The store that this node reads may not know the later owner yet.
 func (p *deps) dropParts(ctx context.Context, rec store.Record, kept []store.Part) error {
-	prefix := layout.Parts(rec.Job.ID)
+	prefix := layout.PartsPrefix(rec.Job.ID)
 	objects, err := p.cfg.Blob.List(ctx, prefix)
 	if err != nil {
 		return err
 	}
 	stays := func(o blob.Info) bool {
-		return layout.Epoch(o.Key) > rec.Epoch || slices.ContainsFunc(kept, func(p store.Part) bool { return p.Key == o.Key })
+		return layout.EpochFromKey(o.Key) > rec.Epoch || slices.ContainsFunc(kept, func(p store.Part) bool { return p.Key == o.Key })
 	}
 	if !slices.ContainsFunc(objects, stays) {
 		return p.cfg.Blob.DeletePrefix(ctx, prefix)
@@ -170,7 +170,7 @@ func (p *deps) dropOtherResults(ctx context.Context, rec store.Record) error {
 		objects, err := p.cfg.Blob.List(ctx, path.Dir(made.Key)+"/")
 		errs = append(errs, err)
 		for _, o := range objects {
-			if strings.HasPrefix(path.Base(o.Key), name+"-") && o.Key != made.Key && layout.Epoch(o.Key) <= rec.Epoch {
+			if strings.HasPrefix(path.Base(o.Key), name+"-") && o.Key != made.Key && layout.EpochFromKey(o.Key) <= rec.Epoch {
 				errs = append(errs, p.cfg.Blob.Delete(ctx, o.Key))
 			}
 		}
@@ -178,30 +178,30 @@ func (p *deps) dropOtherResults(ctx context.Context, rec store.Record) error {
 	return errors.Join(errs...)
 }
 
-// settleInput removes the input of a finished job, or keeps it as long as another job
+// keepOrRemoveInput removes the input of a finished job, or keeps it as long as another job
 // may continue it. It uses the store's clock, so that a node with a wrong clock removes
 // no input that is still needed. A repeated call does no harm.
-func settleInput(ctx context.Context, cfg Config, rec *store.Record) error {
+func keepOrRemoveInput(ctx context.Context, cfg Config, rec *store.Record) error {
 	id := rec.Job.ID
 	now, err := cfg.Store.Time(ctx)
 	if err != nil {
 		return err
 	}
 	until := rec.EndedAt().Add(cfg.Inputs.Retention)
-	if continuable(rec) && now.Before(until) {
-		if err := ingest.Keep(ctx, cfg.Blob, rec); err != nil {
+	if isContinuable(rec) && now.Before(until) {
+		if err := ingest.PrepareContinuation(ctx, cfg.Blob, rec); err != nil {
 			return err
 		}
 		return cfg.Store.KeepInput(ctx, id, until)
 	}
-	if err := cfg.Blob.DeletePrefix(ctx, layout.Input(id)); err != nil {
+	if err := cfg.Blob.DeletePrefix(ctx, layout.InputPrefix(id)); err != nil {
 		return err
 	}
-	return cfg.Store.InputGone(ctx, id, now)
+	return cfg.Store.MarkInputRemoved(ctx, id, now)
 }
 
-// continuable reports whether another job can run rows of a job that has ended.
-func continuable(rec *store.Record) bool {
+// isContinuable reports whether another job can run rows of a job that has ended.
+func isContinuable(rec *store.Record) bool {
 	switch {
 	case rec.Job.RunType == rowmill.RunEstimate || rec.DataRemoved != nil || rec.InputRemoved != nil || rec.SpecDamaged:
 		return false

@@ -42,22 +42,22 @@ type (
 	}
 )
 
-// fail records that the job has failed.
-func (e *jobEnder) fail(ctx context.Context, failure *rowmill.Failure, now time.Time) any {
+// recordJobFailure records that the job has failed.
+func (e *jobEnder) recordJobFailure(ctx context.Context, failure *rowmill.Failure, now time.Time) any {
 	rec, err := recordFailure(ctx, e.cfg.Store, e.fence, failure, now, e.log)
 	switch {
 	case errors.Is(err, rowmill.ErrTerminal):
-		return e.readEnd(ctx)
+		return e.readFinalRecord(ctx)
 	case err != nil:
 		return jobOver{id: e.fence.JobID} // another node owns the job, or this node stops
 	}
 	return jobEnded{rec}
 }
 
-// readEnd reads from the store how the job has ended: a client cancelled it before
+// readFinalRecord reads from the store how the job has ended: a client cancelled it before
 // this node could end it, or this node ended it and the store's answer was lost.
-func (e *jobEnder) readEnd(ctx context.Context) any {
-	rec, err := e.record(ctx, e.fence.JobID)
+func (e *jobEnder) readFinalRecord(ctx context.Context) any {
+	rec, err := e.readRecord(ctx, e.fence.JobID)
 	if err != nil || !rec.Job.Status.Terminal() {
 		e.log.Warn("the store refused a write because the job has ended, but the job's record shows no end; this node gives the job back", "status", rec.Job.Status, "err", err)
 		return jobOver{id: e.fence.JobID, released: true, unsure: true}
@@ -66,11 +66,11 @@ func (e *jobEnder) readEnd(ctx context.Context) any {
 }
 
 // recordLostParts marks parts as lost and gives the job back, so that its next owner runs their
-// rows. known is the number of rows that were lost earlier, and that the metric has
+// rows. alreadyLost is the number of rows that were lost earlier, and that the metric has
 // counted already.
 func (e *jobEnder) recordLostParts(ctx context.Context, parts *archive.LostError, alreadyLost int64) any {
 	e.writes.Wait() // a commit in progress may still add rows to the totals
-	lost, err := callThrough(e.patientHere(ctx), func() (store.Totals, error) {
+	lost, err := runWithResult(e.localStorageRetrier(ctx), func() (store.Totals, error) {
 		return e.cfg.Store.LoseParts(ctx, e.fence, parts.Keys, func(r *store.Record) {
 			r.Job.Warnings = union(r.Job.Warnings, []string{lostWarning})
 		})
@@ -105,9 +105,9 @@ func (e *jobEnder) waitForWrites() {
 // the owner removes the job's objects in any case.
 const dismissTimeout = 5 * time.Second
 
-// dismiss stops the workers of the job on the nodes at these addresses; "" is this
+// dismissWorkers stops the workers of the job on the nodes at these addresses; "" is this
 // node.
-func (e *jobEnder) dismiss(root *actor.RootContext, addresses []string) {
+func (e *jobEnder) dismissWorkers(root *actor.RootContext, addresses []string) {
 	m := &peerv1.DismissRequest{Job: e.fence.JobID, Epoch: e.fence.Epoch}
 	for _, address := range addresses {
 		e.dismissed.Go(func() {
@@ -119,7 +119,7 @@ func (e *jobEnder) dismiss(root *actor.RootContext, addresses []string) {
 				}
 				_, err := ask(ctx, e.transport, address, peerNode.Dismiss, m)
 				return err
-			}, func(err error) bool { return code(err) == codeBusy }, nil)
+			}, func(err error) bool { return refusalCode(err) == codeBusy }, nil)
 		})
 	}
 }

@@ -436,7 +436,7 @@ func TestACancelReachesAllNodes(t *testing.T) {
 		if _, err := b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}); err != nil {
 			t.Fatal(err)
 		}
-		two.system.Cancelled(id)
+		two.system.NotifyCancelled(id)
 		sent := func() int64 { return one.engine.calls.Load() + two.engine.calls.Load() }
 		deadline := time.Now().Add(3 * time.Second)
 		for before := int64(-1); before != sent(); time.Sleep(50 * time.Millisecond) {
@@ -457,7 +457,7 @@ func TestACancelThatTheRecordDoesNotHave(t *testing.T) {
 		two := b.join(net, "two", &scripted{answer: slowly(5 * time.Millisecond)})
 		id := b.submitTo(one, rowmill.Spec{Spooled: b.spool(numbered(500))})
 		b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 0 })
-		two.system.Cancelled(id)
+		two.system.NotifyCancelled(id)
 		if rec := b.end(id); rec.Job.Status != rowmill.StatusSucceeded || rec.Job.RowsDone != 500 {
 			t.Errorf("the job is %s with %d rows", rec.Job.Status, rec.Job.RowsDone)
 		}

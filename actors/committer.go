@@ -59,8 +59,8 @@ type committer struct {
 	copies      *commit.Copies // nil where no row is a copy
 	mergeWaits  *gateWaits     // merges of the job that wait for their turn
 	helpers     commit.Compactors
-	compactions []compaction      // compactions that no node has started
-	sizes       commit.PieceSizes // bounds for the sizes of joined parts
+	compactions []compactionTask // compactions that no node has started
+	sizes       commit.JoinSizes // bounds for the sizes of joined parts
 	tasks       taskGroup
 	log         *slog.Logger // has the job's ID
 	timers      timers
@@ -74,7 +74,7 @@ func (r *committer) Receive(c actor.Context) {
 	case *actor.Started:
 		r.lastRow = time.Now()
 		r.startNextSteps(c)
-	case step:
+	case mailboxStep:
 		m(c)
 	case partWritten:
 		r.onPartWritten(c, m)
@@ -90,7 +90,7 @@ func (r *committer) Receive(c actor.Context) {
 			r.copies.Close()
 		}
 	default:
-		unhandled(c, r.log)
+		logUnhandled(c, r.log)
 	}
 }
 
@@ -103,16 +103,16 @@ func (r *committer) startNextSteps(c actor.Context) {
 			"%d of %d rows failed, more than the job may lose. GET /v1/jobs/%s/errors?not_run=false lists them.", next.Failed, r.job.manifest.Rows, r.job.id)})
 	}
 	if next.Record != nil {
-		r.record(c, next.Record)
+		r.commitBatch(c, next.Record)
 	}
 	for _, n := range next.Merge {
-		r.merge(c, n)
+		r.mergeShard(c, n)
 	}
 	for _, p := range next.Join {
-		r.join(c, p)
+		r.joinShards(c, p)
 	}
 	if next.Final {
-		r.finalise(c)
+		r.makeResults(c)
 	}
 	if next.Drained {
 		c.Send(r.owner, resultsDrained{})
@@ -122,23 +122,23 @@ func (r *committer) startNextSteps(c actor.Context) {
 func (r *committer) onPartWritten(c actor.Context, m partWritten) {
 	if m.Repeat {
 		r.log.Debug("a part is dropped because its rows are already done", "part", m.Key)
-		r.drop(c, store.Part{Key: m.Key})
+		r.dropPartsLater(c, store.Part{Key: m.Key})
 		return
 	}
 	r.workers = m.workers
 	if m.Worker != "" {
-		r.helpers.Wrote(m.node)
-		if r.helpers.Others() {
-			r.progress.Helped()
+		r.helpers.AddNode(m.node)
+		if r.helpers.HasOtherNodes() {
+			r.progress.EnableFinalJoins()
 		}
 	}
 	r.progress.Propose(m.Proposal)
 	r.startNextSteps(c)
 }
 
-func (r *committer) record(c actor.Context, batch *commit.Batch) {
+func (r *committer) commitBatch(c actor.Context, batch *commit.Batch) {
 	parts := batch.Parts()
-	r.tasks.run(c, "commit parts", func(ctx context.Context) step {
+	r.tasks.run(c, "commit parts", func(ctx context.Context) mailboxStep {
 		span := r.job.trace.Begin("commit parts", slog.Int("rowmill.parts", len(parts)))
 		err := r.storage.WaitHere(ctx, func() error { return r.cfg.Store.CommitParts(ctx, r.job.fence, parts) })
 		span.End(err)
@@ -148,7 +148,7 @@ func (r *committer) record(c actor.Context, batch *commit.Batch) {
 				return
 			}
 			r.lastRow = time.Now()
-			r.progress.Recorded(batch)
+			r.progress.MarkRecorded(batch)
 			for _, p := range batch.Proposals {
 				r.updateMetrics(p.Record)
 			}
@@ -174,7 +174,7 @@ const (
 )
 
 func (r *committer) onCommitPauseOver(c actor.Context) {
-	r.progress.Rested()
+	r.progress.ReleaseBatch()
 	r.startNextSteps(c)
 }
 
@@ -188,35 +188,35 @@ func (r *committer) updateMetrics(p store.Part) {
 	r.metrics.tokens.WithLabelValues(model, "output").Add(float64(p.Totals.OutputTokens))
 }
 
-// merge adds a compaction that merges the parts of a shard into one part.
-func (r *committer) merge(c actor.Context, n int) {
+// mergeShard adds a compaction that merges the parts of a shard into one part.
+func (r *committer) mergeShard(c actor.Context, n int) {
 	parts := r.progress.Shard(n)
 	complete := func(m *commit.Compaction, size int64) store.Part { return assign.Merged(m.Key, size, parts) }
-	r.addCompaction(c, compaction{
+	r.addCompaction(c, compactionTask{
 		name:  fmt.Sprintf("merge shard %d", n),
 		begin: func() *commit.Compaction { return r.files.Merge(n, parts) },
 		record: func(ctx context.Context, m *commit.Compaction, size int64) error {
 			return r.storage.WaitHere(ctx, func() error { return r.cfg.Store.ReplaceParts(ctx, r.job.fence, complete(m, size)) })
 		},
 		onMade: func(c actor.Context, m *commit.Compaction, size int64) {
-			r.drop(c, r.progress.Merged(complete(m, size))...)
+			r.dropPartsLater(c, r.progress.MarkMerged(complete(m, size))...)
 			r.startNextSteps(c)
 		},
 	})
 }
 
-// join adds a compaction that joins the complete parts of consecutive shards. The store
+// joinShards adds a compaction that joins the complete parts of consecutive shards. The store
 // has no record of joined parts, so the next owner joins the parts again.
-func (r *committer) join(c actor.Context, p commit.Piece) {
+func (r *committer) joinShards(c actor.Context, p commit.ShardRange) {
 	var parts []store.Part
 	for n := p.From; n < p.To; n++ {
 		parts = append(parts, r.progress.Shard(n)...)
 	}
-	r.addCompaction(c, compaction{
+	r.addCompaction(c, compactionTask{
 		name:  fmt.Sprintf("join shards %d to %d", p.From, p.To-1),
 		begin: func() *commit.Compaction { return r.files.Join(p, parts) },
 		onMade: func(c actor.Context, m *commit.Compaction, size int64) {
-			r.progress.Joined(p, store.Part{Key: m.Key, Shard: p.From, Rows: m.Rows, Size: size})
+			r.progress.MarkJoined(p, store.Part{Key: m.Key, Shard: p.From, Rows: m.Rows, Size: size})
 			r.startNextSteps(c)
 		},
 	})
@@ -229,7 +229,7 @@ func (r *committer) copyRows(c actor.Context, m copyRows) {
 	for _, n := range r.copies.Needs(m.shard) {
 		parts[n] = r.progress.Shard(n)
 	}
-	r.tasks.run(c, "write copies of rows", func(ctx context.Context) step {
+	r.tasks.run(c, "write copies of rows", func(ctx context.Context) mailboxStep {
 		if !r.mergeWaits.enter(ctx, r.slots.merge, r.job.spec) {
 			return nil
 		}
@@ -251,7 +251,7 @@ func (r *committer) copyRows(c actor.Context, m copyRows) {
 			case err != nil:
 				r.sendError(c, fmt.Errorf("copy rows of shard %d: %w", m.shard, err))
 			case moved && !r.partsChanged(parts):
-				r.checkParts(c, m, parts)
+				r.recheckThenCopy(c, m, parts)
 			case moved:
 				r.copyRows(c, m)
 			default:
@@ -261,10 +261,10 @@ func (r *committer) copyRows(c actor.Context, m copyRows) {
 	})
 }
 
-// checkParts waits until the parts with the answers of the original rows can be read,
+// recheckThenCopy waits until the parts with the answers of the original rows can be read,
 // and then writes the copies. If the parts are lost, it sends the error to the job.
-func (r *committer) checkParts(c actor.Context, m copyRows, parts map[int][]store.Part) {
-	r.tasks.run(c, "check parts", func(ctx context.Context) step {
+func (r *committer) recheckThenCopy(c actor.Context, m copyRows, parts map[int][]store.Part) {
+	r.tasks.run(c, "check parts", func(ctx context.Context) mailboxStep {
 		err := r.storage.WaitHere(ctx, func() error { return archive.CheckParts(ctx, r.cfg.Blob, allParts(parts)) })
 		return func(c actor.Context) {
 			if err != nil && !r.partsChanged(parts) {
@@ -300,11 +300,11 @@ func (r *committer) partsChanged(parts map[int][]store.Part) bool {
 // of the job: sixty thousand in a job of a thousand million rows.
 const dropInterval = 10 * time.Second
 
-// drop deletes part objects that no record names any more, after dropInterval and
+// dropPartsLater deletes part objects that no record names any more, after dropInterval and
 // Config.Ownership.Settle. Until then, a store that loses its last writes in a crash
 // may name these parts again, and so may the other side of a split store. The end of
 // the job removes parts that remain.
-func (r *committer) drop(c actor.Context, parts ...store.Part) {
+func (r *committer) dropPartsLater(c actor.Context, parts ...store.Part) {
 	if len(r.dropping) == 0 {
 		r.timers.runAfter(c, dropInterval, "drop", r.onDropDue)
 	}
@@ -314,7 +314,7 @@ func (r *committer) drop(c actor.Context, parts ...store.Part) {
 func (r *committer) onDropDue(c actor.Context) {
 	parts := r.dropping
 	r.dropping = nil
-	r.tasks.run(c, "drop parts later", func(ctx context.Context) step {
+	r.tasks.run(c, "drop parts later", func(ctx context.Context) mailboxStep {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -350,9 +350,9 @@ func (r *committer) recordedKeys(ctx context.Context) (map[string]bool, error) {
 	return named, err
 }
 
-// finalise adds the compactions that make the results. When both results are made, the
+// makeResults adds the compactions that make the results. When both results are made, the
 // committer records the success of the job.
-func (r *committer) finalise(c actor.Context) {
+func (r *committer) makeResults(c actor.Context) {
 	if r.job.spec.Estimate { // an estimate needs only the token counts of the answers, not the answers
 		r.finishEstimate(c)
 		return
@@ -368,13 +368,13 @@ func (r *committer) finalise(c actor.Context) {
 	}
 	artifacts := make(map[string]store.Artifact)
 	for _, name := range []string{commit.MakeFull, commit.MakeRows} {
-		r.compactions = append(r.compactions, compaction{
+		r.compactions = append(r.compactions, compactionTask{
 			name: "write artifact " + name, isLocal: here,
 			begin: func() *commit.Compaction { return r.files.Artifact(name, parts) },
 			onMade: func(c actor.Context, m *commit.Compaction, size int64) {
 				artifacts[name] = store.Artifact{Key: m.Key, Size: size}
 				if artifacts[commit.MakeFull].Key != "" && artifacts[commit.MakeRows].Key != "" {
-					r.succeed(c, artifacts)
+					r.recordJobSuccess(c, artifacts)
 				}
 			},
 		})
@@ -382,7 +382,7 @@ func (r *committer) finalise(c actor.Context) {
 	r.startCompactions(c)
 }
 
-func (r *committer) succeed(c actor.Context, artifacts map[string]store.Artifact) {
+func (r *committer) recordJobSuccess(c actor.Context, artifacts map[string]store.Artifact) {
 	now, lastRow := r.cfg.Clock(), r.lastRow
 	r.recordEnd(c, func(ctx context.Context) (store.Record, error) {
 		return recordSuccess(ctx, r.cfg.Store, r.job.fence, artifacts, now)
@@ -400,9 +400,9 @@ func (r *committer) finishEstimate(c actor.Context) {
 // recordEnd calls record, which writes the end of the job to the store. After that it
 // calls ended, and sends the record to the job.
 func (r *committer) recordEnd(c actor.Context, record func(ctx context.Context) (store.Record, error), ended func(*tracing.Span)) {
-	r.tasks.run(c, "record the result", func(ctx context.Context) step {
+	r.tasks.run(c, "record the result", func(ctx context.Context) mailboxStep {
 		span := r.job.trace.Begin("record the result")
-		rec, err := callThrough(r.patientHere(ctx), func() (store.Record, error) { return record(ctx) })
+		rec, err := runWithResult(r.localStorageRetrier(ctx), func() (store.Record, error) { return record(ctx) })
 		span.End(err)
 		return func(c actor.Context) {
 			if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// A compaction is the work to make one object for a committer, on this node or another: a
+// A compactionTask is the work to make one object for a committer, on this node or another: a
 // merged part, a joined part or a result.
-type compaction struct {
+type compactionTask struct {
 	name    string                                                            // name of the work in logs and traces
 	begin   func() *commit.Compaction                                         // called for each attempt
 	record  func(ctx context.Context, m *commit.Compaction, size int64) error // records the object in the store; nil if it is not recorded
@@ -26,7 +26,7 @@ type compaction struct {
 
 // addCompaction queues a compaction, which starts when a node has room for one more
 // compaction.
-func (r *committer) addCompaction(c actor.Context, e compaction) {
+func (r *committer) addCompaction(c actor.Context, e compactionTask) {
 	r.compactions = append(r.compactions, e)
 	r.startCompactions(c)
 }
@@ -35,32 +35,32 @@ func (r *committer) startCompactions(c actor.Context) {
 	for len(r.compactions) > 0 {
 		e, address, ok := r.compactions[0], "", true
 		if !e.isLocal {
-			address, ok = r.helpers.Take()
+			address, ok = r.helpers.AcquireNode()
 		}
 		if !ok {
 			return
 		}
 		r.compactions = r.compactions[1:]
-		r.run(c, e, address)
+		r.runCompaction(c, e, address)
 	}
 }
 
-// run asks the node at an address to make the object; "" means this node. If that node
+// runCompaction asks the node at an address to make the object; "" means this node. If that node
 // fails or is lost, another node or this one makes the object.
-func (r *committer) run(c actor.Context, e compaction, address string) {
+func (r *committer) runCompaction(c actor.Context, e compactionTask, address string) {
 	m := e.begin()
 	var turn func(context.Context) bool // nil if no turn is needed
 	if address == "" && m.Heavy() {
-		turn = r.mergeWaits.lineUp(r.slots.merge, r.job.spec)
+		turn = r.mergeWaits.joinQueue(r.slots.merge, r.job.spec)
 	}
-	r.tasks.run(c, "merge parts", func(ctx context.Context) step {
+	r.tasks.run(c, "merge parts", func(ctx context.Context) mailboxStep {
 		span := r.job.trace.Begin("merge parts", slog.String("rowmill.what", e.name), slog.String("rowmill.node", address), slog.Int("rowmill.parts", len(m.Parts)))
 		var size int64
 		var err error
 		if address == "" {
-			size, err = r.runHere(ctx, m, turn, span)
+			size, err = r.compactLocally(ctx, m, turn, span)
 		} else {
-			size, err = r.runAt(ctx, address, m)
+			size, err = r.compactRemotely(ctx, address, m)
 		}
 		failed := err != nil
 		if !failed && e.record != nil {
@@ -69,13 +69,13 @@ func (r *committer) run(c actor.Context, e compaction, address string) {
 		span.End(err)
 		return func(c actor.Context) {
 			if !e.isLocal {
-				r.helpers.Ended(address)
+				r.helpers.ReleaseNode(address)
 			}
 			switch {
 			case failed && address != "":
 				r.log.Info("another node failed to make an object of the job, so the work is tried again", "what", e.name, "node", address, "err", err)
-				e.isLocal = r.failedAt(address, err)
-				r.compactions = append([]compaction{e}, r.compactions...)
+				e.isLocal = r.onHelperFailed(address, err)
+				r.compactions = append([]compactionTask{e}, r.compactions...)
 			case err != nil:
 				r.sendError(c, fmt.Errorf("%s: %w", e.name, err))
 				return
@@ -87,28 +87,28 @@ func (r *committer) run(c actor.Context, e compaction, address string) {
 	})
 }
 
-// failedAt handles the error of another node, and reports whether this node must run
+// onHelperFailed handles the error of another node, and reports whether this node must run
 // the compaction.
-func (r *committer) failedAt(address string, err error) (here bool) {
-	var failed compactionFailed
+func (r *committer) onHelperFailed(address string, err error) (mustRunHere bool) {
+	var failed compactionError
 	switch {
 	case errors.As(err, &failed):
 		return true
-	case code(err) == peer.CodeTooLarge:
+	case refusalCode(err) == peer.CodeTooLarge:
 		return true
 	default:
-		r.helpers.Lost(address)
+		r.helpers.RemoveNode(address)
 	}
 	return false
 }
 
-func (r *committer) runHere(ctx context.Context, m *commit.Compaction, turn func(context.Context) bool, span *tracing.Span) (int64, error) {
+func (r *committer) compactLocally(ctx context.Context, m *commit.Compaction, turn func(context.Context) bool, span *tracing.Span) (int64, error) {
 	if turn != nil {
 		if !turn(ctx) {
 			return 0, ctx.Err()
 		}
 		defer r.slots.merge.Leave(r.job.spec.Account)
-		defer r.metrics.merging(span, time.Now())
+		defer r.metrics.observeMerge(span, time.Now())
 	}
 	return m.Run(ctx, r.cfg.Blob, r.storage.WaitHere)
 }
@@ -120,17 +120,17 @@ const (
 	longestAskPause  = 500 * time.Millisecond
 )
 
-// compactionFailed is the error of a node that ran a compaction and failed.
-type compactionFailed string
+// compactionError is the error of a node that ran a compaction and failed.
+type compactionError string
 
 // Error returns the text that the node sent.
-func (f compactionFailed) Error() string { return string(f) }
+func (f compactionError) Error() string { return string(f) }
 
-// runAt lets the node at an address run a compaction, and returns the size of the
+// compactRemotely lets the node at an address run a compaction, and returns the size of the
 // object. It returns an error if the node does not answer for
 // Config.Ownership.LeaseTTL.
-func (r *committer) runAt(ctx context.Context, address string, m *commit.Compaction) (int64, error) {
-	ask := compact{Job: r.job.id, Account: r.job.spec.Account, Priority: r.job.spec.Priority, Compaction: m}
+func (r *committer) compactRemotely(ctx context.Context, address string, m *commit.Compaction) (int64, error) {
+	ask := compactionRequest{Job: r.job.id, Account: r.job.spec.Account, Priority: r.job.spec.Priority, Compaction: m}
 	known := ask
 	known.Compaction = &commit.Compaction{Key: m.Key}
 	begun := time.Now()
@@ -139,14 +139,14 @@ func (r *committer) runAt(ctx context.Context, address string, m *commit.Compact
 		now := time.Now()
 		switch {
 		case err == nil && state.Failed != "":
-			return 0, compactionFailed(state.Failed)
+			return 0, compactionError(state.Failed)
 		case err == nil && state.Done:
 			return state.Size, nil
 		case err == nil:
 			ask, heard = known, now
-		case code(err) == codeUnknownJob && ask.Compaction != m: // the node has restarted
+		case refusalCode(err) == codeUnknownJob && ask.Compaction != m: // the node has restarted
 			ask.Compaction = m
-		case code(err) != "" && code(err) != codeBusy, errors.Is(err, peer.ErrRefused), now.Sub(heard) > r.cfg.Ownership.LeaseTTL:
+		case refusalCode(err) != "" && refusalCode(err) != codeBusy, errors.Is(err, peer.ErrRefused), now.Sub(heard) > r.cfg.Ownership.LeaseTTL:
 			return 0, err
 		}
 		select {
@@ -157,7 +157,7 @@ func (r *committer) runAt(ctx context.Context, address string, m *commit.Compact
 	}
 }
 
-func (r *committer) askCompaction(ctx context.Context, address string, m compact) (commit.CompactionState, error) {
+func (r *committer) askCompaction(ctx context.Context, address string, m compactionRequest) (commit.CompactionState, error) {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
 	return r.transport.runCompaction(ctx, address, m)

@@ -15,7 +15,7 @@ import (
 // A stingyBucket copies no short ranges.
 type stingyBucket struct{ blob.Bucket }
 
-func (stingyBucket) AppendsFrom() int64 { return 2 << 10 }
+func (stingyBucket) MinStorageCopySize() int64 { return 2 << 10 }
 
 // joining sets limits that give many parts, and joins of parts.
 func joining(c *actors.Config) {

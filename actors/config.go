@@ -69,9 +69,9 @@ type Config struct {
 	Reports   Reports
 	Inputs    Inputs
 	Ownership Ownership
-	Shards    Shards
-	Parts     Parts
-	Rows      Rows
+	Shards    ShardConfig
+	Parts     PartConfig
+	Rows      RowConfig
 	Estimates Estimates
 	Servers   Servers
 	Janitor   Janitor
@@ -154,10 +154,10 @@ type Ownership struct {
 	KeptPlaces int
 }
 
-// Shards limits the size of a shard, which is a range of input rows. Defaults 16,384
+// ShardConfig limits the size of a shard, which is a range of input rows. Defaults 16,384
 // rows and 8 MiB: the shard and its answers usually fit one part, which then needs no
 // merge.
-type Shards struct {
+type ShardConfig struct {
 	Rows  int
 	Bytes int64 // size before compression
 
@@ -166,13 +166,13 @@ type Shards struct {
 	Remembered int
 }
 
-// Parts bounds the finished rows that a crash can lose. A worker writes a part when its
+// PartConfig bounds the finished rows that a crash can lose. A worker writes a part when its
 // finished rows (inputs, outputs and bookkeeping) reach half of Bytes, or after
 // Interval. Meanwhile the worker gathers rows for the next part. If the next part must
 // be written before the first part is committed, no more rows start. Defaults 48 MiB
 // and 5 s: half of 48 MiB holds the finished rows of the three shards that are open at
 // the same time.
-type Parts struct {
+type PartConfig struct {
 	Bytes    int64
 	Interval time.Duration
 
@@ -185,8 +185,8 @@ type Parts struct {
 	Joined int64
 }
 
-// Rows limits the attempts, the failures and the timeouts of rows.
-type Rows struct {
+// RowConfig limits the attempts, the failures and the timeouts of rows.
+type RowConfig struct {
 	// MaxAttempts is how often a row is sent before it counts as failed. Default 5.
 	MaxAttempts int
 
@@ -226,7 +226,7 @@ type Servers struct {
 
 	// Pace returns the limit of requests for the engine with this name. Default: no
 	// limit.
-	Pace func(name string) engine.Pace
+	Pace func(name string) engine.RateLimit
 
 	// Known reports whether this node knows the capabilities of a served model. If
 	// neither Known nor the server reports them, a trial row finds them out. Default:
@@ -321,7 +321,7 @@ func (c Config) WithDefaults() Config {
 		c.Clock = time.Now
 	}
 	if c.Servers.Pace == nil {
-		c.Servers.Pace = func(string) engine.Pace { return engine.Pace{} }
+		c.Servers.Pace = func(string) engine.RateLimit { return engine.RateLimit{} }
 	}
 	if c.Reports.Figures == nil {
 		c.Reports.Figures = func(_ context.Context, what string) (any, error) {
@@ -376,18 +376,18 @@ func (c Config) Validate() error {
 
 // pieces returns the bounds for the sizes of joined parts in this bucket; zero if the
 // bucket needs no long parts.
-func (c Config) pieces() commit.PieceSizes {
-	least := c.Blob.AppendsFrom()
+func (c Config) pieces() commit.JoinSizes {
+	least := c.Blob.MinStorageCopySize()
 	if least == 0 {
-		return commit.PieceSizes{}
+		return commit.JoinSizes{}
 	}
-	return commit.PieceSizes{Least: 2 * least, Most: c.Parts.Joined}
+	return commit.JoinSizes{Least: 2 * least, Most: c.Parts.Joined}
 }
 
-// places configures the places for jobs on this node. Patience is the time within which
+// slotConfig configures the places for jobs on this node. Patience is the time within which
 // a waiting account asks again: with each scan (every ScanInterval, in large clusters
 // up to scanStretch times as long), or with each invite, about once per heartbeat.
-func (c Config) places() fair.Config {
+func (c Config) slotConfig() fair.Config {
 	return fair.Config{
 		Places: c.Ownership.MaxActive, Kept: c.Ownership.KeptPlaces, Weights: c.Ownership.Weights,
 		Patience: 2*heartbeatInterval + c.Ownership.ScanInterval,

@@ -24,15 +24,15 @@ import (
 // another version: a message with an unusable value is refused with
 // peer.CodeInvalid.
 
-// valid returns the text with its invalid UTF-8 replaced, because messages carry only
+// sanitizeUTF8 returns the text with its invalid UTF-8 replaced, because messages carry only
 // valid UTF-8.
-func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+func sanitizeUTF8(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-func validAll(texts []string) []string { return each(texts, valid) }
+func validAll(texts []string) []string { return mapSlice(texts, sanitizeUTF8) }
 
-// each calls turn for all elements of a list and returns the results; nil for an empty
+// mapSlice calls turn for all elements of a list and returns the results; nil for an empty
 // list.
-func each[A, B any](list []A, turn func(A) B) []B {
+func mapSlice[A, B any](list []A, turn func(A) B) []B {
 	if len(list) == 0 {
 		return nil
 	}
@@ -59,13 +59,13 @@ func (r *reader) rows(raw []byte) assign.RowSet {
 }
 
 func (r *reader) shardRows(list []*peerv1.ShardRows) []assign.ShardRows {
-	return each(list, func(s *peerv1.ShardRows) assign.ShardRows {
+	return mapSlice(list, func(s *peerv1.ShardRows) assign.ShardRows {
 		return assign.ShardRows{Shard: int(s.GetShard()), Rows: r.rows(s.GetRows())}
 	})
 }
 
 func shardRowsOf(list []assign.ShardRows) []*peerv1.ShardRows {
-	return each(list, func(s assign.ShardRows) *peerv1.ShardRows {
+	return mapSlice(list, func(s assign.ShardRows) *peerv1.ShardRows {
 		return &peerv1.ShardRows{Shard: clampInt32(s.Shard), Rows: s.Rows.Encode()}
 	})
 }
@@ -108,19 +108,19 @@ func reportOf(h *assign.Heartbeat) *peerv1.ReportRequest {
 		Fresh: h.Fresh, Holds: shardRowsOf(h.Holds),
 		Received: h.Received, Recalled: h.Recalled, Back: shardRowsOf(h.Back), Batch: h.Batch,
 		Want: h.Want, Hungry: h.Hungry, Ready: clampInt32(h.Ready), Ports: clampInt32(h.Engines), Leaves: h.Leaves, Left: h.Left,
-		AwayMs: h.Away, Waits: waits[h.Waits], Warnings: validAll(h.Warnings), Suspects: each(h.Suspects, suspectOf),
+		AwayMs: h.Away, Waits: waits[h.Waits], Warnings: validAll(h.Warnings), Suspects: mapSlice(h.Suspects, suspectOf),
 	}
-	r.Parts = each(h.Parts, func(p assign.Part) *peerv1.Part {
+	r.Parts = mapSlice(h.Parts, func(p assign.Part) *peerv1.Part {
 		return &peerv1.Part{Key: p.Key, Shard: clampInt32(p.Shard), Rows: p.Rows.Encode(), Totals: totalsOf(p.Totals), Size: p.Size}
 	})
 	if len(h.Refused) > 0 {
 		r.Refused = make(map[string]string, len(h.Refused))
 		for engine, why := range h.Refused {
-			r.Refused[valid(engine)] = valid(why)
+			r.Refused[sanitizeUTF8(engine)] = sanitizeUTF8(why)
 		}
 	}
 	if f := h.Fault; f != nil {
-		r.Fault = &peerv1.Fault{Row: f.Row, Code: valid(f.Code), Message: valid(f.Message)}
+		r.Fault = &peerv1.Fault{Row: f.Row, Code: sanitizeUTF8(f.Code), Message: sanitizeUTF8(f.Message)}
 	}
 	return r
 }
@@ -140,9 +140,9 @@ func readReport(r *peerv1.ReportRequest) (*assign.Heartbeat, error) {
 		Fresh: r.GetFresh(), Holds: read.shardRows(r.GetHolds()),
 		Received: r.GetReceived(), Recalled: r.GetRecalled(), Back: read.shardRows(r.GetBack()), Batch: r.GetBatch(),
 		Want: r.GetWant(), Hungry: r.GetHungry(), Ready: int(r.GetReady()), Engines: int(r.GetPorts()), Leaves: r.GetLeaves(), Left: r.GetLeft(),
-		Away: r.GetAwayMs(), Waits: wordOf(waits, r.GetWaits()), Warnings: r.GetWarnings(), Refused: r.GetRefused(), Suspects: each(r.GetSuspects(), readSuspect),
+		Away: r.GetAwayMs(), Waits: wordOf(waits, r.GetWaits()), Warnings: r.GetWarnings(), Refused: r.GetRefused(), Suspects: mapSlice(r.GetSuspects(), readSuspect),
 	}
-	h.Parts = each(r.GetParts(), func(p *peerv1.Part) assign.Part {
+	h.Parts = mapSlice(r.GetParts(), func(p *peerv1.Part) assign.Part {
 		return assign.Part{Key: p.GetKey(), Shard: int(p.GetShard()), Rows: read.rows(p.GetRows()), Totals: readTotals(p.GetTotals()), Size: p.GetSize()}
 	})
 	if f := r.GetFault(); f != nil {
@@ -161,8 +161,8 @@ func assignmentOf(a *assign.Assignment) *peerv1.AssignRequest {
 	r := &peerv1.AssignRequest{
 		Job: a.Job, Epoch: a.Epoch, Worker: a.Worker, Exhausted: a.Exhausted, Acked: a.Acked, Taken: a.Taken, Stop: a.Stop,
 	}
-	r.Batches = each(a.Batches, func(b assign.Batch) *peerv1.Batch {
-		return &peerv1.Batch{Number: b.Number, Spans: each(b.Spans, spanOf)}
+	r.Batches = mapSlice(a.Batches, func(b assign.Batch) *peerv1.Batch {
+		return &peerv1.Batch{Number: b.Number, Spans: mapSlice(b.Spans, spanOf)}
 	})
 	if a.Revoke != (assign.Revocation{}) {
 		r.Revocation = &peerv1.Revocation{Number: a.Revoke.Number, Rows: clampInt32(a.Revoke.Rows)}
@@ -173,7 +173,7 @@ func assignmentOf(a *assign.Assignment) *peerv1.AssignRequest {
 func spanOf(s assign.Span) *peerv1.Span {
 	span := &peerv1.Span{
 		Shard: clampInt32(s.Shard), From: clampInt32(s.From), To: clampInt32(s.To), Except: s.Except.Encode(), Block: clampInt32(s.Block), Share: clampInt32(s.Share),
-		Suspects: each(s.Suspects, suspectOf),
+		Suspects: mapSlice(s.Suspects, suspectOf),
 	}
 	if s.Of != (shard.Info{}) {
 		span.Of = shardInfoOf(s.Of)
@@ -187,12 +187,12 @@ func readAssignment(r *peerv1.AssignRequest) (*assign.Assignment, error) {
 		Job: r.GetJob(), Epoch: r.GetEpoch(), Worker: r.GetWorker(), Exhausted: r.GetExhausted(), Acked: r.GetAcked(), Taken: r.GetTaken(), Stop: r.GetStop(),
 		Revoke: assign.Revocation{Number: r.GetRevocation().GetNumber(), Rows: int(r.GetRevocation().GetRows())},
 	}
-	a.Batches = each(r.GetBatches(), func(b *peerv1.Batch) assign.Batch {
-		return assign.Batch{Number: b.GetNumber(), Spans: each(b.GetSpans(), func(s *peerv1.Span) assign.Span {
+	a.Batches = mapSlice(r.GetBatches(), func(b *peerv1.Batch) assign.Batch {
+		return assign.Batch{Number: b.GetNumber(), Spans: mapSlice(b.GetSpans(), func(s *peerv1.Span) assign.Span {
 			return assign.Span{
 				Shard: int(s.GetShard()), From: int(s.GetFrom()), To: int(s.GetTo()), Except: read.rows(s.GetExcept()),
 				Of: readShardInfo(s.GetOf()), Block: int(s.GetBlock()), Share: int(s.GetShare()),
-				Suspects: each(s.GetSuspects(), readSuspect),
+				Suspects: mapSlice(s.GetSuspects(), readSuspect),
 			}
 		})}
 	})
@@ -213,11 +213,11 @@ func readShardInfo(s *peerv1.ShardInfo) shard.Info {
 func invitationOf(m *invite) *peerv1.InviteRequest {
 	r := &peerv1.InviteRequest{
 		Job: m.Job, Epoch: m.Epoch, Address: m.Address, Session: m.Session,
-		Context: int64(m.Context), MaxTokens: int64(m.MaxTokens), Sample: m.SampleRows, Account: valid(m.Account), Priority: clampInt32(int(m.Priority)),
+		Context: int64(m.Context), MaxTokens: int64(m.MaxTokens), Sample: m.SampleRows, Account: sanitizeUTF8(m.Account), Priority: clampInt32(int(m.Priority)),
 	}
 	if in := m.Input; in != nil {
 		r.Input = &peerv1.Manifest{
-			IdKind: uint32(in.IDKind), IdLeaf: valid(string(in.IDLeaf)), Fields: validAll(in.Fields), Rows: in.Rows, Shards: each(in.Shards, shardInfoOf),
+			IdKind: uint32(in.IDKind), IdLeaf: sanitizeUTF8(string(in.IDLeaf)), Fields: validAll(in.Fields), Rows: in.Rows, Shards: mapSlice(in.Shards, shardInfoOf),
 			Size:  &peerv1.InputSize{Tokens: in.Size.Tokens, SampleRows: in.Size.SampleRows, SampleTokens: in.Size.SampleTokens},
 			Taken: in.Taken, Copies: in.Copies, Groups: in.Groups,
 		}
@@ -232,7 +232,7 @@ func readInvitation(r *peerv1.InviteRequest) (*invite, error) {
 	}
 	if in := r.GetInput(); in != nil {
 		m.Input = &shard.Manifest{
-			IDType: idTypeOf(in.GetIdKind(), in.GetIdLeaf()), Fields: in.GetFields(), Rows: in.GetRows(), Shards: each(in.GetShards(), readShardInfo),
+			IDType: idTypeOf(in.GetIdKind(), in.GetIdLeaf()), Fields: in.GetFields(), Rows: in.GetRows(), Shards: mapSlice(in.GetShards(), readShardInfo),
 			Size:  shard.Size{Tokens: in.GetSize().GetTokens(), SampleRows: in.GetSize().GetSampleRows(), SampleTokens: in.GetSize().GetSampleTokens()},
 			Taken: in.GetTaken(), Copies: in.GetCopies(), Groups: in.GetGroups(),
 		}
@@ -255,7 +255,7 @@ type hint = peerv1.HintRequest
 
 // hintOf returns a hint that a job has no owner.
 func hintOf(o store.Orphan) *hint {
-	account := valid(o.Account)
+	account := sanitizeUTF8(o.Account)
 	return &hint{Job: o.JobID, Account: &account, Priority: clampInt32(int(o.Priority))}
 }
 
@@ -267,7 +267,7 @@ func orphanOf(h *hint) store.Orphan {
 func readRowDistribution(r *peerv1.LocateRowsResponse) RowDistribution {
 	return RowDistribution{
 		Shards: int(r.GetShards()), Complete: int(r.GetComplete()),
-		Nodes: each(r.GetNodes(), func(n *peerv1.NodeRows) NodeRows {
+		Nodes: mapSlice(r.GetNodes(), func(n *peerv1.NodeRows) NodeRows {
 			return NodeRows{Node: n.GetNode(), Assigned: n.GetAssigned(), Done: n.GetDone(), Rate: n.Rate}
 		}),
 	}
@@ -282,18 +282,18 @@ var compactionKinds = map[string]peerv1.CompactionKind{
 	commit.MakeRows:  peerv1.CompactionKind_COMPACTION_KIND_ROWS,
 }
 
-func compactionOf(m *compact) *peerv1.RunCompactionRequest {
+func compactionOf(m *compactionRequest) *peerv1.RunCompactionRequest {
 	e := m.Compaction
 	s := e.Schema
 	return &peerv1.RunCompactionRequest{
-		Job: m.Job, Account: valid(m.Account), Priority: clampInt32(int(m.Priority)),
+		Job: m.Job, Account: sanitizeUTF8(m.Account), Priority: clampInt32(int(m.Priority)),
 		Compaction: &peerv1.Compaction{
 			Kind: compactionKinds[e.Make], Key: e.Key, First: e.First, Rows: e.Rows,
 			Schema: &peerv1.Schema{
-				JobId: s.JobID, Model: valid(s.Model), IdColumn: valid(s.IDColumn), IdKind: uint32(s.IDKind), IdLeaf: valid(string(s.IDLeaf)),
+				JobId: s.JobID, Model: sanitizeUTF8(s.Model), IdColumn: sanitizeUTF8(s.IDColumn), IdKind: uint32(s.IDKind), IdLeaf: sanitizeUTF8(string(s.IDLeaf)),
 				Fields: validAll(s.Fields), Embedding: s.Embedding, Partial: s.Partial, ContentAsJson: s.ContentAsJSON,
 			},
-			Parts: each(e.Parts, func(p store.Part) *peerv1.StoredPart {
+			Parts: mapSlice(e.Parts, func(p store.Part) *peerv1.StoredPart {
 				return &peerv1.StoredPart{
 					Key: p.Key, Shard: clampInt32(p.Shard), Rows: p.Rows, Accepted: p.Accepted, Complete: p.Complete,
 					Totals: totalsOf(p.Totals), Carried: p.Carried, Size: p.Size,
@@ -303,13 +303,13 @@ func compactionOf(m *compact) *peerv1.RunCompactionRequest {
 	}
 }
 
-func readCompaction(r *peerv1.RunCompactionRequest) (*compact, error) {
+func readCompaction(r *peerv1.RunCompactionRequest) (*compactionRequest, error) {
 	e := r.GetCompaction()
 	if r.GetJob() == "" || e.GetKey() == "" {
 		return nil, refuse(peer.CodeInvalid, "compaction: job or key is missing")
 	}
 	s := e.GetSchema()
-	return &compact{
+	return &compactionRequest{
 		Job: r.GetJob(), Account: r.GetAccount(), Priority: rowmill.Priority(r.GetPriority()),
 		Compaction: &commit.Compaction{
 			Make: wordOf(compactionKinds, e.GetKind()), Key: e.GetKey(), First: e.GetFirst(), Rows: e.GetRows(),
@@ -317,7 +317,7 @@ func readCompaction(r *peerv1.RunCompactionRequest) (*compact, error) {
 				JobID: s.GetJobId(), Model: s.GetModel(), IDColumn: s.GetIdColumn(), IDType: idTypeOf(s.GetIdKind(), s.GetIdLeaf()),
 				Fields: s.GetFields(), Embedding: s.GetEmbedding(), Partial: s.GetPartial(), ContentAsJSON: s.GetContentAsJson(),
 			},
-			Parts: each(e.GetParts(), func(p *peerv1.StoredPart) store.Part {
+			Parts: mapSlice(e.GetParts(), func(p *peerv1.StoredPart) store.Part {
 				return store.Part{
 					Key: p.GetKey(), Shard: int(p.GetShard()), Rows: p.GetRows(), Accepted: p.GetAccepted(), Complete: p.GetComplete(),
 					Totals: readTotals(p.GetTotals()), Carried: p.GetCarried(), Size: p.GetSize(),
@@ -328,7 +328,7 @@ func readCompaction(r *peerv1.RunCompactionRequest) (*compact, error) {
 }
 
 func filterOf(f registry.Filter) *peerv1.ListActorsRequest {
-	return &peerv1.ListActorsRequest{Kind: valid(f.Kind), Job: valid(f.Job), MinAge: durationpb.New(f.MinAge)}
+	return &peerv1.ListActorsRequest{Kind: sanitizeUTF8(f.Kind), Job: sanitizeUTF8(f.Job), MinAge: durationpb.New(f.MinAge)}
 }
 
 func readFilter(r *peerv1.ListActorsRequest) registry.Filter {
@@ -344,14 +344,14 @@ var actorStates = map[string]peerv1.ActorState{
 func listingOf(l registry.Listing) *peerv1.ListActorsResponse {
 	return &peerv1.ListActorsResponse{
 		LeftOut: clampInt32(l.LeftOut),
-		Actors: each(l.Actors, func(a registry.Actor) *peerv1.Actor {
+		Actors: mapSlice(l.Actors, func(a registry.Actor) *peerv1.Actor {
 			said := &peerv1.Actor{
-				Kind: a.Kind, Job: a.Job, Engine: valid(a.Engine), Id: valid(a.ID), State: actorStates[a.State],
+				Kind: a.Kind, Job: a.Job, Engine: sanitizeUTF8(a.Engine), Id: sanitizeUTF8(a.ID), State: actorStates[a.State],
 				Since: timestamppb.New(a.Since), Restarts: clampInt32(a.Restarts), MailboxDepth: a.Depth, OldestMessage: durationpb.New(a.Oldest),
 				Tasks: clampInt32(a.Tasks), Task: a.Task, TaskTime: durationpb.New(a.TaskTime),
 			}
 			if a.Trouble != nil {
-				said.Trouble = &peerv1.Trouble{Text: valid(a.Trouble.Text), At: timestamppb.New(a.Trouble.At)}
+				said.Trouble = &peerv1.Trouble{Text: sanitizeUTF8(a.Trouble.Text), At: timestamppb.New(a.Trouble.At)}
 			}
 			return said
 		}),
@@ -361,7 +361,7 @@ func listingOf(l registry.Listing) *peerv1.ListActorsResponse {
 func readListing(r *peerv1.ListActorsResponse) registry.Listing {
 	return registry.Listing{
 		LeftOut: int(r.GetLeftOut()),
-		Actors: each(r.GetActors(), func(a *peerv1.Actor) registry.Actor {
+		Actors: mapSlice(r.GetActors(), func(a *peerv1.Actor) registry.Actor {
 			read := registry.Actor{
 				Identity: registry.Identity{Kind: a.GetKind(), Job: a.GetJob(), Engine: a.GetEngine()},
 				ID:       a.GetId(), State: wordOf(actorStates, a.GetState()), Since: timeOf(a.GetSince()),

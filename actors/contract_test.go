@@ -50,7 +50,7 @@ func TestMessagesArriveUnchanged(t *testing.T) {
 		return &read, err
 	})
 	for kind := range compactionKinds {
-		arrives(t, "compaction: "+kind, func(m *compact) { m.Compaction.Make = kind }, func(m *compact) (*compact, error) {
+		arrives(t, "compaction: "+kind, func(m *compactionRequest) { m.Compaction.Make = kind }, func(m *compactionRequest) (*compactionRequest, error) {
 			r, err := through(compactionOf(m))
 			if err != nil {
 				return nil, err
@@ -58,7 +58,7 @@ func TestMessagesArriveUnchanged(t *testing.T) {
 			return readCompaction(r)
 		})
 	}
-	arrives(t, "compaction that is known", func(m *compact) { m.Compaction = &commit.Compaction{Key: "k"} }, func(m *compact) (*compact, error) {
+	arrives(t, "compaction that is known", func(m *compactionRequest) { m.Compaction = &commit.Compaction{Key: "k"} }, func(m *compactionRequest) (*compactionRequest, error) {
 		r, err := through(compactionOf(m))
 		if err != nil {
 			return nil, err
@@ -114,7 +114,7 @@ func arrives[M any](t *testing.T, name string, settle func(*M), send func(*M) (*
 		return
 	}
 	sets := cmp.Comparer(func(a, b assign.RowSet) bool { return string(a.Encode()) == string(b.Encode()) })
-	if diff := cmp.Diff(sent, read, sets, cmpopts.IgnoreFields(assign.Fault{}, "Err"), cmpopts.IgnoreUnexported(invite{}, compact{})); diff != "" {
+	if diff := cmp.Diff(sent, read, sets, cmpopts.IgnoreFields(assign.Fault{}, "Err"), cmpopts.IgnoreUnexported(invite{}, compactionRequest{})); diff != "" {
 		t.Errorf("%s (-sent +read):\n%s", name, diff)
 	}
 	spoiled, n := new(M), 0

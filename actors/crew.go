@@ -20,10 +20,10 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 )
 
-// A crew is the job owner's view of engines, nodes and workers: which engines serve the
+// A jobWorkers is the job owner's view of engines, nodes and workers: which engines serve the
 // model, which nodes are invited, which workers the job has, and the next messages to
 // the workers. It knows no actors: the job actor sends the messages.
-type crew struct {
+type jobWorkers struct {
 	spec       *rowmill.Spec
 	log        *slog.Logger
 	lost       prometheus.Counter   // rows that were taken from lost workers
@@ -36,35 +36,35 @@ type crew struct {
 	unwanted   map[string]bool      // by name: workers that must drop their rows, and that the log has named once
 	invites    invitations
 	lastCheck  time.Time                 // when checkWorkers last ran
-	outgoing   []outgoing                // messages to workers that were not sent yet
+	outgoing   []outgoingAssignment      // messages to workers that were not sent yet
 	queued     map[*assign.Assignee]bool // workers that have a message in outgoing
 }
 
-// An outgoing message is an assignment on its way to a worker.
-type outgoing struct {
+// An outgoingAssignment message is an assignment on its way to a worker.
+type outgoingAssignment struct {
 	to   *link
 	of   *assign.Assignee // the worker whose present assignment becomes body in takeOutgoing; nil if body is set already
 	body *assign.Assignment
 }
 
-func newCrew(spec rowmill.Spec, log *slog.Logger, m *metrics, engines []engineView) *crew {
-	return &crew{
+func newJobWorkers(spec rowmill.Spec, log *slog.Logger, m *metrics, engines []engineView) *jobWorkers {
+	return &jobWorkers{
 		spec: &spec, log: log, lost: m.returned.WithLabelValues("lost"), unassigned: m.unassigned, engines: engines,
 		refused: make(map[string]error), links: make(map[string]*link), unwanted: make(map[string]bool), invites: newInvitations(), queued: make(map[*assign.Assignee]bool),
 	}
 }
 
 // hasEngine reports whether at least one engine can run the job now.
-func (w *crew) hasEngine() bool { return slices.ContainsFunc(w.engines, w.usable) }
+func (w *jobWorkers) hasEngine() bool { return slices.ContainsFunc(w.engines, w.canUse) }
 
-func (w *crew) usable(e engineView) bool {
-	_, serves := e.serves(w.spec)
+func (w *jobWorkers) canUse(e engineView) bool {
+	_, serves := e.servedModel(w.spec)
 	return serves && w.refused[e.name] == nil
 }
 
 // updateWaitingRows updates the metric rowmill_rows_waiting, which counts rows without a worker.
 // If open is false, the job is ending, and the metric counts none of its rows.
-func (w *crew) updateWaitingRows(open bool) {
+func (w *jobWorkers) updateWaitingRows(open bool) {
 	free := int64(0)
 	if w.owner != nil && open {
 		free = w.owner.Free()
@@ -75,14 +75,14 @@ func (w *crew) updateWaitingRows(open bool) {
 	}
 }
 
-// uninvited returns the addresses of the nodes to invite now, "" for this node, and
+// nodesToInvite returns the addresses of the nodes to invite now, "" for this node, and
 // counts them as invited. Before the first rows are assigned it returns this node and
 // all nodes that have engines: a node that cannot work now may have rows from an
-// earlier owner. If leaves is true, this node starts no worker.
-func (w *crew) uninvited(others []cluster.Member, leaves bool, now time.Time) (addresses []string) {
+// earlier owner. If draining is true, this node starts no worker.
+func (w *jobWorkers) nodesToInvite(others []cluster.Member, draining bool, now time.Time) (addresses []string) {
 	could := make(map[string]bool)
 	for _, e := range w.engines {
-		if w.usable(e) {
+		if w.canUse(e) {
 			could[e.address] = true
 		}
 	}
@@ -96,24 +96,24 @@ func (w *crew) uninvited(others []cluster.Member, leaves bool, now time.Time) (a
 	}
 	w.owner.Nodes = len(could)
 	for _, address := range slices.Sorted(maps.Keys(could)) {
-		if w.owner.At(address) == nil && !(leaves && address == "") && w.invites.shouldInvite(address, now) {
+		if w.owner.WorkerAt(address) == nil && !(draining && address == "") && w.invites.shouldInvite(address, now) {
 			addresses = append(addresses, address)
 		}
 	}
 	return addresses
 }
 
-// noteAnswer notes the answer to an invite. It returns true if rows can be assigned
+// recordInviteAnswer notes the answer to an invite. It returns true if rows can be assigned
 // now, because all invites are answered and all workers of earlier owners have
 // reported.
-func (w *crew) noteAnswer(address string, answer *invited, err error) (allReported bool) {
-	w.invites.noteAnswer(address, err == nil && answer.Working && w.owner.At(address) == nil, code(err))
+func (w *jobWorkers) recordInviteAnswer(address string, answer *invited, err error) (allReported bool) {
+	w.invites.recordAnswer(address, err == nil && answer.Working && w.owner.WorkerAt(address) == nil, refusalCode(err))
 	return w.invites.allReported()
 }
 
-// group sets the groups of rows with the same prefix, which should run on the same
+// setRowGroups sets the groups of rows with the same prefix, which should run on the same
 // worker. It also sets the rows that are copies of other rows.
-func (w *crew) group(groups []byte, copies *ingest.Copies) {
+func (w *jobWorkers) setRowGroups(groups []byte, copies *ingest.Copies) {
 	w.owner.Group(groups)
 	if copies != nil {
 		w.owner.Copies(copies.Copies)
@@ -123,8 +123,8 @@ func (w *crew) group(groups []byte, copies *ingest.Copies) {
 // onHeartbeat processes a heartbeat. It returns the worker and the worker's new parts;
 // nil if the worker must drop its rows. The crew uses the link reply if it does not
 // know the worker yet.
-func (w *crew) onHeartbeat(h *assign.Heartbeat, reply *link, now time.Time) (*assign.Assignee, []assign.Proposal) {
-	m, parts := w.owner.Hear(h, now)
+func (w *jobWorkers) onHeartbeat(h *assign.Heartbeat, reply *link, now time.Time) (*assign.Assignee, []assign.Proposal) {
+	m, parts := w.owner.HandleHeartbeat(h, now)
 	if known := w.links[h.Worker]; known != nil {
 		reply = known
 	}
@@ -133,18 +133,18 @@ func (w *crew) onHeartbeat(h *assign.Heartbeat, reply *link, now time.Time) (*as
 			w.unwanted[h.Worker] = true
 			w.log.Warn("the owner does not accept a worker, so the worker must drop its rows", "worker", h.Worker, "node", h.Address)
 		}
-		w.outgoing = append(w.outgoing, outgoing{to: reply, body: &assign.Assignment{Worker: h.Worker, Stop: true}})
+		w.outgoing = append(w.outgoing, outgoingAssignment{to: reply, body: &assign.Assignment{Worker: h.Worker, Stop: true}})
 		return nil, nil
 	}
 	w.links[h.Worker] = reply
-	w.invites.heard(h.Address)
+	w.invites.recordHeartbeat(h.Address)
 	return m, parts
 }
 
-// noteRefusals notes which engines cannot run the job, as a heartbeat reports. If no
+// recordRefusals notes which engines cannot run the job, as a heartbeat reports. If no
 // engine can run the job any more, it returns the reason of the last refusal; otherwise
 // it returns an empty text.
-func (w *crew) noteRefusals(h *assign.Heartbeat) string {
+func (w *jobWorkers) recordRefusals(h *assign.Heartbeat) string {
 	for engine, why := range h.Refused {
 		for _, e := range w.engines {
 			if e.address != h.Address || e.localName != engine || w.refused[e.name] != nil {
@@ -162,7 +162,7 @@ func (w *crew) noteRefusals(h *assign.Heartbeat) string {
 // checkWorkers removes workers that were silent for a lease, and bans nodes whose
 // workers could not use the bucket for patience. To workers with a late heartbeat it
 // sends a message.
-func (w *crew) checkWorkers(lease, patience time.Duration, now time.Time) {
+func (w *jobWorkers) checkWorkers(lease, patience time.Duration, now time.Time) {
 	if !w.lastCheck.IsZero() && now.Sub(w.lastCheck) > 2*heartbeatInterval { // this process was suspended, so the workers were not silent
 		w.owner.CountAsHeard(now.Add(-heartbeatInterval))
 	}
@@ -171,41 +171,41 @@ func (w *crew) checkWorkers(lease, patience time.Duration, now time.Time) {
 		w.loseWorker(m)
 	}
 	for _, m := range w.owner.Stranded(patience, now) {
-		w.ban(m, now)
+		w.banNode(m, now)
 	}
 	for _, m := range w.owner.Silent(now.Add(-2 * heartbeatInterval)) {
 		w.queueAssignment(m) // if the worker has stopped, the message fails, and onUndelivered removes the worker
 	}
 }
 
-// ban gives the rows of a worker to other workers and does not invite its node for
+// banNode gives the rows of a worker to other workers and does not invite its node for
 // a while.
-func (w *crew) ban(m *assign.Assignee, now time.Time) {
+func (w *jobWorkers) banNode(m *assign.Assignee, now time.Time) {
 	w.invites.ban(m.Address, now)
 	w.loseWorker(m)
 }
 
 // loseWorker gives the rows of a lost worker to other workers.
-func (w *crew) loseWorker(m *assign.Assignee) {
+func (w *jobWorkers) loseWorker(m *assign.Assignee) {
 	again := w.removeWorker(m)
 	w.lost.Add(float64(again))
 	w.log.Warn("worker lost", "worker", m.Worker, "node", m.Address, "rows", again)
 }
 
 // removeWorker removes a worker, and returns how many of its rows run again.
-func (w *crew) removeWorker(m *assign.Assignee) (again int64) {
-	again = w.owner.Remove(m)
-	w.outgoing = append(w.outgoing, outgoing{to: w.links[m.Worker], body: &assign.Assignment{Worker: m.Worker, Stop: true}})
+func (w *jobWorkers) removeWorker(m *assign.Assignee) (rowsToRerun int64) {
+	rowsToRerun = w.owner.Remove(m)
+	w.outgoing = append(w.outgoing, outgoingAssignment{to: w.links[m.Worker], body: &assign.Assignment{Worker: m.Worker, Stop: true}})
 	w.assignRows()
-	return again
+	return rowsToRerun
 }
 
 // onUndelivered handles the error of a message that could not be delivered. If the
 // receiving process refuses connections or does not know the job, the workers behind
 // this link are lost, and their rows run again.
-func (w *crew) onUndelivered(l *link, err error) {
-	l.transport.unanswered(w.log, l.address, err)
-	if !errors.Is(err, peer.ErrRefused) && code(err) != codeUnknownJob {
+func (w *jobWorkers) onUndelivered(l *link, err error) {
+	l.transport.logUnanswered(w.log, l.address, err)
+	if !errors.Is(err, peer.ErrRefused) && refusalCode(err) != codeUnknownJob {
 		return
 	}
 	for _, m := range w.owner.Workers() {
@@ -215,11 +215,11 @@ func (w *crew) onUndelivered(l *link, err error) {
 	}
 }
 
-// noteCommitted notes parts that the store has recorded, and queues messages to the
+// recordCommitted notes parts that the store has recorded, and queues messages to the
 // workers that wrote them.
-func (w *crew) noteCommitted(parts []assign.Proposal, now time.Time) {
+func (w *jobWorkers) recordCommitted(parts []assign.Proposal, now time.Time) {
 	for _, p := range parts {
-		if m := w.owner.Committed(p.Worker, p.Part, now); m != nil {
+		if m := w.owner.MarkCommitted(p.Worker, p.Part, now); m != nil {
 			w.queueAssignment(m)
 		}
 	}
@@ -227,7 +227,7 @@ func (w *crew) noteCommitted(parts []assign.Proposal, now time.Time) {
 }
 
 // assignRows assigns rows to workers with room, and queues a message to each of them.
-func (w *crew) assignRows() {
+func (w *jobWorkers) assignRows() {
 	for _, m := range w.owner.Serve() {
 		w.queueAssignment(m)
 	}
@@ -235,15 +235,15 @@ func (w *crew) assignRows() {
 
 // queueAssignment queues a message to a worker with the worker's assignment, unless such a message
 // is queued already.
-func (w *crew) queueAssignment(m *assign.Assignee) {
+func (w *jobWorkers) queueAssignment(m *assign.Assignee) {
 	if !w.queued[m] {
 		w.queued[m] = true
-		w.outgoing = append(w.outgoing, outgoing{to: w.links[m.Worker], of: m})
+		w.outgoing = append(w.outgoing, outgoingAssignment{to: w.links[m.Worker], of: m})
 	}
 }
 
 // takeOutgoing returns the queued messages to workers and empties the queue.
-func (w *crew) takeOutgoing() []outgoing {
+func (w *jobWorkers) takeOutgoing() []outgoingAssignment {
 	out := w.outgoing
 	w.outgoing = nil
 	clear(w.queued)
@@ -258,12 +258,12 @@ func (w *crew) takeOutgoing() []outgoing {
 // namedModels is how many models a message to a client names at most.
 const namedModels = 5
 
-// trouble returns a text for the client of a job that no engine runs: why an engine
+// noEngineReason returns a text for the client of a job that no engine runs: why an engine
 // with the job's model does not run the job, or else which models the engines serve.
-func (w *crew) trouble() string {
+func (w *jobWorkers) noEngineReason() string {
 	var served []string
 	for _, e := range w.engines {
-		if why := e.trouble(w.spec); why != "" {
+		if why := e.unusableReason(w.spec); why != "" {
 			return " " + why
 		}
 		if e.up {
@@ -282,31 +282,31 @@ func (w *crew) trouble() string {
 	return fmt.Sprintf(" Served now: %s.", strings.Join(served, ", "))
 }
 
-// where returns which worker has a row or whether the row is done, or a refusal if the
+// locateRow returns which worker has a row or whether the row is done, or a refusal if the
 // rows are not counted yet.
-func (w *crew) where(m getRow) any {
+func (w *jobWorkers) locateRow(m getRow) any {
 	if w.owner == nil {
-		return notCounted(m.job)
+		return uncountedRefusal(m.job)
 	}
-	return w.owner.Where(m.row)
+	return w.owner.LocateRow(m.row)
 }
 
 // rowDistribution returns how many rows each node has. Its cost does not depend on the
 // number of rows. whole means that the whole input was read; before that, it returns a
 // refusal.
-func (w *crew) rowDistribution(job string, whole bool, nameOf func(address string) string, now time.Time) any {
+func (w *jobWorkers) rowDistribution(job string, whole bool, nameOf func(address string) string, now time.Time) any {
 	if w.owner == nil || !whole {
-		return notCounted(job)
+		return uncountedRefusal(job)
 	}
-	complete, all := w.owner.Complete()
+	complete, all := w.owner.CountCompleteShards()
 	a := &peerv1.LocateRowsResponse{Shards: clampInt32(all), Complete: clampInt32(complete)}
 	for _, s := range w.owner.Shares(now) {
-		a.Nodes = append(a.Nodes, &peerv1.NodeRows{Node: valid(nameOf(s.Address)), Assigned: s.Assigned, Done: s.Done, Rate: s.Rate})
+		a.Nodes = append(a.Nodes, &peerv1.NodeRows{Node: sanitizeUTF8(nameOf(s.Address)), Assigned: s.Assigned, Done: s.Done, Rate: s.Rate})
 	}
 	slices.SortStableFunc(a.Nodes, func(a, b *peerv1.NodeRows) int { return cmp.Compare(a.GetNode(), b.GetNode()) })
 	return a
 }
 
-func notCounted(job string) *peer.Refusal {
+func uncountedRefusal(job string) *peer.Refusal {
 	return refuse(codeUnknownJob, "the rows of job %s are not counted yet", job)
 }

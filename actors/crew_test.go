@@ -29,10 +29,10 @@ func at(address string) engineView {
 }
 
 // crewOf makes the crew of a job with two shards of 50 rows each.
-func crewOf(t *testing.T, engines ...engineView) (*crew, *metrics) {
+func crewOf(t *testing.T, engines ...engineView) (*jobWorkers, *metrics) {
 	t.Helper()
 	m := newMetrics(prometheus.NewRegistry(), registry.New(time.Now))
-	w := newCrew(rowmill.Spec{Model: rowmill.Model{ID: "m"}}, slog.New(slog.DiscardHandler), m, engines)
+	w := newJobWorkers(rowmill.Spec{Model: rowmill.Model{ID: "m"}}, slog.New(slog.DiscardHandler), m, engines)
 	var err error
 	if w.owner, err = assign.NewOwner([]shard.Info{{Rows: 50}, {First: 50, Rows: 50}}, nil); err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func crewOf(t *testing.T, engines ...engineView) (*crew, *metrics) {
 
 // report sends the crew a heartbeat of a worker that wants rows, and returns the
 // outgoing.
-func (w *crew) report(t *testing.T, worker string, number int64, now time.Time) (m *assign.Assignee, outgoing []outgoing) {
+func (w *jobWorkers) report(t *testing.T, worker string, number int64, now time.Time) (m *assign.Assignee, outgoing []outgoingAssignment) {
 	t.Helper()
 	h := &assign.Heartbeat{Worker: worker, Address: worker, Number: number, Fresh: number == 1, Engines: 1, Want: true, Hungry: true}
 	m, _ = w.onHeartbeat(h, &link{transport: &transport{}, address: worker}, now)
@@ -54,7 +54,7 @@ func (w *crew) report(t *testing.T, worker string, number int64, now time.Time) 
 }
 
 // said returns the outgoing messages as texts: the address, and the number of rows or "stop".
-func said(outgoing []outgoing) (out []string) {
+func said(outgoing []outgoingAssignment) (out []string) {
 	for _, l := range outgoing {
 		rows := 0
 		for _, b := range l.body.Batches {
@@ -76,18 +76,18 @@ func TestInvitedNodes(t *testing.T) {
 	w, _ := crewOf(t, at("a:1"), at("b:1"))
 	others := []cluster.Member{{Peer: "a:1", Engines: true}, {Peer: "c:1", Engines: true}, {Peer: "d:1"}}
 	now := time.Now()
-	if got := w.uninvited(others, false, now); !slices.Equal(got, []string{"", "a:1", "b:1", "c:1"}) {
+	if got := w.nodesToInvite(others, false, now); !slices.Equal(got, []string{"", "a:1", "b:1", "c:1"}) {
 		t.Errorf("before the first rows %q are invited, want every node that may have rows of an earlier owner", got)
 	}
-	if got := w.uninvited(others, false, now); len(got) != 0 {
+	if got := w.nodesToInvite(others, false, now); len(got) != 0 {
 		t.Errorf("%q are invited a second time", got)
 	}
 	for i, address := range []string{"", "a:1", "b:1"} {
-		if w.noteAnswer(address, &invited{Working: address == "a:1"}, nil) {
+		if w.recordInviteAnswer(address, &invited{Working: address == "a:1"}, nil) {
 			t.Errorf("rows may be assigned after %d of 4 answers", i+1)
 		}
 	}
-	if w.noteAnswer("c:1", nil, errors.New("no answer")) {
+	if w.recordInviteAnswer("c:1", nil, errors.New("no answer")) {
 		t.Error("rows may be assigned before an earlier worker has reported")
 	}
 	if w.report(t, "a:1", 1, now); !w.invites.allReported() {
@@ -95,11 +95,11 @@ func TestInvitedNodes(t *testing.T) {
 	}
 	w.owner.Assigning = true
 	later := now.Add(inviteAgain)
-	if got := w.uninvited(others, false, later); !slices.Equal(got, []string{"b:1"}) {
+	if got := w.nodesToInvite(others, false, later); !slices.Equal(got, []string{"b:1"}) {
 		t.Errorf("%q are invited, but only b:1 has an engine and no worker", got)
 	}
 	w.engines = []engineView{at("")}
-	if got := w.uninvited(others, true, later); len(got) != 0 {
+	if got := w.nodesToInvite(others, true, later); len(got) != 0 {
 		t.Errorf("a node that leaves invites itself: %q", got)
 	}
 }
@@ -164,7 +164,7 @@ func TestSilentWorkersAreLost(t *testing.T) {
 		w.report(t, "b:1", int64(now.UnixNano()), now)
 		looks(now)
 	}
-	if w.owner.At("a:1") == nil {
+	if w.owner.WorkerAt("a:1") == nil {
 		t.Fatal("a worker is lost after three seconds")
 	}
 	before := now
@@ -173,12 +173,12 @@ func TestSilentWorkersAreLost(t *testing.T) {
 		w.report(t, "b:1", int64(now.UnixNano()), now)
 		looks(now)
 	}
-	if w.owner.At("a:1") != nil || w.owner.At("") != nil || w.owner.At("b:1") == nil {
+	if w.owner.WorkerAt("a:1") != nil || w.owner.WorkerAt("") != nil || w.owner.WorkerAt("b:1") == nil {
 		t.Error("a silent worker is not lost, or the other worker is")
 	}
 	now = now.Add(time.Hour) // this process was suspended
 	looks(now)
-	if w.owner.At("b:1") == nil {
+	if w.owner.WorkerAt("b:1") == nil {
 		t.Error("a worker is lost because its owner was suspended")
 	}
 }
@@ -198,7 +198,7 @@ func TestALetterThatDoesNotArrive(t *testing.T) {
 		w.owner.Assigning = true
 		_, outgoing := w.report(t, "a:1", 1, time.Now())
 		w.onUndelivered(outgoing[0].to, test.err)
-		if lost := w.owner.At("a:1") == nil; lost != test.lost {
+		if lost := w.owner.WorkerAt("a:1") == nil; lost != test.lost {
 			t.Errorf("%v: lost is %v", test.err, lost)
 		}
 	}
@@ -210,13 +210,13 @@ func TestAnEngineThatRefusesTheJob(t *testing.T) {
 	refusal := func(address string) *assign.Heartbeat {
 		return &assign.Heartbeat{Address: address, Refused: map[string]string{"gpu": "no such adapter"}}
 	}
-	if why := w.noteRefusals(refusal("a:1")); why != "" || !w.hasEngine() {
+	if why := w.recordRefusals(refusal("a:1")); why != "" || !w.hasEngine() {
 		t.Errorf("one of two engines refuses the job, and the job has none left: %q", why)
 	}
-	if why := w.noteRefusals(refusal("a:1")); why != "" {
+	if why := w.recordRefusals(refusal("a:1")); why != "" {
 		t.Errorf("a repeated refusal counts again: %q", why)
 	}
-	if why := w.noteRefusals(refusal("b:1")); why != "no such adapter" || w.hasEngine() {
+	if why := w.recordRefusals(refusal("b:1")); why != "no such adapter" || w.hasEngine() {
 		t.Errorf("the reason of the last engine is %q", why)
 	}
 }
@@ -226,19 +226,19 @@ func TestReasonsWhyNoEngineRunsTheJob(t *testing.T) {
 	e := at("a:1")
 	e.info.Models = nil
 	w, _ := crewOf(t, e)
-	if got := w.trouble(); got != "" {
+	if got := w.noEngineReason(); got != "" {
 		t.Errorf("with no model served the message is %q", got)
 	}
 	for i := range namedModels + 2 {
 		w.engines[0].info.Models = append(w.engines[0].info.Models, at("").info.Models[0])
 		w.engines[0].info.Models[i].Name = fmt.Sprint("other-", i)
 	}
-	if got := w.trouble(); !strings.Contains(got, "Served now: other-0,") || !strings.Contains(got, "and 2 more") {
+	if got := w.noEngineReason(); !strings.Contains(got, "Served now: other-0,") || !strings.Contains(got, "and 2 more") {
 		t.Errorf("the message about served models is %q", got)
 	}
 	w.engines = []engineView{gpu("gpu", "", false)}
 	w.engines[0].err = errors.New("connection refused")
-	if got := w.trouble(); !strings.Contains(got, "does not answer its probes") {
+	if got := w.noEngineReason(); !strings.Contains(got, "does not answer its probes") {
 		t.Errorf("the message about a server that is down is %q", got)
 	}
 }
@@ -249,7 +249,7 @@ func TestAQuestionBeforeTheRowsAreCounted(t *testing.T) {
 	owner := w.owner
 	name := func(address string) string { return "node " + address }
 	w.owner = nil
-	for _, answer := range []any{w.where(getRow{"job", 1}), w.rowDistribution("job", true, name, time.Now())} {
+	for _, answer := range []any{w.locateRow(getRow{"job", 1}), w.rowDistribution("job", true, name, time.Now())} {
 		if refused, is := answer.(*peer.Refusal); !is || refused.Code != codeUnknownJob {
 			t.Errorf("answered with %v", answer)
 		}
@@ -266,7 +266,7 @@ func TestAQuestionBeforeTheRowsAreCounted(t *testing.T) {
 	if got := readRowDistribution(arrived); err != nil || got.Shards != 2 || got.Complete != 0 || len(got.Nodes) != 1 || got.Nodes[0].Node != "node a:1" || got.Nodes[0].Assigned != 100-w.owner.Free() || got.Nodes[0].Assigned == 0 {
 		t.Errorf("the rows are at %+v, %v", got, err)
 	}
-	if p, is := w.where(getRow{"job", 70}).(assign.Place); !is || p.State == assign.Elsewhere {
+	if p, is := w.locateRow(getRow{"job", 70}).(assign.RowLocation); !is || p.State == assign.Elsewhere {
 		t.Errorf("row 70 is %+v", p)
 	}
 }

@@ -223,7 +223,7 @@ func TestResume_OfAJobWithEqualRows(t *testing.T) {
 		if _, err := b.store.Cancel(t.Context(), id, time.Now(), nil); err != nil {
 			t.Fatal(err)
 		}
-		b.system.Cancelled(id)
+		b.system.NotifyCancelled(id)
 		old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
 		pace.Store(0)
 		made := b.end(b.resume(old, false))

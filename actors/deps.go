@@ -28,7 +28,7 @@ type deps struct {
 	log         *slog.Logger
 	budget      *work.Budget
 	slots       slots
-	published   *published
+	published   *publishedState
 	storage     *storage.Watch
 	downloads   *ingest.Downloads
 	compactions *commit.Compactions // compactions that this node runs for owners on other nodes
@@ -38,21 +38,21 @@ type deps struct {
 	all         *sync.WaitGroup // all tasks and goroutines that must end before System.Stop returns
 }
 
-// retryUnavailable returns a function that calls its argument, and repeats the call while
+// storageRetrier returns a function that calls its argument, and repeats the call while
 // storage is unavailable (see storage.Watch.Wait).
-func (p *deps) retryUnavailable(ctx context.Context) func(func() error) error {
+func (p *deps) storageRetrier(ctx context.Context) func(func() error) error {
 	return func(do func() error) error { return p.storage.Wait(ctx, do) }
 }
 
-// patientHere is patient for work that another node could do: the function returns
+// localStorageRetrier retries for work that another node could do: the function returns
 // storage.ErrElsewhere if the work should move to another node.
-func (p *deps) patientHere(ctx context.Context) func(func() error) error {
+func (p *deps) localStorageRetrier(ctx context.Context) func(func() error) error {
 	return func(do func() error) error { return p.storage.WaitHere(ctx, do) }
 }
 
-// record reads the record of a job.
-func (p *deps) record(ctx context.Context, job string) (store.Record, error) {
-	return callThrough(p.retryUnavailable(ctx), func() (store.Record, error) { return p.cfg.Store.Get(ctx, job) })
+// readRecord reads the record of a job.
+func (p *deps) readRecord(ctx context.Context, job string) (store.Record, error) {
+	return runWithResult(p.storageRetrier(ctx), func() (store.Record, error) { return p.cfg.Store.Get(ctx, job) })
 }
 
 // nameOf returns the name of the node at an address, or the address if the node has
@@ -61,7 +61,7 @@ func (p *deps) nameOf(address string) string {
 	if address == "" {
 		return p.cfg.Node
 	}
-	for _, m := range p.transport.others() {
+	for _, m := range p.transport.otherMembers() {
 		if m.Peer == address {
 			return m.Node
 		}
@@ -69,17 +69,17 @@ func (p *deps) nameOf(address string) string {
 	return address
 }
 
-// published is the last state that the node actor has published for other goroutines,
+// publishedState is the last state that the node actor has published for other goroutines,
 // which may read the state at any time.
-type published struct {
+type publishedState struct {
 	engines    atomic.Pointer[[]EngineStatus]
 	state      atomic.Pointer[nodes.State] // the state that is sent to the other nodes
 	storage    atomic.Pointer[StorageStatus]
 	placeWaits atomic.Pointer[slotWaits]
 }
 
-func newPublished() *published {
-	p := &published{}
+func newPublishedState() *publishedState {
+	p := &publishedState{}
 	p.engines.Store(&[]EngineStatus{})
 	p.state.Store(&nodes.State{})
 	p.storage.Store(&StorageStatus{})
@@ -127,10 +127,10 @@ func (p *deps) endTrace(rec *store.Record) {
 	trace.End(job.Created, *job.Completed, failure, attrs...)
 }
 
-// downloadsAt reports whether the node at an address is downloading the input of a job.
+// isDownloadingAt reports whether the node at an address is downloading the input of a job.
 // It returns false for a node that refuses connections. An error means that the answer
 // is unknown.
-func (p *deps) downloadsAt(ctx context.Context, address, job string) (bool, error) {
+func (p *deps) isDownloadingAt(ctx context.Context, address, job string) (bool, error) {
 	if p.transport.peers == nil || address == "" || address == p.address {
 		return p.downloads.Running(job), nil
 	}

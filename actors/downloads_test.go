@@ -136,7 +136,7 @@ func TestADownloadForACancelledJobEnds(t *testing.T) {
 	if _, err := b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}); err != nil {
 		t.Fatal(err)
 	}
-	b.system.Cancelled(id)
+	b.system.NotifyCancelled(id)
 	select {
 	case <-source.ended:
 	case <-time.After(time.Minute):

@@ -43,7 +43,7 @@ func successMessage(job *rowmill.Job) string {
 // recordEstimate records the success of an estimate job.
 func recordEstimate(ctx context.Context, s store.Jobs, f store.Fence, rows int64, usd float64, e rowmill.Estimate, now time.Time) (store.Record, error) {
 	return s.Finish(ctx, f, func(r *store.Record) error {
-		advance(&r.Job, []rowmill.Status{rowmill.StatusStarting, rowmill.StatusRunning, rowmill.StatusSucceeded}, now)
+		advanceStatus(&r.Job, []rowmill.Status{rowmill.StatusStarting, rowmill.StatusRunning, rowmill.StatusSucceeded}, now)
 		if r.Job.NumRows == nil {
 			r.Job.NumRows = &rows
 		}
@@ -70,7 +70,7 @@ func estimateMessage(m rowmill.Model) string {
 func recordFailure(ctx context.Context, s store.Jobs, f store.Fence, failure *rowmill.Failure, now time.Time, log *slog.Logger) (rec store.Record, err error) {
 	err = retry.Storage.Do(ctx, func() (err error) {
 		rec, err = s.Finish(ctx, f, func(r *store.Record) error {
-			advance(&r.Job, []rowmill.Status{rowmill.StatusFailed}, now)
+			advanceStatus(&r.Job, []rowmill.Status{rowmill.StatusFailed}, now)
 			r.Job.FailureReason = failure
 			r.Job.Message = failure.Message
 			r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
@@ -114,9 +114,9 @@ func rowFailure(job string, f *assign.Fault) *rowmill.Failure {
 	return rowmill.Failf(rowmill.CodeEngineError, "The engine refuses the job (seen at row %d): %s", f.Row, f.Message)
 }
 
-// advance sets the job's status to each of the steps in order, and skips statuses that
+// advanceStatus sets the job's status to each of the steps in order, and skips statuses that
 // the job has passed already.
-func advance(job *rowmill.Job, steps []rowmill.Status, now time.Time) {
+func advanceStatus(job *rowmill.Job, steps []rowmill.Status, now time.Time) {
 	for _, next := range steps {
 		_ = job.Become(next, now) // an error means that the job has this status already, or a later one
 	}
@@ -131,7 +131,7 @@ var errForgotten = errors.New("the store has lost parts that it had acknowledged
 func parkMessage(id string, ended []store.Claim) string {
 	var when []string
 	for _, a := range ended {
-		when = append(when, fmt.Sprintf("%s, which claimed it at %s", a.Node, a.At().Format("2006-01-02 15:04:05Z")))
+		when = append(when, fmt.Sprintf("%s, which claimed it at %s", a.Node, a.ClaimedAt().Format("2006-01-02 15:04:05Z")))
 	}
 	return fmt.Sprintf(
 		"Parked, because the job may crash nodes: %d processes in a row ended while they owned it and before it made progress: %s. "+

@@ -29,18 +29,18 @@ type engineView struct {
 	err       error                   // why the engine is down; nil if it is up
 }
 
-// serves reports whether the engine runs rows of a job now, and returns the model as
+// servedModel reports whether the engine runs rows of a job now, and returns the model as
 // the engine serves it.
-func (v engineView) serves(spec *rowmill.Spec) (engine.ServedModel, bool) {
+func (v engineView) servedModel(spec *rowmill.Spec) (engine.ServedModel, bool) {
 	if !v.up || v.resting[engine.RouteOf(spec)] != "" {
 		return engine.ServedModel{}, false
 	}
 	return v.info.Find(spec.Model)
 }
 
-// trouble returns the reason why an engine that has the job's model does not run the
+// unusableReason returns the reason why an engine that has the job's model does not run the
 // job's rows now; empty if the engine runs them or does not have the model.
-func (v engineView) trouble(spec *rowmill.Spec) string {
+func (v engineView) unusableReason(spec *rowmill.Spec) string {
 	_, has := v.info.Find(spec.Model)
 	why := v.resting[engine.RouteOf(spec)]
 	switch {
@@ -197,19 +197,19 @@ func (e *engines) index(name string) int {
 
 // serves reports whether any of the node's own engines runs rows of a job now.
 func (e *engines) serves(spec *rowmill.Spec) bool {
-	return slices.ContainsFunc(e.own, func(v engineView) bool { _, ok := v.serves(spec); return ok })
+	return slices.ContainsFunc(e.own, func(v engineView) bool { _, ok := v.servedModel(spec); return ok })
 }
 
-// readStates reads the engines of the other nodes from their states, and reports
+// updateRemote reads the engines of the other nodes from their states, and reports
 // whether any engine has changed. It does not read unchanged states again: of a
 // thousand nodes, only a few change at the same time.
-func (e *engines) readStates(members []cluster.Member) bool {
+func (e *engines) updateRemote(members []cluster.Member) bool {
 	said, changed := make(map[string]peerState, len(members)), false
 	for _, m := range members {
 		before := e.lastStates[m.ID]
 		d := before
 		if before.address != m.Peer || before.engines != m.Engines || !bytes.Equal(before.state, m.State) {
-			d = describe(m)
+			d = readPeerState(m)
 			changed = changed || !slices.EqualFunc(before.views, d.views, sameView)
 		}
 		said[m.ID] = d
@@ -239,9 +239,9 @@ type peerState struct {
 	views   []engineView
 }
 
-func describe(m cluster.Member) peerState {
+func readPeerState(m cluster.Member) peerState {
 	d := peerState{address: m.Peer, engines: m.Engines, state: m.State}
-	if said, ok := nodes.Read(m); ok && m.Engines {
+	if said, ok := nodes.DecodeState(m); ok && m.Engines {
 		d.views = remoteViews(m, said)
 	}
 	return d
@@ -263,9 +263,9 @@ func sameView(a, b engineView) bool {
 	return a.name == b.name && a.address == b.address && a.up == b.up && a.info.Same(b.info) && maps.Equal(a.resting, b.resting)
 }
 
-// all returns the engines that jobs of this node may use: the engines of other
+// usableEngines returns the engines that jobs of this node may use: the engines of other
 // nodes and, unless this node drains, its own.
-func (e *engines) all(draining bool) []engineView {
+func (e *engines) usableEngines(draining bool) []engineView {
 	if draining {
 		return slices.Clone(e.remote)
 	}

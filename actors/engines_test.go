@@ -100,27 +100,27 @@ func TestEnginesOfOtherNodes(t *testing.T) {
 		return cluster.Member{ID: id, Peer: id + ":1", Engines: true, State: doc}
 	}
 	said := nodes.State{Engines: []nodes.Engine{{Name: "gpu", Window: 8, Models: []engine.ServedModel{{Name: "m"}}}}}
-	if !e.readStates([]cluster.Member{member("b", said), {ID: "c", Engines: true}}) {
+	if !e.updateRemote([]cluster.Member{member("b", said), {ID: "c", Engines: true}}) {
 		t.Error("a new engine is no change")
 	}
-	all := e.all(false)
+	all := e.usableEngines(false)
 	if len(all) != 2 || all[0].address != "" || all[1].name != "b/gpu" || all[1].localName != "gpu" || all[1].address != "b:1" || !all[1].up {
 		t.Errorf("jobs see %+v", all)
 	}
-	if all := e.all(true); len(all) != 1 || all[0].name != "b/gpu" {
+	if all := e.usableEngines(true); len(all) != 1 || all[0].name != "b/gpu" {
 		t.Errorf("jobs of a draining node see %+v", all)
 	}
 	said.Engines[0].InFlight = 7
-	if e.readStates([]cluster.Member{member("b", said)}) {
+	if e.updateRemote([]cluster.Member{member("b", said)}) {
 		t.Error("a changed load counts as a change for jobs")
 	}
 	said.Draining = true
-	if !e.readStates([]cluster.Member{member("b", said)}) || e.all(true)[0].up {
+	if !e.updateRemote([]cluster.Member{member("b", said)}) || e.usableEngines(true)[0].up {
 		t.Error("the engine of a draining node is up")
 	}
 	idle := member("b", said)
 	idle.Engines = false
-	if !e.readStates([]cluster.Member{idle}) || len(e.all(true)) != 0 {
+	if !e.updateRemote([]cluster.Member{idle}) || len(e.usableEngines(true)) != 0 {
 		t.Error("a node without engines has some")
 	}
 }

@@ -145,7 +145,7 @@ func (s *System) RowDistribution(ctx context.Context, rec *store.Record) (w RowD
 		defer cancel()
 		res, err = ask(ctx, s.transport, owner.Peer, peerNode.LocateRows, question)
 	}
-	if refused := code(err); refused == codeUnknownJob || refused == peer.CodeUnknownKind {
+	if refused := refusalCode(err); refused == codeUnknownJob || refused == peer.CodeUnknownKind {
 		err = fmt.Errorf("%w: %w", rowmill.ErrNotFound, err)
 	}
 	return readRowDistribution(res), err
@@ -157,7 +157,7 @@ func (s *System) ownerOf(rec *store.Record) (cluster.Member, error) {
 	if s.cfg.Peers == nil {
 		return cluster.Member{Self: true}, nil
 	}
-	claim, _ := rec.Owner()
+	claim, _ := rec.OwnerClaim()
 	for _, m := range s.cfg.Peers.Members() {
 		if m.ID == claim.Process && (m.Self || m.Protocol == Protocol) {
 			return m, nil

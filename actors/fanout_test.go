@@ -72,24 +72,24 @@ func TestATaskThatWaitsForTheBucketIsListed(t *testing.T) {
 func TestAnEngineSaysWhyRowsWait(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		pace engine.Pace
+		pace engine.RateLimit
 		want string
 	}{
-		"limit by the minute": {engine.Pace{Requests: 6}, "rows wait: this node sends at most 6 requests a minute (max_requests_per_minute, max_tokens_per_minute); the next request goes at "},
-		"rate limit":          {engine.Pace{}, "no rows of writer for now: HTTP 429, rate_limited; it is asked again at "},
+		"limit by the minute": {engine.RateLimit{Requests: 6}, "rows wait: this node sends at most 6 requests a minute (max_requests_per_minute, max_tokens_per_minute); the next request goes at "},
+		"rate limit":          {engine.RateLimit{}, "no rows of writer for now: HTTP 429, rate_limited; it is asked again at "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inVirtualTime(t, func(t *testing.T) {
 				var calls atomic.Int32
 				answer := func(ctx context.Context, row string, try int) (engine.Reply, error) {
-					if test.pace == (engine.Pace{}) && calls.Add(1) <= 2 {
+					if test.pace == (engine.RateLimit{}) && calls.Add(1) <= 2 {
 						return engine.Reply{}, &engine.Error{Class: engine.Busy, Status: 429, Code: "rate_limited", RetryAfter: 5 * time.Second}
 					}
 					return echo(ctx, row, try)
 				}
 				b := setup(t, &scripted{answer: answer}, func(c *actors.Config) {
-					c.Servers.Pace = func(string) engine.Pace { return test.pace }
+					c.Servers.Pace = func(string) engine.RateLimit { return test.pace }
 				})
 				waits := func() (shown, status string) {
 					for _, a := range listed(t, b.system, "", registry.Filter{Kind: "engine"}) {
@@ -186,6 +186,6 @@ func TestActorsOfAllNodes(t *testing.T) {
 		}
 		two.cut.Store(false)
 		_, _ = b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {})
-		one.system.Cancelled(id)
+		one.system.NotifyCancelled(id)
 	})
 }

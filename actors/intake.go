@@ -17,7 +17,7 @@ import (
 
 // newShards is the message with new shards of an input that is still being read.
 type newShards struct {
-	ingest.Begun
+	ingest.EarlyShards
 	counter *prompt.Counter
 }
 
@@ -33,9 +33,9 @@ type inputRead struct {
 	err     error
 }
 
-// An intake reads the input of a job and holds the progress and the result of the
+// An inputReader reads the input of a job and holds the progress and the result of the
 // reading. It knows no actors.
-type intake struct {
+type inputReader struct {
 	*deps
 	fence   store.Fence
 	trace   *tracing.Job   // nil if the job is not traced
@@ -47,9 +47,9 @@ type intake struct {
 	copies  *ingest.Copies // rows that get the answers of equal rows; nil for none
 }
 
-// read reads the input and returns the message for the job. It runs outside of the
+// readInput reads the input and returns the message for the job. It runs outside of the
 // actor's mailbox. While it reads, it calls ready with new shards; ready may be nil.
-func (in *intake) read(ctx context.Context, rec store.Record, ready func(newShards)) inputRead {
+func (in *inputReader) readInput(ctx context.Context, rec store.Record, ready func(newShards)) inputRead {
 	m := inputRead{rec: rec}
 	span := in.trace.Begin("read the input")
 	m.err = in.ingest(ctx, &m, ready)
@@ -58,11 +58,11 @@ func (in *intake) read(ctx context.Context, rec store.Record, ready func(newShar
 	return m
 }
 
-func (in *intake) ingest(ctx context.Context, m *inputRead, ready func(newShards)) (err error) {
+func (in *inputReader) ingest(ctx context.Context, m *inputRead, ready func(newShards)) (err error) {
 	if m.counter, err = in.counters.Counter(m.rec.Spec.Model, m.rec.Spec.System); err != nil {
 		return err
 	}
-	reads, spec := in.readConfig(), m.rec.Spec
+	reads, spec := in.ingestConfig(), m.rec.Spec
 	reads.Compute = func(ctx context.Context) (func(), bool) {
 		return func() { in.slots.compute.Leave(spec.Account) }, in.slots.compute.Enter(ctx, spec.Account, spec.Priority)
 	}
@@ -71,16 +71,16 @@ func (in *intake) ingest(ctx context.Context, m *inputRead, ready func(newShards
 		return func() { in.slots.read.Leave(spec.Account) }, in.reading.enter(ctx, in.slots.read, &spec)
 	}
 	if ready != nil {
-		reads.Ready = func(b ingest.Begun) { ready(newShards{b, m.counter}) }
+		reads.Ready = func(b ingest.EarlyShards) { ready(newShards{b, m.counter}) }
 	}
 	if m.input, err = ingest.Run(ctx, reads, &m.rec, in.fence, m.counter); err != nil {
 		return err
 	}
-	id, here := m.rec.Job.ID, in.patientHere(ctx)
-	if m.groups, err = callThrough(here, func() ([]byte, error) { return ingest.ReadGroups(ctx, in.cfg.Blob, id, m.input) }); err != nil {
+	id, here := m.rec.Job.ID, in.localStorageRetrier(ctx)
+	if m.groups, err = runWithResult(here, func() ([]byte, error) { return ingest.ReadGroups(ctx, in.cfg.Blob, id, m.input) }); err != nil {
 		return err
 	}
-	if m.copies, err = callThrough(here, func() (*ingest.Copies, error) {
+	if m.copies, err = runWithResult(here, func() (*ingest.Copies, error) {
 		return ingest.ReadCopies(ctx, in.cfg.Blob, id, &m.rec.Spec, m.input)
 	}); err != nil {
 		return err
@@ -88,20 +88,20 @@ func (in *intake) ingest(ctx context.Context, m *inputRead, ready func(newShards
 	if err = here(func() error { return ingest.Reserve(ctx, in.cfg.Store, &m.rec, in.fence, m.input) }); err != nil {
 		return err
 	}
-	m.parts, err = callThrough(here, func() ([]store.Part, error) { return in.cfg.Store.ListParts(ctx, id) })
+	m.parts, err = runWithResult(here, func() ([]store.Part, error) { return in.cfg.Store.ListParts(ctx, id) })
 	return err
 }
 
-// readConfig returns the settings for reading the input.
-func (in *intake) readConfig() ingest.Config {
+// ingestConfig returns the settings for reading the input.
+func (in *inputReader) ingestConfig() ingest.Config {
 	cfg := in.cfg.ingest()
 	cfg.Wait, cfg.Patient = in.storage.WaitHere, in.storage.WithRetries
-	cfg.Downloads, cfg.DownloadsAt, cfg.Address = in.downloads, in.downloadsAt, in.address
+	cfg.Downloads, cfg.DownloadsAt, cfg.Address = in.downloads, in.isDownloadingAt, in.address
 	return cfg
 }
 
-// add keeps new shards until the job can start their rows.
-func (in *intake) add(b newShards) {
+// bufferShards keeps new shards until the job can start their rows.
+func (in *inputReader) bufferShards(b newShards) {
 	if in.begun == nil {
 		in.begun = &b
 		return
@@ -111,14 +111,14 @@ func (in *intake) add(b newShards) {
 
 // knownManifest returns the manifest that workers get while the input is still being
 // read.
-func (in *intake) knownManifest() shard.Manifest {
+func (in *inputReader) knownManifest() shard.Manifest {
 	return shard.Manifest{IDType: in.begun.IDType, Fields: in.begun.Fields, Rows: in.begun.About}
 }
 
-// countChange returns a function that writes the number of rows and shards to the
+// rowCountUpdate returns a function that writes the number of rows and shards to the
 // record, and how the input is cut into shards. The function changes nothing before the
 // input is whole.
-func (in *intake) countChange() func(*store.Record) {
+func (in *inputReader) rowCountUpdate() func(*store.Record) {
 	if !in.whole {
 		return func(*store.Record) {}
 	}
@@ -136,14 +136,14 @@ func (in *intake) countChange() func(*store.Record) {
 	}
 }
 
-// estimate returns a function that ends an estimate job without a sample: it computes
+// unsampledEstimator returns a function that ends an estimate job without a sample: it computes
 // the estimate from the input alone. The function runs outside of the mailbox and
 // returns the message for the job.
-func (in *intake) estimate(spec *rowmill.Spec) func(ctx context.Context) any {
+func (in *inputReader) unsampledEstimator(spec *rowmill.Spec) func(ctx context.Context) any {
 	rows, now := in.input.Rows, in.cfg.Clock()
 	usd, e := ingest.Unsampled(spec, rows-in.input.Copies, in.input.Size)
 	return func(ctx context.Context) any {
-		rec, err := callThrough(in.patientHere(ctx), func() (store.Record, error) {
+		rec, err := runWithResult(in.localStorageRetrier(ctx), func() (store.Record, error) {
 			return recordEstimate(ctx, in.cfg.Store, in.fence, rows, usd, e, now)
 		})
 		if err != nil {
@@ -153,9 +153,9 @@ func (in *intake) estimate(spec *rowmill.Spec) func(ctx context.Context) any {
 	}
 }
 
-// copiesFor returns the writer of copies, which are rows that equal earlier rows; nil if
+// newCopyWriter returns the writer of copies, which are rows that equal earlier rows; nil if
 // there are none. No worker runs copies: the committer writes them as parts.
-func (in *intake) copiesFor(files *commit.Files, spec *rowmill.Spec) *commit.Copies {
+func (in *inputReader) newCopyWriter(files *commit.Files, spec *rowmill.Spec) *commit.Copies {
 	if in.copies == nil {
 		return nil
 	}

@@ -40,10 +40,10 @@ func (i *invitations) shouldInvite(address string, now time.Time) bool {
 	return true
 }
 
-// noteAnswer notes the answer to an invite. await means that the node already has a
+// recordAnswer notes the answer to an invite. await means that the node already has a
 // worker of the job, and that the owner must wait for this worker's heartbeat. refusal
 // is the code of a refusal, or empty. A busy or full node is invited again at once.
-func (i *invitations) noteAnswer(address string, await bool, refusal string) {
+func (i *invitations) recordAnswer(address string, await bool, refusal string) {
 	i.unanswered--
 	if await {
 		i.awaited[address] = true
@@ -57,8 +57,8 @@ func (i *invitations) noteAnswer(address string, await bool, refusal string) {
 	}
 }
 
-// heard notes that the node's worker has sent a heartbeat.
-func (i *invitations) heard(address string) { delete(i.awaited, address) }
+// recordHeartbeat notes that the node's worker has sent a heartbeat.
+func (i *invitations) recordHeartbeat(address string) { delete(i.awaited, address) }
 
 // ban stops invites to a node for a while.
 func (i *invitations) ban(address string, now time.Time) { i.banned[address] = now.Add(banTime) }

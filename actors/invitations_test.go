@@ -15,15 +15,15 @@ func TestANodeIsInvitedAgain(t *testing.T) {
 	if !i.shouldInvite("b", began) || !i.shouldInvite("a", began.Add(inviteAgain)) {
 		t.Error("the node is not invited in time")
 	}
-	i.noteAnswer("a", false, codeBusy)
+	i.recordAnswer("a", false, codeBusy)
 	if !i.shouldInvite("a", began.Add(inviteAgain+1)) {
 		t.Error("a busy node is not invited again at once")
 	}
-	i.noteAnswer("a", false, codeFull)
+	i.recordAnswer("a", false, codeFull)
 	if !i.full["a"] || !i.shouldInvite("a", began.Add(inviteAgain+2)) {
 		t.Error("a full node is not invited again at once")
 	}
-	i.noteAnswer("a", false, "")
+	i.recordAnswer("a", false, "")
 	if i.full["a"] {
 		t.Error("a node with a place counts as full")
 	}
@@ -45,17 +45,17 @@ func TestEarlierWorkersAreHeardFirst(t *testing.T) {
 	for _, address := range []string{"", "a", "b"} {
 		i.shouldInvite(address, now)
 	}
-	i.noteAnswer("", false, "")
-	i.noteAnswer("a", true, "")
+	i.recordAnswer("", false, "")
+	i.recordAnswer("a", true, "")
 	if i.allReported() {
 		t.Error("gathered before b has answered")
 	}
-	i.noteAnswer("b", false, codeBusy)
+	i.recordAnswer("b", false, codeBusy)
 	if i.allReported() {
 		t.Error("gathered before the worker at a has reported")
 	}
-	i.heard("b")
-	i.heard("a")
+	i.recordHeartbeat("b")
+	i.recordHeartbeat("a")
 	if !i.allReported() {
 		t.Error("not gathered, but all have reported")
 	}

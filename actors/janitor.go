@@ -39,16 +39,16 @@ func newJanitor(cfg Config, tidy, announce func(context.Context, string) error, 
 	})
 }
 
-// clean runs a round of the janitor if this node comes first in the ranking. Other
+// runJanitor runs a round of the janitor if this node comes first in the ranking. Other
 // nodes only check whether they would be allowed to remove data, and publish the
 // result.
-func (n *cleaner) clean(c actor.Context) {
+func (n *cleaner) runJanitor(c actor.Context) {
 	now, first := n.mayClean()
 	if !now {
-		n.timers.runAfter(c, n.cfg.Janitor.Interval, "janitor", n.clean)
+		n.timers.runAfter(c, n.cfg.Janitor.Interval, "janitor", n.runJanitor)
 		return
 	}
-	n.tasks.run(c, "remove old data", func(ctx context.Context) step {
+	n.tasks.run(c, "remove old data", func(ctx context.Context) mailboxStep {
 		var more bool
 		var found retention.Findings
 		err := panics.Catch(func() (err error) {
@@ -56,7 +56,7 @@ func (n *cleaner) clean(c actor.Context) {
 				more, err = n.janitor.Round(ctx)
 				found = n.janitor.Findings()
 			} else {
-				_, err = n.janitor.Look(ctx)
+				_, err = n.janitor.CheckCanRemove(ctx)
 			}
 			return err
 		})
@@ -67,7 +67,7 @@ func (n *cleaner) clean(c actor.Context) {
 			if more {
 				pause /= janitorRest
 			}
-			n.timers.runAfter(c, pause, "janitor", n.clean)
+			n.timers.runAfter(c, pause, "janitor", n.runJanitor)
 		}
 	})
 }
@@ -75,14 +75,14 @@ func (n *cleaner) clean(c actor.Context) {
 // publishRound publishes the result of a round of the janitor, and logs its changes.
 func (n *cleaner) publishRound(err error, skew time.Duration, found retention.Findings) {
 	status := StorageStatus{Findings: found, Skew: skew}
-	reason := heldFor(err)
+	reason := holdReason(err)
 	switch {
 	case reason != "":
 		status.Held = err
 	case err != nil: // this error does not show whether the earlier reason still holds, so keep the reason
 		status.Held = n.published.storage.Load().Held
 	}
-	if before := heldFor(n.published.storage.Load().Held); reason == before && reason != "" {
+	if before := holdReason(n.published.storage.Load().Held); reason == before && reason != "" {
 		// The same reason was logged when it began.
 	} else if reason != "" {
 		n.log.Error("NO DATA IS REMOVED", "reason", reason, "err", err)
@@ -97,7 +97,7 @@ func (n *cleaner) publishRound(err error, skew time.Duration, found retention.Fi
 	n.metrics.retention.damaged.Set(float64(found.Damaged))
 	for _, r := range []string{heldDeployment, heldClock} {
 		value := 0.0
-		if r == heldFor(status.Held) {
+		if r == holdReason(status.Held) {
 			value = 1
 		}
 		n.metrics.retention.held.WithLabelValues(r).Set(value)
@@ -105,9 +105,9 @@ func (n *cleaner) publishRound(err error, skew time.Duration, found retention.Fi
 	n.published.storage.Store(&status)
 }
 
-// heldFor returns the label of an error after which a node removes no data until an
+// holdReason returns the label of an error after which a node removes no data until an
 // operator intervenes; empty for other errors, which end by themselves.
-func heldFor(err error) string {
+func holdReason(err error) string {
 	var differ *deployment.DifferError
 	var format *deployment.FormatError
 	var skew *retention.SkewError

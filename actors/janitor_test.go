@@ -67,7 +67,7 @@ func TestRemovalWhileResultsAreRead(t *testing.T) {
 		defer object.Close()
 		clock.days.Store(100)
 		wait.For(t, "the data is gone", func() bool {
-			left, err := b.cfg.Blob.List(t.Context(), layout.Job(rec.Job.ID))
+			left, err := b.cfg.Blob.List(t.Context(), layout.JobPrefix(rec.Job.ID))
 			return err == nil && len(left) == 0
 		})
 		text := make([]byte, object.Size())
@@ -129,7 +129,7 @@ func TestNoDataIsRemovedInDoubt(t *testing.T) {
 				clock.days.Store(100)
 				wait.For(t, "the node says why", func() bool { return b.system.Storage().Held != nil })
 				<-time.After(50 * time.Millisecond) // ten more rounds
-				if left, err := b.cfg.Blob.List(t.Context(), layout.Job(rec.Job.ID)); err != nil || len(left) == 0 {
+				if left, err := b.cfg.Blob.List(t.Context(), layout.JobPrefix(rec.Job.ID)); err != nil || len(left) == 0 {
 					t.Fatalf("%v are left, %v", left, err)
 				}
 				if n := strings.Count(log.String(), "NO DATA IS REMOVED"); n != 1 {
@@ -137,7 +137,7 @@ func TestNoDataIsRemovedInDoubt(t *testing.T) {
 				}
 				held.Store(false)
 				wait.For(t, "the data is gone", func() bool {
-					left, err := b.cfg.Blob.List(t.Context(), layout.Job(rec.Job.ID))
+					left, err := b.cfg.Blob.List(t.Context(), layout.JobPrefix(rec.Job.ID))
 					return err == nil && len(left) == 0
 				})
 				wait.For(t, "the node says that all is well", func() bool { return b.system.Storage().Held == nil })

@@ -83,8 +83,8 @@ const (
 type job struct {
 	*deps
 	own     *jobOwnership
-	in      *intake
-	crew    *crew
+	in      *inputReader
+	crew    *jobWorkers
 	closing *jobEnder
 
 	node   *actor.PID
@@ -127,8 +127,8 @@ func newJob(licence context.Context, p *deps, rec store.Record, fence store.Fenc
 	return &job{
 		deps: p, log: log, trace: trace,
 		own:     newOwnership(p, rec, fence),
-		in:      &intake{deps: p, fence: fence, trace: trace},
-		crew:    newCrew(rec.Spec, log, p.metrics, engines),
+		in:      &inputReader{deps: p, fence: fence, trace: trace},
+		crew:    newJobWorkers(rec.Spec, log, p.metrics, engines),
 		closing: &jobEnder{deps: p, fence: fence, log: log, writes: writes},
 		tasks:   newTaskGroup(licence, writes, entry), ending: newTaskGroup(licence, p.all, entry),
 	}
@@ -145,14 +145,14 @@ func (j *job) Receive(c actor.Context) {
 	case *actor.Stopping:
 		j.onStopping()
 		return
-	case step: // sent by a link after it has delivered a message, or failed to deliver it
+	case mailboxStep: // sent by a link after it has delivered a message, or failed to deliver it
 		m(c)
 	case cancelJob:
-		j.finish(c, j.own.cancelledRecord())
+		j.finishJob(c, j.own.cancelledRecord())
 	case getRow:
-		answer(c, j.crew.where(m))
+		respondIfAsked(c, j.crew.locateRow(m))
 	case *peerv1.LocateRowsRequest:
-		answer(c, j.crew.rowDistribution(m.GetJob(), j.in.whole, j.nameOf, time.Now()))
+		respondIfAsked(c, j.crew.rowDistribution(m.GetJob(), j.in.whole, j.nameOf, time.Now()))
 	case jobEnded:
 		j.onEnded(c, m.rec)
 	case jobOver:
@@ -174,7 +174,7 @@ func (j *job) receive(c actor.Context) {
 	case timerName:
 		j.onTimer(c, m)
 	case newShards:
-		j.onBegun(c, m)
+		j.onNewShards(c, m)
 	case inputRead:
 		j.onInputRead(c, m)
 	case recordChanged:
@@ -198,7 +198,7 @@ func (j *job) receive(c actor.Context) {
 	case jobError:
 		j.onError(c, m.err)
 	case jobSucceeded:
-		j.finish(c, m.rec)
+		j.finishJob(c, m.rec)
 	case drainJob:
 		j.onDrain(c)
 	case rowsCopied:
@@ -208,7 +208,7 @@ func (j *job) receive(c actor.Context) {
 	case *actor.Terminated:
 		j.onError(c, fmt.Errorf("actor %s stopped unexpectedly", m.GetWho().GetId()))
 	default:
-		unhandled(c, j.log)
+		logUnhandled(c, j.log)
 	}
 }
 
@@ -227,17 +227,17 @@ func (j *job) onTimer(c actor.Context, name timerName) {
 			return
 		}
 		j.tasks.runAndSend(c, "change the record", func(ctx context.Context) any {
-			if _, err := j.own.update(ctx, change); err != nil {
+			if _, err := j.own.updateRecord(ctx, change); err != nil {
 				return jobError{err}
 			}
 			return outlivedRecorded{}
 		})
 	case windowTimer:
 		if j.crew.owner == nil || !j.crew.owner.Done() { // if all rows are done, let the committer make the result
-			j.fail(c, windowFailure(&j.own.rec))
+			j.failJob(c, windowFailure(&j.own.rec))
 		}
 	case waitTimer:
-		j.fail(c, rowmill.Failf(rowmill.CodeModelUnavailable,
+		j.failJob(c, rowmill.Failf(rowmill.CodeModelUnavailable,
 			"No engine offered the model %s within %s. Start an inference server that serves it, then submit the job again.", j.own.rec.Spec.Model.ID, j.cfg.Servers.Wait))
 	case gatherTimer:
 		j.startAssigning(c)
@@ -261,17 +261,17 @@ func (j *job) onStarted(c actor.Context) {
 		j.timers.sendAfter(c, raw.Deadline.Sub(j.cfg.Clock()), windowTimer)
 	}
 	var ready func(newShards)
-	if ingest.Early(&j.own.rec.Spec) && j.own.firstOwner() { // only the first owner: otherwise workers of an earlier owner may have these rows
+	if ingest.CanRunEarly(&j.own.rec.Spec) && j.own.isFirstOwner() { // only the first owner: otherwise workers of an earlier owner may have these rows
 		root, self, tasks := c.ActorSystem().Root, c.Self(), j.tasks
 		ready = func(b newShards) { root.Send(self, delayed{b, func() bool { return tasks.ctx.Err() != nil }}) }
 	}
 	rec := j.own.rec
-	j.tasks.runAndSend(c, "read the input", func(ctx context.Context) any { return j.in.read(ctx, rec, ready) })
+	j.tasks.runAndSend(c, "read the input", func(ctx context.Context) any { return j.in.readInput(ctx, rec, ready) })
 }
 
-// proceed moves a job that waits for an engine forward. It records the number of rows
+// tryToStart moves a job that waits for an engine forward. It records the number of rows
 // once they are counted, and status running once an engine serves the model.
-func (j *job) proceed(c actor.Context) {
+func (j *job) tryToStart(c actor.Context) {
 	if j.own.updating || j.draining && !j.in.whole {
 		return
 	}
@@ -289,10 +289,10 @@ func (j *job) proceed(c actor.Context) {
 		j.release(c)
 		return
 	}
-	counted := j.in.countChange()
-	now, cut := j.cfg.Clock(), j.in.readConfig()
-	mark := j.own.riskChange(!run && j.in.whole) // while the job reads its input, the input may still crash this node
-	j.update(c, func(r *store.Record) {
+	counted := j.in.rowCountUpdate()
+	now, cut := j.cfg.Clock(), j.in.ingestConfig()
+	mark := j.own.crashRiskUpdate(!run && j.in.whole) // while the job reads its input, the input may still crash this node
+	j.updateRecord(c, func(r *store.Record) {
 		counted(r)
 		if r.Shards == 0 && r.ShardRows == 0 { // rows run before the whole input is read, so the next owner must cut the input the same way
 			r.ShardRows, r.ShardBytes = cut.ShardRows, cut.ShardBytes
@@ -301,18 +301,18 @@ func (j *job) proceed(c actor.Context) {
 		if run {
 			steps = append(steps, rowmill.StatusRunning)
 		}
-		advance(&r.Job, steps, now)
+		advanceStatus(&r.Job, steps, now)
 		r.SetMessage(message, waits, now)
 		mark(r)
 	})
 }
 
-// update changes the job's record in the store, outside of the mailbox; recordChanged
+// updateRecord changes the job's record in the store, outside of the mailbox; recordChanged
 // brings the result.
-func (j *job) update(c actor.Context, change func(*store.Record)) {
+func (j *job) updateRecord(c actor.Context, change func(*store.Record)) {
 	j.own.updating = true
 	j.tasks.runAndSend(c, "change the record", func(ctx context.Context) any {
-		rec, err := j.own.update(ctx, change)
+		rec, err := j.own.updateRecord(ctx, change)
 		return recordChanged{rec, err}
 	})
 }
@@ -331,10 +331,10 @@ func (j *job) onRecordChanged(c actor.Context, m recordChanged) {
 	case j.phase == jobWaits && m.rec.Job.Status == rowmill.StatusRunning && !j.draining:
 		j.startRows(c)
 	case j.phase == jobWaits:
-		j.proceed(c)
+		j.tryToStart(c)
 	default:
-		j.begin(c)
-		j.count(c)
+		j.startEarlyRows(c)
+		j.tryStartCommitter(c)
 		j.updateMessage(c)
 	}
 }
@@ -343,9 +343,9 @@ func (j *job) onEnginesChanged(c actor.Context, m enginesChanged) {
 	j.crew.engines = m.engines
 	switch j.phase {
 	case jobStarts:
-		j.begin(c)
+		j.startEarlyRows(c)
 	case jobWaits:
-		j.proceed(c)
+		j.tryToStart(c)
 	case jobRuns, jobCloses:
 		j.inviteNew(c)
 		j.updateMessage(c)
@@ -379,7 +379,7 @@ func (j *job) reportHarmless(c actor.Context) {
 	}
 	j.own.harmless = true
 	if j.crew.owner != nil {
-		j.crew.owner.Trust()
+		j.crew.owner.ClearWary()
 		j.crew.assignRows()
 	}
 	j.timers.cancel(harmlessTimer)
@@ -394,7 +394,7 @@ func (j *job) onError(c actor.Context, err error) {
 	switch {
 	case errors.Is(err, rowmill.ErrTerminal):
 		j.stopForGood(c)
-		j.ending.runAndSend(c, "look up a job", j.closing.readEnd)
+		j.ending.runAndSend(c, "look up a job", j.closing.readFinalRecord)
 	case errors.Is(err, rowmill.ErrLeaseLost):
 		j.metrics.fenced.Inc()
 		j.log.Warn("the job has another owner, so this node stops working on it as owner", "err", err)
@@ -409,8 +409,8 @@ func (j *job) onError(c actor.Context, err error) {
 		j.log.Warn("this node cannot use object storage; the job is given back for a node that can", "err", err)
 		j.metrics.handed.Inc()
 		j.release(c)
-	case errors.As(err, &lost) && j.own.lostAll():
-		j.fail(c, rowmill.Failf(rowmill.CodeInternalError,
+	case errors.As(err, &lost) && j.own.hasLostAllRows():
+		j.failJob(c, rowmill.Failf(rowmill.CodeInternalError,
 			"Object storage has lost as many rows as the job has. They are not run again, since each run costs. Check the storage, then resume the job."))
 	case errors.As(err, &lost):
 		j.log.Warn("parts of the job cannot be read, so their rows run again", "parts", len(lost.Keys), "err", err)
@@ -418,25 +418,25 @@ func (j *job) onError(c actor.Context, err error) {
 		j.stopRows(c)
 		j.ending.runAndSend(c, "lose parts", func(ctx context.Context) any { return j.closing.recordLostParts(ctx, lost, known) })
 	case errors.As(err, &failure):
-		j.fail(c, failure)
+		j.failJob(c, failure)
 	case j.tasks.ctx.Err() != nil: // the error comes from work that this actor has stopped
 	default:
 		j.log.Error("job fails with an internal error", "err", err)
-		j.fail(c, internalFailure(err))
+		j.failJob(c, internalFailure(err))
 	}
 }
 
-// fail stops all work on the job and records that the job has failed.
-func (j *job) fail(c actor.Context, failure *rowmill.Failure) {
+// failJob stops all work on the job and records that the job has failed.
+func (j *job) failJob(c actor.Context, failure *rowmill.Failure) {
 	j.log.Warn("job fails", "code", failure.Code) // do not log the failure's message, which may contain client data
 	j.stopForGood(c)
 	now := j.cfg.Clock()
-	j.ending.runAndSend(c, "end the job", func(ctx context.Context) any { return j.closing.fail(ctx, failure, now) })
+	j.ending.runAndSend(c, "end the job", func(ctx context.Context) any { return j.closing.recordJobFailure(ctx, failure, now) })
 }
 
-// finish stops all work on a job after the committer has recorded the success, or a
+// finishJob stops all work on a job after the committer has recorded the success, or a
 // client has cancelled the job.
-func (j *job) finish(c actor.Context, rec store.Record) {
+func (j *job) finishJob(c actor.Context, rec store.Record) {
 	j.stopForGood(c)
 	j.onEnded(c, rec)
 }
@@ -459,7 +459,7 @@ func (j *job) stopRows(c actor.Context) {
 // stopForGood stops all work on the rows, including the workers on all nodes.
 func (j *job) stopForGood(c actor.Context) {
 	j.stopRows(c)
-	j.closing.dismiss(c.ActorSystem().Root, j.crew.invites.nodes())
+	j.closing.dismissWorkers(c.ActorSystem().Root, j.crew.invites.nodes())
 }
 
 // onEnded waits for the last writes of the job's objects, and then tells the node that

@@ -48,14 +48,14 @@ func newJobContext(ctx context.Context, cfg Config, rec *store.Record, fence sto
 	}, nil
 }
 
-// pin sets the context length of the job: the smallest context length that the catalog
+// pinContextLength sets the context length of the job: the smallest context length that the catalog
 // or an engine has for the model. It also sets the longest answer. It returns a warning
 // if it had to shorten the answer, and a failure if the caller's max_tokens leaves no
 // room for a prompt.
-func (j *jobContext) pin(engines []engineView) (warning string, failure *rowmill.Failure) {
+func (j *jobContext) pinContextLength(engines []engineView) (warning string, failure *rowmill.Failure) {
 	j.context = j.spec.Model.ContextLength
 	for _, e := range engines {
-		if served, ok := e.serves(j.spec); ok && served.ContextLength > 0 && (j.context == 0 || served.ContextLength < j.context) {
+		if served, ok := e.servedModel(j.spec); ok && served.ContextLength > 0 && (j.context == 0 || served.ContextLength < j.context) {
 			j.context = served.ContextLength
 		}
 	}
@@ -82,9 +82,9 @@ func (j *jobContext) sampling() map[string]any {
 	return sent
 }
 
-// recordShows reports whether the sampling parameters in a record equal the parameters
+// matchesSampling reports whether the sampling parameters in a record equal the parameters
 // of the requests. Only max_tokens can differ.
-func (j *jobContext) recordShows(shown map[string]any) bool {
+func (j *jobContext) matchesSampling(shown map[string]any) bool {
 	return (&rowmill.Spec{Sampling: shown}).MaxTokens() == int64(j.maxTokens)
 }
 
@@ -100,8 +100,8 @@ func (j *jobContext) promptLimit() int {
 	return j.spec.PromptLimit(j.context)
 }
 
-// dispatchJob returns the data of the job that the dispatchers of engines need.
-func (j *jobContext) dispatchJob(cfg Config) dispatch.Job {
+// toDispatchJob returns the data of the job that the dispatchers of engines need.
+func (j *jobContext) toDispatchJob(cfg Config) dispatch.Job {
 	return dispatch.Job{
 		Ctx: j.ctx, Spec: j.spec, Classifier: j.outcomes, Counter: j.counter,
 		ContextLength: j.context, MaxTokens: j.maxTokens, PromptLimit: j.promptLimit(), Group: cfg.Rows.EmbeddingGroup,

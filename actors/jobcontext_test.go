@@ -46,7 +46,7 @@ func TestPin(t *testing.T) {
 		if err != nil {
 			t.Fatal(test.name, err)
 		}
-		warning, failure := j.pin(test.engines)
+		warning, failure := j.pinContextLength(test.engines)
 		if (warning != "") != test.warns || (failure != nil) != test.fails {
 			t.Errorf("%s: warning %q, failure %v", test.name, warning, failure)
 		}
@@ -59,8 +59,8 @@ func TestPin(t *testing.T) {
 		if j.context != test.context || j.maxTokens != test.maxTokens || j.promptLimit() != test.prompt {
 			t.Errorf("%s: a context of %d, answers of %d, prompts of %d", test.name, j.context, j.maxTokens, j.promptLimit())
 		}
-		if sent := j.sampling()["max_tokens"]; sent != int64(test.maxTokens) || j.recordShows(spec.Sampling) == test.warns || !j.recordShows(j.sampling()) {
-			t.Errorf("%s: max_tokens %v is sent, which differs from the job's own: %v", test.name, sent, !j.recordShows(spec.Sampling))
+		if sent := j.sampling()["max_tokens"]; sent != int64(test.maxTokens) || j.matchesSampling(spec.Sampling) == test.warns || !j.matchesSampling(j.sampling()) {
+			t.Errorf("%s: max_tokens %v is sent, which differs from the job's own: %v", test.name, sent, !j.matchesSampling(spec.Sampling))
 		}
 	}
 }

@@ -13,35 +13,35 @@ import (
 
 // This file has the methods of a job from its claim until its rows can run.
 
-// onBegun handles new shards of an input that is still being read.
-func (j *job) onBegun(c actor.Context, b newShards) {
+// onNewShards handles new shards of an input that is still being read.
+func (j *job) onNewShards(c actor.Context, b newShards) {
 	if j.crew.owner != nil {
 		j.crew.owner.Append(b.Shards, b.Copies)
 		j.crew.assignRows()
 		return
 	}
-	j.in.add(b)
-	j.begin(c)
+	j.in.bufferShards(b)
+	j.startEarlyRows(c)
 }
 
-// begin starts the first rows while the input is still being read. It does nothing
+// startEarlyRows starts the first rows while the input is still being read. It does nothing
 // while no engine serves the model.
-func (j *job) begin(c actor.Context) {
+func (j *job) startEarlyRows(c actor.Context) {
 	b := j.in.begun
 	if j.phase != jobStarts || b == nil || j.in.whole || j.draining || j.own.updating || !j.crew.hasEngine() {
 		return
 	}
-	if err := j.prepare(j.in.knownManifest(), nil, nil, b.counter); err != nil {
+	if err := j.prepareRows(j.in.knownManifest(), nil, nil, b.counter); err != nil {
 		j.onError(c, err)
 		return
 	}
 	j.crew.owner.Append(b.Shards, b.Copies)
-	j.await(c)
+	j.waitForEngine(c)
 }
 
-// prepare creates the context of the job, the ledger of its parts, and the assign.Owner
+// prepareRows creates the context of the job, the ledger of its parts, and the assign.Owner
 // that assigns its rows.
-func (j *job) prepare(known shard.Manifest, shards []shard.Info, parts []store.Part, counter *prompt.Counter) (err error) {
+func (j *job) prepareRows(known shard.Manifest, shards []shard.Info, parts []store.Part, counter *prompt.Counter) (err error) {
 	if j.job, err = newJobContext(j.tasks.ctx, j.cfg, &j.own.rec, j.own.fence, known, counter); err != nil {
 		return err
 	}
@@ -70,19 +70,19 @@ func (j *job) onInputRead(c actor.Context, m inputRead) {
 		return
 	}
 	if spec := &j.own.rec.Spec; spec.Estimate {
-		if !j.in.readConfig().Samples(spec, m.input.Size) {
-			j.tasks.runAndSend(c, "end the job", j.in.estimate(spec))
+		if !j.in.ingestConfig().Samples(spec, m.input.Size) {
+			j.tasks.runAndSend(c, "end the job", j.in.unsampledEstimator(spec))
 			return
 		}
 		m.input = m.input.FirstRows(m.input.Size.SampleRows)
 	}
 	j.in.shards = len(m.input.Shards)
-	if err := j.prepare(m.input, m.input.Shards, m.parts, m.counter); err != nil {
+	if err := j.prepareRows(m.input, m.input.Shards, m.parts, m.counter); err != nil {
 		j.onError(c, err)
 		return
 	}
-	j.crew.group(m.groups, m.copies)
-	j.await(c)
+	j.crew.setRowGroups(m.groups, m.copies)
+	j.waitForEngine(c)
 }
 
 // onWholeInput continues a job whose first rows were started before the whole input was
@@ -102,26 +102,26 @@ func (j *job) onWholeInput(c actor.Context, m inputRead) {
 	default:
 		j.crew.owner.Append(m.input.Shards[begun:], nil)
 	}
-	j.crew.group(m.groups, m.copies)
+	j.crew.setRowGroups(m.groups, m.copies)
 	job := *j.job
 	job.manifest = m.input
 	j.job, j.ledger = &job, ledger
 	if j.phase == jobWaits {
-		j.proceed(c)
+		j.tryToStart(c)
 		return
 	}
 	j.crew.assignRows()
-	j.count(c)
+	j.tryStartCommitter(c)
 }
 
-// count starts the committer once the whole input is read. If rows ran before that, it
+// tryStartCommitter starts the committer once the whole input is read. If rows ran before that, it
 // first writes the number of rows to the record. Before the whole input is known to be
 // valid, no part is recorded.
-func (j *job) count(c actor.Context) {
+func (j *job) tryStartCommitter(c actor.Context) {
 	switch {
 	case !j.in.whole || j.own.updating || j.results != nil || j.phase != jobRuns:
 	case j.own.rec.Shards == 0:
-		j.update(c, j.in.countChange())
+		j.updateRecord(c, j.in.rowCountUpdate())
 	default:
 		j.startResults(c)
 	}

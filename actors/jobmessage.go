@@ -20,9 +20,9 @@ func (j *job) updateMessage(c actor.Context) {
 	if j.own.updating || j.phase >= jobEnds || message == j.own.rec.Job.Message {
 		return
 	}
-	now, mark := j.cfg.Clock(), j.own.riskChange(waits)
-	j.update(c, func(r *store.Record) {
-		advance(&r.Job, []rowmill.Status{rowmill.StatusStarting}, now)
+	now, mark := j.cfg.Clock(), j.own.crashRiskUpdate(waits)
+	j.updateRecord(c, func(r *store.Record) {
+		advanceStatus(&r.Job, []rowmill.Status{rowmill.StatusStarting}, now)
 		r.SetMessage(message, waits, now)
 		mark(r)
 	})
@@ -36,17 +36,17 @@ func (j *job) message() (text string, waits bool) {
 	switch {
 	case away:
 		return outage.Message(), true
-	case j.phase == jobStarts && j.in.reading.waits():
+	case j.phase == jobStarts && j.in.reading.isWaiting():
 		return "Waiting for a turn to read the input: the node reads as many other inputs as it may (inputs.readers).", true
 	case j.phase == jobStarts:
 		return j.downloads.Message(j.own.fence.JobID), false
 	case !j.crew.hasEngine() && j.phase == jobWaits:
-		return fmt.Sprintf("Waiting for an engine that serves %s.%s", model, j.crew.trouble()), true
+		return fmt.Sprintf("Waiting for an engine that serves %s.%s", model, j.crew.noEngineReason()), true
 	case !j.crew.hasEngine():
-		return fmt.Sprintf("Waiting for an engine that serves %s; finished rows are kept.%s", model, j.crew.trouble()), true
+		return fmt.Sprintf("Waiting for an engine that serves %s; finished rows are kept.%s", model, j.crew.noEngineReason()), true
 	case j.phase == jobRuns && owner.Assigning && len(owner.Workers()) == 0 && len(j.crew.invites.full) > 0:
 		return fmt.Sprintf("Waiting for a place on a node that serves %s: other jobs have all places there (jobs.max_active).", model), true
-	case owner != nil && owner.Away() > 0 && owner.Away() == len(owner.Workers()) && owner.At("") == nil: // with a worker on this node, object storage would be usable: this node can use it
+	case owner != nil && owner.Away() > 0 && owner.Away() == len(owner.Workers()) && owner.WorkerAt("") == nil: // with a worker on this node, object storage would be usable: this node can use it
 		return fmt.Sprintf("Waiting for object storage, which no node that serves %s can use. The job goes on by itself.", model), true
 	}
 	var other string // why this job waits for other jobs; empty if it does not
@@ -54,7 +54,7 @@ func (j *job) message() (text string, waits bool) {
 	case j.phase != jobRuns || !owner.Assigning:
 	case !owner.Done():
 		other = owner.Waits()
-	case j.merging.waits():
+	case j.merging.isWaiting():
 		other = waitsForMerge
 	}
 	other = j.waits.update(other, time.Now())

@@ -89,7 +89,7 @@ func TestTheRecordMarksASuspect(t *testing.T) {
 	o := newOwnership(processOver(s), rec, store.Fence{JobID: "job-1", Epoch: 3})
 	marked := func(waits bool, before ...store.Claim) []store.Claim {
 		r := store.Record{Epoch: 3, Claims: before}
-		o.riskChange(waits)(&r)
+		o.crashRiskUpdate(waits)(&r)
 		return r.Claims
 	}
 	if got := marked(true, rec.Claims...); len(got) != 1 || got[0].Process != "x" {
@@ -102,7 +102,7 @@ func TestTheRecordMarksASuspect(t *testing.T) {
 	if change == nil {
 		t.Fatal("outlived returns no change for a job that is alone")
 	}
-	if _, err := o.update(t.Context(), change); err != nil {
+	if _, err := o.updateRecord(t.Context(), change); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.rec.Claims; len(got) != 2 || got[1].Alone || !rec.Claims[1].Alone {
@@ -141,7 +141,7 @@ func TestEndsOfAJob(t *testing.T) {
 		s := &recordStore{rec: owned(test.status, 3), err: test.err}
 		e := &jobEnder{deps: processOver(s), fence: fence, log: slog.New(slog.DiscardHandler), writes: &sync.WaitGroup{}}
 		if test.close == nil {
-			test.close = func(e *jobEnder) any { return e.fail(t.Context(), failure, time.Now()) }
+			test.close = func(e *jobEnder) any { return e.recordJobFailure(t.Context(), failure, time.Now()) }
 		}
 		got := test.close(e)
 		if ended, is := got.(jobEnded); is {
@@ -158,9 +158,9 @@ func TestEndsOfAJob(t *testing.T) {
 
 func TestAnInputThatIsBeingRead(t *testing.T) {
 	t.Parallel()
-	in := &intake{}
-	in.add(newShards{Begun: ingest.Begun{Shards: []shard.Info{{Rows: 5}}, Copies: make([]*roaring.Bitmap, 1), Fields: []string{"prompt"}, About: 90}})
-	in.add(newShards{Begun: ingest.Begun{Shards: []shard.Info{{First: 5, Rows: 5}}, Copies: make([]*roaring.Bitmap, 1)}})
+	in := &inputReader{}
+	in.bufferShards(newShards{EarlyShards: ingest.EarlyShards{Shards: []shard.Info{{Rows: 5}}, Copies: make([]*roaring.Bitmap, 1), Fields: []string{"prompt"}, About: 90}})
+	in.bufferShards(newShards{EarlyShards: ingest.EarlyShards{Shards: []shard.Info{{First: 5, Rows: 5}}, Copies: make([]*roaring.Bitmap, 1)}})
 	if len(in.begun.Shards) != 2 || len(in.begun.Copies) != 2 {
 		t.Errorf("%d shards and %d sets of copies are kept until rows can run", len(in.begun.Shards), len(in.begun.Copies))
 	}
@@ -168,15 +168,15 @@ func TestAnInputThatIsBeingRead(t *testing.T) {
 		t.Errorf("the workers get %+v", m)
 	}
 	var rec store.Record
-	if in.countChange()(&rec); rec.Job.NumRows != nil || rec.Shards != 0 {
+	if in.rowCountUpdate()(&rec); rec.Job.NumRows != nil || rec.Shards != 0 {
 		t.Errorf("an input that is being read is counted: %+v", rec)
 	}
 	in.whole, in.shards, in.input.Rows = true, 2, 10
-	if in.countChange()(&rec); rec.Job.NumRows == nil || *rec.Job.NumRows != 10 || rec.Shards != 2 {
+	if in.rowCountUpdate()(&rec); rec.Job.NumRows == nil || *rec.Job.NumRows != 10 || rec.Shards != 2 {
 		t.Errorf("the input is counted as %v rows in %d shards", rec.Job.NumRows, rec.Shards)
 	}
 	in.input.Rows, in.shards = 7, 9
-	if in.countChange()(&rec); *rec.Job.NumRows != 10 || rec.Shards != 2 {
+	if in.rowCountUpdate()(&rec); *rec.Job.NumRows != 10 || rec.Shards != 2 {
 		t.Error("what the record says of the input is changed")
 	}
 }

@@ -18,14 +18,14 @@ import (
 // This file has the methods of a job that run its rows, from the wait for an engine to
 // the last part.
 
-// await begins the wait for an engine that serves the model. If an engine already
+// waitForEngine begins the wait for an engine that serves the model. If an engine already
 // serves it, the job continues at once.
-func (j *job) await(c actor.Context) {
+func (j *job) waitForEngine(c actor.Context) {
 	j.phase = jobWaits
 	j.waiting = j.tasks.entry.Begin("wait for an engine")
 	j.awaits = j.trace.Begin("wait for an engine")
 	j.timers.sendAfter(c, j.cfg.Servers.Wait, waitTimer)
-	j.proceed(c)
+	j.tryToStart(c)
 }
 
 // startRows starts the work on the rows. It invites every node that may have rows of
@@ -33,28 +33,28 @@ func (j *job) await(c actor.Context) {
 // an earlier owner.
 func (j *job) startRows(c actor.Context) {
 	j.timers.cancel(waitTimer)
-	warning, failure := j.job.pin(j.crew.engines)
+	warning, failure := j.job.pinContextLength(j.crew.engines)
 	if failure != nil {
-		j.fail(c, failure)
+		j.failJob(c, failure)
 		return
 	}
 	j.phase = jobRuns
 	j.waiting.End()
 	j.awaits.End(nil)
-	if !j.job.recordShows(j.own.rec.Job.Sampling) || warning != "" {
-		j.update(c, func(r *store.Record) {
+	if !j.job.matchesSampling(j.own.rec.Job.Sampling) || warning != "" {
+		j.updateRecord(c, func(r *store.Record) {
 			r.Job.Sampling = j.job.sampling()
 			if warning != "" {
 				r.Job.Warnings = union(r.Job.Warnings, []string{warning})
 			}
 		})
 	}
-	j.count(c)
+	j.tryStartCommitter(c)
 	switch {
 	case j.crew.owner.Exhausted():
 		j.crew.owner.Assigning = true
 		return
-	case j.own.firstOwner():
+	case j.own.isFirstOwner():
 		j.startAssigning(c)
 	default:
 		j.timers.sendAfter(c, gatherTimeout, gatherTimer)
@@ -85,7 +85,7 @@ func (j *job) startResults(c actor.Context) {
 			deps: j.deps, job: j.job, owner: c.Self(), rows: j.in.input.Rows, copyCount: j.in.input.Copies, mergeWaits: &j.merging,
 			sizes:    j.cfg.pieces(),
 			progress: commit.NewProgress(j.ledger, j.cfg.allowedFailures(&rec.Spec, j.ledger.Rows), rec.Spec.Estimate, j.cfg.pieces()),
-			files:    files, copies: j.in.copiesFor(files, j.job.spec),
+			files:    files, copies: j.in.newCopyWriter(files, j.job.spec),
 			tasks: newTaskGroup(j.tasks.ctx, j.closing.writes, entry), log: entry.Log(j.log),
 		}
 	}), "results")
@@ -109,7 +109,7 @@ func (j *job) lookAtWorkers(c actor.Context) {
 
 // inviteNew invites the nodes that could work for the job and have no worker.
 func (j *job) inviteNew(c actor.Context) {
-	for _, address := range j.crew.uninvited(j.transport.others(), j.draining, time.Now()) {
+	for _, address := range j.crew.nodesToInvite(j.transport.otherMembers(), j.draining, time.Now()) {
 		m := j.job.invitation(j.address, j.in.whole)
 		if address == "" {
 			m.owner = c.Self()
@@ -127,9 +127,9 @@ func (j *job) inviteNew(c actor.Context) {
 
 func (j *job) onInvited(c actor.Context, m inviteAnswered) {
 	if m.err != nil {
-		j.transport.unanswered(j.log, m.address, m.err)
+		j.transport.logUnanswered(j.log, m.address, m.err)
 	}
-	if j.crew.noteAnswer(m.address, m.answer, m.err) {
+	if j.crew.recordInviteAnswer(m.address, m.answer, m.err) {
 		j.startAssigning(c)
 	}
 }
@@ -148,20 +148,20 @@ func (j *job) onHeartbeat(c actor.Context, h *assign.Heartbeat) {
 		return
 	}
 	for _, p := range parts {
-		j.propose(c, partWritten{p, j.crew.owner.Working(), h.Address})
+		j.proposePart(c, partWritten{p, j.crew.owner.Working(), h.Address})
 	}
 	if j.crew.invites.allReported() {
 		j.startAssigning(c)
 	}
 	if warnings := union(slices.Clone(j.own.rec.Job.Warnings), h.Warnings); len(warnings) > len(j.own.rec.Job.Warnings) && !j.own.updating {
-		j.update(c, func(r *store.Record) { r.Job.Warnings = union(r.Job.Warnings, h.Warnings) })
+		j.updateRecord(c, func(r *store.Record) { r.Job.Warnings = union(r.Job.Warnings, h.Warnings) })
 	}
 	if h.Fault != nil {
 		j.onFault(c, m, h.Fault)
 		return
 	}
-	if why := j.crew.noteRefusals(h); why != "" {
-		j.fail(c, rowmill.Failf(rowmill.CodeEngineError, "No engine can run this job: %s", why))
+	if why := j.crew.recordRefusals(h); why != "" {
+		j.failJob(c, rowmill.Failf(rowmill.CodeEngineError, "No engine can run this job: %s", why))
 		return
 	}
 	if h.Left { // the worker has given back all its rows
@@ -173,8 +173,8 @@ func (j *job) onHeartbeat(c actor.Context, h *assign.Heartbeat) {
 	j.crew.queueAssignment(m)
 }
 
-// propose sends a part to the committer, or keeps the part until there is a committer.
-func (j *job) propose(c actor.Context, p partWritten) {
+// proposePart sends a part to the committer, or keeps the part until there is a committer.
+func (j *job) proposePart(c actor.Context, p partWritten) {
 	switch {
 	case j.phase != jobRuns: // the part is for the next owner
 	case j.results == nil:
@@ -188,7 +188,7 @@ func (j *job) propose(c actor.Context, p partWritten) {
 // worker's node cannot continue, it bans that node for a while.
 func (j *job) onFault(c actor.Context, m *assign.Assignee, f *assign.Fault) {
 	if f.Row >= 0 {
-		j.fail(c, rowFailure(j.own.fence.JobID, f))
+		j.failJob(c, rowFailure(j.own.fence.JobID, f))
 		return
 	}
 	err := f.Err
@@ -200,14 +200,14 @@ func (j *job) onFault(c actor.Context, m *assign.Assignee, f *assign.Fault) {
 		return
 	}
 	j.log.Warn("a node cannot continue the job and gets no rows of it for a while", "node", m.Address, "err", err)
-	j.crew.ban(m, time.Now())
+	j.crew.banNode(m, time.Now())
 }
 
 // drainResults lets the committer of a draining node record its last parts, once the
 // node's own worker has left and the whole input is read. Parts that other workers
 // report later are for the next owner.
 func (j *job) drainResults(c actor.Context) {
-	if j.draining && j.phase == jobRuns && j.results != nil && j.crew.owner.Assigning && j.crew.owner.At("") == nil {
+	if j.draining && j.phase == jobRuns && j.results != nil && j.crew.owner.Assigning && j.crew.owner.WorkerAt("") == nil {
 		j.phase = jobCloses
 		c.Send(j.results, drainResults{})
 	}
@@ -216,7 +216,7 @@ func (j *job) drainResults(c actor.Context) {
 func (j *job) onPartsCommitted(c actor.Context, m partsCommitted) {
 	j.own.hasRecordedRows = true
 	j.reportHarmless(c)
-	j.crew.noteCommitted(m.parts, time.Now())
+	j.crew.recordCommitted(m.parts, time.Now())
 	j.copyRows(c)
 }
 
@@ -227,7 +227,7 @@ func (j *job) copyRows(c actor.Context) {
 	if j.in.copies == nil || j.results == nil || j.copying || j.draining || j.phase != jobRuns {
 		return
 	}
-	if n, rows, ok := j.crew.owner.Copyable(); ok {
+	if n, rows, ok := j.crew.owner.NextCopyableShard(); ok {
 		j.copying = true
 		c.Send(j.results, copyRows{n, rows})
 	}
@@ -239,6 +239,6 @@ func (j *job) onRowsCopied(c actor.Context, m rowsCopied) {
 	if j.phase != jobRuns { // the next owner writes the copies
 		return
 	}
-	j.propose(c, partWritten{Proposal: j.crew.owner.Copied(m.part), workers: j.crew.owner.Working()})
+	j.proposePart(c, partWritten{Proposal: j.crew.owner.ProposeCopies(m.part), workers: j.crew.owner.Working()})
 	j.copyRows(c)
 }

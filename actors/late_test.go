@@ -130,7 +130,7 @@ func (l *tardy) storesLate(id string, elsewhere func(), back func(store.Record))
 // objects returns how many objects a job has.
 func (b *rig) objects(id string) int {
 	b.t.Helper()
-	list, err := b.cfg.Blob.List(b.t.Context(), layout.Job(id))
+	list, err := b.cfg.Blob.List(b.t.Context(), layout.JobPrefix(id))
 	if err != nil {
 		b.t.Fatal(err)
 	}

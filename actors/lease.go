@@ -52,10 +52,10 @@ func (l *lease) extend(from time.Time, ttl time.Duration) {
 	l.deadline.Store(int64(from.Sub(l.opened) + ttl - ttl/8))
 }
 
-// keep renews the session three times per ttl, until the lease ends or stop is closed.
+// renewUntilEnd renews the session three times per ttl, until the lease ends or stop is closed.
 // The first interval counts from the time just before the session was opened, like the
 // deadline, because opening the session may have taken long.
-func (l *lease) keep(s store.Sessions, ttl time.Duration, log *slog.Logger, renewals *prometheus.CounterVec, stop <-chan struct{}) {
+func (l *lease) renewUntilEnd(s store.Sessions, ttl time.Duration, log *slog.Logger, renewals *prometheus.CounterVec, stop <-chan struct{}) {
 	next := time.NewTimer(ttl/3 - time.Since(l.opened))
 	defer next.Stop()
 	for {
@@ -92,8 +92,8 @@ func (l *lease) keep(s store.Sessions, ttl time.Duration, log *slog.Logger, rene
 	}
 }
 
-// watch ends the lease when its deadline passes.
-func (l *lease) watch(stop <-chan struct{}) {
+// cancelAtDeadline ends the lease when its deadline passes.
+func (l *lease) cancelAtDeadline(stop <-chan struct{}) {
 	for {
 		left := l.remaining()
 		if left <= 0 {

@@ -52,8 +52,8 @@ func heldOf(t *testing.T, d time.Duration, s *sessions) (lived time.Duration, co
 	renewals := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "renewals_total", Help: "Renewals."}, []string{"outcome"})
 	stop := make(chan struct{})
 	var kept sync.WaitGroup
-	kept.Go(func() { l.keep(s, testTTL, slog.New(slog.DiscardHandler), renewals, stop) })
-	kept.Go(func() { l.watch(stop) })
+	kept.Go(func() { l.renewUntilEnd(s, testTTL, slog.New(slog.DiscardHandler), renewals, stop) })
+	kept.Go(func() { l.cancelAtDeadline(stop) })
 	select {
 	case <-l.ctx.Done():
 	case <-time.After(d):

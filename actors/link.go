@@ -31,7 +31,7 @@ func (l *link) send(c actor.Context, tasks taskGroup, m any) {
 		l.waiting = m
 	default:
 		l.busy = true
-		tasks.run(c, "tell a node", func(ctx context.Context) step {
+		tasks.run(c, "tell a node", func(ctx context.Context) mailboxStep {
 			err := l.transport.tell(ctx, l.address, m)
 			return func(c actor.Context) {
 				l.busy = false

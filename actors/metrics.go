@@ -106,8 +106,8 @@ func (m *metrics) onCountError(model string, mean float64) {
 	m.countErrors.WithLabelValues(model).Set(mean)
 }
 
-// merging adds the duration of a merge that started at began to the metrics.
-func (m *metrics) merging(span *tracing.Span, began time.Time) {
+// observeMerge adds the duration of a merge that started at began to the metrics.
+func (m *metrics) observeMerge(span *tracing.Span, began time.Time) {
 	span.Observe(m.merges, time.Since(began).Seconds())
 }
 
@@ -211,8 +211,8 @@ func (m *metrics) engine(name string) *engineMetrics {
 
 // props returns the properties of an actor, with metrics and an entry in the
 // registry. The actor's task groups and logger use the entry.
-func (m *metrics) props(of registry.Identity, make func(*registry.Entry) actor.Actor) *actor.Props {
-	k, entry := m.kinds[of.Kind], m.registry.Entry(of)
+func (m *metrics) props(identity registry.Identity, make func(*registry.Entry) actor.Actor) *actor.Props {
+	k, entry := m.kinds[identity.Kind], m.registry.Entry(identity)
 	return actor.PropsFromProducer(func() actor.Actor { return make(entry) },
 		actor.WithMailbox(actor.Unbounded(entry)),
 		actor.WithReceiverMiddleware(k.middleware(entry), unwrapDelayed),

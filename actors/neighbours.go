@@ -81,7 +81,7 @@ func (n *neighbours) anotherOwns() bool {
 // In a cluster with more than scanners nodes, each node searches less often for jobs
 // without an owner. All nodes together then send the store as many requests as that
 // number of nodes would. The interval grows at most scanStretch times, because a
-// waiting account must ask again before its wait expires (Config.places).
+// waiting account must ask again before its wait expires (Config.slotConfig).
 const (
 	scanners    = 250
 	scanStretch = 4
@@ -103,20 +103,20 @@ func (n *neighbours) ownClaim(alone bool) store.Claim {
 	return store.Claim{Node: n.node, Process: n.id, Alone: alone}
 }
 
-// missing reports whether the process of an owner is neither this process nor a member
+// isOwnerMissing reports whether the process of an owner is neither this process nor a member
 // of the cluster. The process may have ended.
-func (n *neighbours) missing(a store.Claim) bool {
+func (n *neighbours) isOwnerMissing(a store.Claim) bool {
 	return a.Process != n.id && (n.peers == nil ||
 		!slices.ContainsFunc(n.peers.Members(), func(m cluster.Member) bool { return m.ID == a.Process }))
 }
 
-// ended reports whether the process of an owner has ended, as far as this node can
+// hasOwnerEnded reports whether the process of an owner has ended, as far as this node can
 // know: its node runs another process, or this node has seen the process before and now
 // sees other members but not that process. A node that has just started has seen no
 // process end, and a node that sees no other member may be cut off from the network.
-func (n *neighbours) ended(a store.Claim) bool {
-	if !n.missing(a) || n.peers == nil {
-		return n.missing(a)
+func (n *neighbours) hasOwnerEnded(a store.Claim) bool {
+	if !n.isOwnerMissing(a) || n.peers == nil {
+		return n.isOwnerMissing(a)
 	}
 	another := slices.ContainsFunc(n.peers.Members(), func(m cluster.Member) bool { return m.Node == a.Node })
 	return another || n.heard[a.Process] && len(n.members) > 0

@@ -25,8 +25,8 @@ func TestMissedAndEndedProcesses(t *testing.T) {
 	by := func(node, process string) store.Claim { return store.Claim{Node: node, Process: process} }
 	expect := func(a store.Claim, missed, ended bool) {
 		t.Helper()
-		if n.missing(a) != missed || n.ended(a) != ended {
-			t.Errorf("%s: missed is %v, ended is %v", a.Process, n.missing(a), n.ended(a))
+		if n.isOwnerMissing(a) != missed || n.hasOwnerEnded(a) != ended {
+			t.Errorf("%s: missed is %v, ended is %v", a.Process, n.isOwnerMissing(a), n.hasOwnerEnded(a))
 		}
 	}
 	if n.update(there.members) {
@@ -50,7 +50,7 @@ func TestMissedAndEndedProcesses(t *testing.T) {
 	}
 
 	alone := newNeighbours(nil, "a", "a-2")
-	if a := alone.ownClaim(true); a.Process != "a-2" || !a.Alone || alone.missing(a) || !alone.ended(by("a", "a-1")) || alone.rank("job") != 0 {
+	if a := alone.ownClaim(true); a.Process != "a-2" || !a.Alone || alone.isOwnerMissing(a) || !alone.hasOwnerEnded(by("a", "a-1")) || alone.rank("job") != 0 {
 		t.Errorf("a single node is %+v in records", a)
 	}
 }

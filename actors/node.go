@@ -35,7 +35,7 @@ type node struct {
 	nodePart
 	host    host
 	near    *neighbours
-	reach   *reach
+	reach   *bucketReach
 	engines *engines
 	cleaner *cleaner
 	jobs    *nodeJobs
@@ -54,21 +54,21 @@ type node struct {
 type host interface {
 	reopen()      // opens a new session after the last one was lost
 	askToDrain()  // tells the program that another node has asked this node to drain
-	nothingLeft() // tells the System that a draining node has finished its work
+	markDrained() // tells the System that a draining node has finished its work
 }
 
 // newNode returns the node actor, with its first lease.
 func newNode(p *deps, h host, l *lease, tasks taskGroup, log *slog.Logger) *node {
 	part := nodePart{deps: p, tasks: tasks, log: log}
-	places, id := p.cfg.places(), p.cfg.Node+"-"+layout.Nonce()
+	places, id := p.cfg.slotConfig(), p.cfg.Node+"-"+layout.Nonce()
 	work := newWorkers(places, id)
 	if p.cfg.Ownership.OwnsNone {
 		places.Places, places.Kept = 0, 0
 	}
 	near := newNeighbours(p.cfg.Peers, p.cfg.Node, id)
-	reach := &reach{storage: p.storage, others: p.transport.others}
+	reach := &bucketReach{storage: p.storage, others: p.transport.otherMembers}
 	engines := newEngines()
-	cleaner := &cleaner{nodePart: part, janitor: newJanitor(p.cfg, p.tidyJob, p.announceJob, log)}
+	cleaner := &cleaner{nodePart: part, janitor: newJanitor(p.cfg, p.tidyJob, p.notifyIfEnded, log)}
 	jobs := &nodeJobs{nodePart: part, reopen: h.reopen, near: near, reach: reach, cleaner: cleaner, engines: &engines, claims: newClaims(places), lease: l}
 	cleaner.mayClean = func() (now, first bool) {
 		return !jobs.draining && jobs.lease != nil, !p.cfg.Ownership.OwnsNone && near.rank(janitorName) == 0
@@ -95,7 +95,7 @@ func (n *node) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		n.onStarted(c)
-	case step:
+	case mailboxStep:
 		m(c)
 	case nodeRequest:
 		n.onRequest(c, m)
@@ -124,10 +124,10 @@ func (n *node) Receive(c actor.Context) {
 		n.onStopping()
 		return
 	default:
-		unhandled(c, n.log)
+		logUnhandled(c, n.log)
 	}
-	if n.phase == draining && n.jobs.claims.idle() && n.work.workers.idle() && n.cleaner.idle() && n.downloads.None() {
-		n.host.nothingLeft()
+	if n.phase == draining && n.jobs.claims.isIdle() && n.work.workers.isIdle() && n.cleaner.isIdle() && n.downloads.IsIdle() {
+		n.host.markDrained()
 	}
 }
 
@@ -138,8 +138,8 @@ func (n *node) onStarted(c actor.Context) {
 	n.publish()
 	n.lookAtState(c)
 	n.lookAtStorage(c)
-	n.jobs.scan(c)
-	n.cleaner.timers.runAfter(c, n.cfg.Janitor.Interval, "janitor", n.cleaner.clean)
+	n.jobs.scanOrphans(c)
+	n.cleaner.timers.runAfter(c, n.cfg.Janitor.Interval, "janitor", n.cleaner.runJanitor)
 }
 
 func (n *node) onStopping() {
@@ -171,16 +171,16 @@ func (n *node) onRequest(c actor.Context, m nodeRequest) {
 	case *peerv1.LocateRowsRequest:
 		n.askJob(c, body.Job, body)
 	case *hint:
-		answer(c, accepted{})
+		respondIfAsked(c, accepted{})
 		n.jobs.onHint(c, body, m.remote)
 	case drain:
-		answer(c, accepted{})
+		respondIfAsked(c, accepted{})
 		n.onDrain(c)
 		if m.remote {
 			n.host.askToDrain()
 		}
 	default:
-		answer(c, refuse(peer.CodeUnknownKind, "unknown message type %T", body))
+		respondIfAsked(c, refuse(peer.CodeUnknownKind, "unknown message type %T", body))
 	}
 }
 
@@ -190,18 +190,18 @@ func (n *node) askJob(c actor.Context, job string, question any) {
 		c.RequestWithCustomSender(owned, question, c.Sender())
 		return
 	}
-	answer(c, refuse(codeUnknownJob, "job %s is not owned here", job))
+	respondIfAsked(c, refuse(codeUnknownJob, "job %s is not owned here", job))
 }
 
 // forward sends a message to the actor to and answers the sender; if to is nil, it refuses
 // the message.
 func (n *node) forward(c actor.Context, to *actor.PID, job string, body any) {
 	if to == nil {
-		answer(c, refuse(codeUnknownJob, "job %s is not known here", job))
+		respondIfAsked(c, refuse(codeUnknownJob, "job %s is not known here", job))
 		return
 	}
 	c.Send(to, body)
-	answer(c, accepted{})
+	respondIfAsked(c, accepted{})
 }
 
 func (n *node) onDrain(c actor.Context) {
@@ -256,12 +256,12 @@ func (n *node) publishState() {
 func (n *node) onMembersChanged(c actor.Context) {
 	all := n.cfg.Peers.Members()
 	gone := n.near.update(all)
-	if n.engines.readStates(sameProtocol(all)) {
+	if n.engines.updateRemote(sameProtocol(all)) {
 		n.jobs.tellEngines(c)
 	}
-	n.reach.updateLeave(n.cfg.StoragePatience)
+	n.reach.updateHandover(n.cfg.StoragePatience)
 	if gone {
-		n.jobs.scan(c)
+		n.jobs.scanOrphans(c)
 	}
 }
 
@@ -292,12 +292,12 @@ const (
 // jobs of this node and the other nodes.
 func (n *node) onStorageChanged(c actor.Context) {
 	n.jobs.tellAll(c, storageChanged{})
-	n.reach.updateLeave(n.cfg.StoragePatience)
+	n.reach.updateHandover(n.cfg.StoragePatience)
 	n.publishState()
 	if n.lookAgain = n.looking; !n.looking {
 		n.lookAtStorage(c)
 	}
-	n.jobs.scan(c)
+	n.jobs.scanOrphans(c)
 }
 
 // lookAtStorage checks storage if no call has used it for a while. A single node checks
@@ -313,13 +313,13 @@ func (n *node) lookAtStorage(c actor.Context) {
 		return
 	}
 	n.timers.runAfter(c, interval, "storage", n.lookAtStorage)
-	n.reach.updateLeave(n.cfg.StoragePatience)
+	n.reach.updateHandover(n.cfg.StoragePatience)
 	if n.looking {
 		return
 	}
 	n.looking = true
-	n.tasks.run(c, "look at storage", func(ctx context.Context) step {
-		n.storage.Look(ctx, lookInterval)
+	n.tasks.run(c, "look at storage", func(ctx context.Context) mailboxStep {
+		n.storage.Probe(ctx, lookInterval)
 		return n.onLooked
 	})
 }

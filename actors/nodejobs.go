@@ -31,7 +31,7 @@ type nodeJobs struct {
 	nodePart
 	reopen   func() // opens a new session after the last one was lost
 	near     *neighbours
-	reach    *reach
+	reach    *bucketReach
 	cleaner  *cleaner
 	engines  *engines
 	claims   claims
@@ -40,17 +40,17 @@ type nodeJobs struct {
 	draining bool
 }
 
-// scan searches for jobs without an owner, now and every scan interval.
-func (n *nodeJobs) scan(c actor.Context) {
-	n.timers.runAfter(c, n.near.scanInterval(n.cfg.Ownership.ScanInterval), "scan", n.scan)
+// scanOrphans searches for jobs without an owner, now and every scan interval.
+func (n *nodeJobs) scanOrphans(c actor.Context) {
+	n.timers.runAfter(c, n.near.scanInterval(n.cfg.Ownership.ScanInterval), "scan", n.scanOrphans)
 	n.metrics.memory.Set(float64(n.budget.InUse()))
 	limit := n.claims.scanLimit()
-	if n.scanning || !n.claimsNow() || limit < 1 {
+	if n.scanning || !n.canClaim() || limit < 1 {
 		return
 	}
 	n.scanning = true
-	n.tasks.run(c, "look for jobs", func(ctx context.Context) step {
-		orphans, err := callThrough(panics.Catch, func() ([]store.Orphan, error) { return n.cfg.Store.Orphans(ctx, limit) })
+	n.tasks.run(c, "look for jobs", func(ctx context.Context) mailboxStep {
+		orphans, err := runWithResult(panics.Catch, func() ([]store.Orphan, error) { return n.cfg.Store.Orphans(ctx, limit) })
 		return func(c actor.Context) {
 			n.scanning = false
 			if err != nil {
@@ -59,7 +59,7 @@ func (n *nodeJobs) scan(c actor.Context) {
 				}
 				return
 			}
-			for _, o := range inOrder(n.claims.unsureClaims) {
+			for _, o := range sortedByKey(n.claims.unsureClaims) {
 				n.claim(c, o)
 			}
 			n.claims.places.Forget()
@@ -80,7 +80,7 @@ func (n *nodeJobs) scan(c actor.Context) {
 // the store has lost this node's claim, it makes the job's actor stop, so that a node
 // can claim the job again.
 func (n *nodeJobs) checkOwned(c actor.Context, o ownedJob) {
-	n.tasks.run(c, "look up a job", func(ctx context.Context) step {
+	n.tasks.run(c, "look up a job", func(ctx context.Context) mailboxStep {
 		rec, err := n.cfg.Store.Get(ctx, o.fence.JobID)
 		if err != nil || rec.Job.Status.Terminal() || rec.Epoch >= o.fence.Epoch {
 			return nil
@@ -92,16 +92,16 @@ func (n *nodeJobs) checkOwned(c actor.Context, o ownedJob) {
 }
 
 func (n *nodeJobs) claim(c actor.Context, o store.Orphan) {
-	if !n.claimsNow() {
+	if !n.canClaim() {
 		return
 	}
-	stage := poison.StageOf(poison.Ended(o.Claims, n.near.missing))
+	stage := poison.StageOf(poison.FilterEnded(o.Claims, n.near.isOwnerMissing))
 	if !n.claims.beginClaim(o, stage, time.Now()) {
 		return
 	}
 	job, session, by := o.JobID, n.lease.session, n.near.ownClaim(stage == poison.Alone)
-	n.tasks.run(c, "claim a job", func(ctx context.Context) step {
-		rec, err := callThrough(panics.Catch, func() (store.Record, error) { return n.cfg.Store.Claim(ctx, job, session, by) })
+	n.tasks.run(c, "claim a job", func(ctx context.Context) mailboxStep {
+		rec, err := runWithResult(panics.Catch, func() (store.Record, error) { return n.cfg.Store.Claim(ctx, job, session, by) })
 		if err != nil && (!storage.IsPermanent(err) || errors.Is(err, rowmill.ErrConflict)) {
 			rec, err = n.findClaim(ctx, job, session, err)
 		}
@@ -141,7 +141,7 @@ func (n *nodeJobs) onClaimFailed(c actor.Context, o store.Orphan, session string
 		}
 	case errors.Is(err, store.ErrDamaged): // the store has recorded the failure of the job
 		n.log.Error("the job cannot run: its specification is damaged", "job", o.JobID, "err", err)
-		n.cleaner.settle(c, o.JobID)
+		n.cleaner.scheduleCleanup(c, o.JobID)
 	case storage.IsTransient(err): // storage has logged it once already
 		n.claims.markUnsure(o)
 	default:
@@ -164,16 +164,16 @@ func (n *nodeJobs) onClaimed(c actor.Context, rec store.Record) {
 		return
 	}
 	tried := rec.Claims[:max(0, len(rec.Claims)-1)]
-	if ended := poison.Ended(tried, n.near.ended); poison.Parks(ended) {
+	if ended := poison.FilterEnded(tried, n.near.hasOwnerEnded); poison.MustPark(ended) {
 		n.park(c, rec, fence, ended)
 		return
 	}
 	log := n.cfg.trace(&rec).Log(n.deps.log.With("job", id))
-	if !firstClaim(rec.Version) {
+	if !isFirstClaim(rec.Version) {
 		n.metrics.takeovers.Inc()
 	}
 	log.Info("job claimed", "status", rec.Job.Status, "epoch", fence.Epoch, "model", rec.Job.Model)
-	licence, writes, engines := n.lease.ctx, &sync.WaitGroup{}, n.engines.all(false)
+	licence, writes, engines := n.lease.ctx, &sync.WaitGroup{}, n.engines.usableEngines(false)
 	pid := c.SpawnPrefix(n.metrics.props(registry.Identity{Kind: "job", Job: id}, func(entry *registry.Entry) actor.Actor {
 		return newJob(licence, n.deps, rec, fence, engines, writes, entry, log)
 	}), fmt.Sprintf("job-%s-%d", id, fence.Epoch))
@@ -186,13 +186,13 @@ func (n *nodeJobs) onClaimed(c actor.Context, rec store.Record) {
 // sends a hint to the node that should claim the job next, because workers on this node
 // wait for an owner.
 func (n *nodeJobs) returnClaim(c actor.Context, o store.Orphan, fence store.Fence) {
-	n.tasks.run(c, "give the job back", func(ctx context.Context) step {
+	n.tasks.run(c, "give the job back", func(ctx context.Context) mailboxStep {
 		if err := n.cfg.Store.Release(ctx, fence); err != nil {
 			n.log.Warn("giving the job back failed; another node claims it after this node's session has ended", "job", fence.JobID, "err", err)
 		}
 		return func(c actor.Context) {
 			n.claims.forgetJob(fence.JobID)
-			n.tellNext(c, o)
+			n.hintNextNode(c, o)
 		}
 	})
 }
@@ -202,7 +202,7 @@ func (n *nodeJobs) returnClaim(c actor.Context, o store.Orphan, fence store.Fenc
 func (n *nodeJobs) onCancelled(c actor.Context, h *hint, remote bool) {
 	o, owned := n.claims.owned[h.GetJob()]
 	if !remote {
-		for _, m := range n.transport.others() {
+		for _, m := range n.transport.otherMembers() {
 			n.tell(c, m.Peer, h)
 		}
 	} else if !owned {
@@ -213,7 +213,7 @@ func (n *nodeJobs) onCancelled(c actor.Context, h *hint, remote bool) {
 	if owned {
 		c.Send(o.pid, recordTimer) // let the job check its record: if the store was split in two, the cancellation may be lost
 	} else {
-		n.cleaner.settle(c, h.GetJob())
+		n.cleaner.scheduleCleanup(c, h.GetJob())
 	}
 }
 
@@ -234,7 +234,7 @@ func (n *nodeJobs) onJobOver(c actor.Context, m jobOver) {
 	}
 	n.metrics.active.Set(float64(len(n.claims.owned)))
 	if m.released && owned {
-		n.tellNext(c, o.Orphan)
+		n.hintNextNode(c, o.Orphan)
 	}
 	if m.status.Terminal() {
 		log := o.log
@@ -242,7 +242,7 @@ func (n *nodeJobs) onJobOver(c actor.Context, m jobOver) {
 			log = n.log.With("job", m.id)
 		}
 		log.Info("job ended", "status", m.status)
-		n.cleaner.settle(c, m.id)
+		n.cleaner.scheduleCleanup(c, m.id)
 	}
 	if m.status == rowmill.StatusSucceeded || m.status == rowmill.StatusFailed { // onCancelled counts cancelled jobs
 		n.metrics.jobs.WithLabelValues(string(m.status)).Inc()
@@ -250,7 +250,7 @@ func (n *nodeJobs) onJobOver(c actor.Context, m jobOver) {
 	if n.draining {
 		return
 	}
-	n.scan(c)
+	n.scanOrphans(c)
 }
 
 // stopJob stops the actor of a job that may continue on another node. That node may end
@@ -269,7 +269,7 @@ func (n *nodeJobs) stopJob(c actor.Context, o ownedJob) {
 // because it would probably cause the same panic.
 func (n *nodeJobs) onJobPanicked(c actor.Context, id string, o ownedJob) {
 	n.onJobOver(c, jobOver{id: id})
-	n.tasks.run(c, "end the job", func(ctx context.Context) step {
+	n.tasks.run(c, "end the job", func(ctx context.Context) mailboxStep {
 		failure := rowmill.Failf(rowmill.CodeInternalError, "The service had an internal error while it ran the job. Its log has the cause.")
 		rec, err := recordFailure(ctx, n.cfg.Store, o.fence, failure, n.cfg.Clock(), n.log)
 		if err != nil {
@@ -280,7 +280,7 @@ func (n *nodeJobs) onJobPanicked(c actor.Context, id string, o ownedJob) {
 		return func(c actor.Context) {
 			o.log.Info("job ended", "status", rowmill.StatusFailed)
 			n.metrics.jobs.WithLabelValues(string(rowmill.StatusFailed)).Inc()
-			n.cleaner.settle(c, id)
+			n.cleaner.scheduleCleanup(c, id)
 		}
 	})
 }
@@ -301,7 +301,7 @@ func (n *nodeJobs) onLeaseLost(c actor.Context) {
 	n.metrics.fenced.Inc()
 	n.lease.cancel(rowmill.ErrLeaseLost)
 	n.lease = nil
-	for id, o := range inOrder(n.claims.owned) {
+	for id, o := range sortedByKey(n.claims.owned) {
 		n.claims.forgetJob(id)
 		n.stopJob(c, o)
 	}
@@ -312,7 +312,7 @@ func (n *nodeJobs) onLeaseLost(c actor.Context) {
 
 func (n *nodeJobs) onJobHarmless(c actor.Context, m jobHarmless) {
 	if n.claims.trials.End(m.id) {
-		n.scan(c)
+		n.scanOrphans(c)
 	}
 }
 
@@ -322,7 +322,7 @@ func (n *nodeJobs) park(c actor.Context, rec store.Record, fence store.Fence, en
 	id, rest := rec.Job.ID, n.cfg.Ownership.ParkTime
 	n.log.Error("job parked: no node runs it for some time, because the processes of its last owners ended before it made progress",
 		"job", id, "ended", len(ended), "node", ended[len(ended)-1].Node, "for", rest)
-	n.tasks.run(c, "park a job", func(ctx context.Context) step {
+	n.tasks.run(c, "park a job", func(ctx context.Context) mailboxStep {
 		err := n.storage.Wait(ctx, func() error { return n.cfg.Store.Park(ctx, fence, rest, parkMessage(id, ended)) })
 		return func(c actor.Context) {
 			if err != nil {
@@ -335,11 +335,11 @@ func (n *nodeJobs) park(c actor.Context, rec store.Record, fence store.Fence, en
 	})
 }
 
-// claimsNow reports whether the node may claim jobs now. A node that cannot use the
+// canClaim reports whether the node may claim jobs now. A node that cannot use the
 // bucket claims no jobs if other nodes can use the bucket.
-func (n *nodeJobs) claimsNow() bool {
+func (n *nodeJobs) canClaim() bool {
 	_, away := n.storage.Records()
-	return !n.draining && n.lease != nil && !away && !n.reach.cutOff()
+	return !n.draining && n.lease != nil && !away && !n.reach.isCutOff()
 }
 
 func (n *nodeJobs) onHint(c actor.Context, h *hint, remote bool) {
@@ -347,18 +347,18 @@ func (n *nodeJobs) onHint(c actor.Context, h *hint, remote bool) {
 	case h.GetCancelled():
 		n.onCancelled(c, h, remote)
 	case !remote && (n.draining || n.cfg.Ownership.OwnsNone):
-		n.tellNext(c, orphanOf(h))
+		n.hintNextNode(c, orphanOf(h))
 	case h.Account == nil: // from a node of an older version, which sends no account
-		n.scan(c)
+		n.scanOrphans(c)
 	default:
 		n.claim(c, orphanOf(h))
 	}
 }
 
-// tellNext sends a hint about a job without an owner to the other node that comes first
+// hintNextNode sends a hint about a job without an owner to the other node that comes first
 // in the job's order of nodes.
-func (n *nodeJobs) tellNext(c actor.Context, o store.Orphan) {
-	if first, ok := n.reach.next(o.JobID); ok {
+func (n *nodeJobs) hintNextNode(c actor.Context, o store.Orphan) {
+	if first, ok := n.reach.nextClaimer(o.JobID); ok {
 		n.tell(c, first.Peer, hintOf(o))
 	}
 }
@@ -381,11 +381,11 @@ func (n *nodeJobs) drain(c actor.Context) {
 
 // tellEngines sends the present engines to the jobs of this node.
 func (n *nodeJobs) tellEngines(c actor.Context) {
-	n.tellAll(c, enginesChanged{n.engines.all(n.draining)})
+	n.tellAll(c, enginesChanged{n.engines.usableEngines(n.draining)})
 }
 
 func (n *nodeJobs) tellAll(c actor.Context, m any) {
-	for _, o := range inOrder(n.claims.owned) {
+	for _, o := range sortedByKey(n.claims.owned) {
 		c.Send(o.pid, m)
 	}
 }

@@ -26,7 +26,7 @@ import (
 // rows on this node. The struct workers decides whether to start or stop a worker.
 type nodeWorkers struct {
 	nodePart
-	reach    *reach
+	reach    *bucketReach
 	cleaner  *cleaner
 	engines  *engines
 	workers  workers
@@ -39,16 +39,16 @@ func (n *nodeWorkers) onInvite(c actor.Context, m *invite) {
 	h, refused := n.workers.admit(m, n.draining, time.Now())
 	switch {
 	case refused != nil:
-		answer(c, refused)
+		respondIfAsked(c, refused)
 	case h != nil:
 		h.owner = n.linkTo(m)
 		c.Send(h.pid, adopt{h.owner, m.Epoch, m.Session})
-		answer(c, &invited{Working: true})
+		respondIfAsked(c, &invited{Working: true})
 	case n.reach.objects() == nodes.Away:
 		n.workers.endStart(m.Job, nil)
-		answer(c, refuse(codeAway, "this node cannot use object storage now"))
+		respondIfAsked(c, refuse(codeAway, "this node cannot use object storage now"))
 	default:
-		answer(c, &invited{}) // answer before the start, which may take longer than the owner waits for an answer
+		respondIfAsked(c, &invited{}) // answer before the start, which may take longer than the owner waits for an answer
 		n.startWorker(c, m)
 	}
 }
@@ -61,8 +61,8 @@ func (n *nodeWorkers) linkTo(m *invite) *link {
 func (n *nodeWorkers) startWorker(c actor.Context, m *invite) {
 	runs := &sync.WaitGroup{}
 	work := newTaskGroup(context.Background(), runs, nil) // spawnWorker sets the entry
-	n.tasks.run(c, "start a worker", func(ctx context.Context) step {
-		job, err := callThrough(panics.Catch, func() (*jobContext, error) { return n.loadContext(ctx, m, work) })
+	n.tasks.run(c, "start a worker", func(ctx context.Context) mailboxStep {
+		job, err := runWithResult(panics.Catch, func() (*jobContext, error) { return n.loadContext(ctx, m, work) })
 		return func(c actor.Context) {
 			switch {
 			case err != nil:
@@ -151,15 +151,15 @@ func (n *nodeWorkers) onDismiss(c actor.Context, m *peerv1.DismissRequest) {
 	job := m.GetJob()
 	h, refused := n.workers.dismiss(job, m.GetEpoch())
 	if refused != nil {
-		answer(c, refused)
+		respondIfAsked(c, refused)
 		return
 	}
-	written := n.compactions.End(job)
+	written := n.compactions.CancelJob(job)
 	switch {
 	case h != nil:
 		n.stopWorker(c, job, h, c.Sender(), written)
 	case written == nil:
-		answer(c, accepted{})
+		respondIfAsked(c, accepted{})
 	default:
 		n.endCompactions(c, c.Sender(), written)
 	}
@@ -169,7 +169,7 @@ func (n *nodeWorkers) onDismiss(c actor.Context, m *peerv1.DismissRequest) {
 // and then answers asker.
 func (n *nodeWorkers) endCompactions(c actor.Context, asker *actor.PID, written func()) {
 	root := c.ActorSystem().Root
-	n.tasks.run(c, "end compactions", func(context.Context) step {
+	n.tasks.run(c, "end compactions", func(context.Context) mailboxStep {
 		written()
 		if asker != nil {
 			root.Send(asker, accepted{})
@@ -185,7 +185,7 @@ func (n *nodeWorkers) stopWorker(c actor.Context, job string, h *workerHandle, a
 	n.workers.markStopping(job)
 	n.metrics.workers.Set(float64(len(n.workers.running)))
 	root := c.ActorSystem().Root
-	n.tasks.run(c, "stop a worker", func(context.Context) step {
+	n.tasks.run(c, "stop a worker", func(context.Context) mailboxStep {
 		if err := root.StopFuture(h.pid).Wait(); err != nil {
 			n.log.Warn("stopping the worker failed", "job", job, "err", err)
 		}
@@ -239,7 +239,7 @@ func (n *nodeWorkers) drain(c actor.Context) {
 }
 
 func (n *nodeWorkers) tellAll(c actor.Context, m any) {
-	for _, h := range inOrder(n.workers.running) {
+	for _, h := range sortedByKey(n.workers.running) {
 		c.Send(h.pid, m)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // cancelJob to itself after it has read the job's record.
 type cancelJob struct{}
 
-// An jobOwnership holds the record of a job and this node's right to change it. Its
+// A jobOwnership holds the record of a job and this node's right to change it. Its
 // methods with a context may run outside of the actor.
 type jobOwnership struct {
 	*deps
@@ -34,19 +34,19 @@ func newOwnership(p *deps, rec store.Record, fence store.Fence) *jobOwnership {
 	return o
 }
 
-// firstOwner reports whether this node is the first owner of the job.
-func (o *jobOwnership) firstOwner() bool { return firstClaim(o.claimed) }
+// isFirstOwner reports whether this node is the first owner of the job.
+func (o *jobOwnership) isFirstOwner() bool { return isFirstClaim(o.claimed) }
 
-// lostAll reports whether object storage has lost at least as many done rows as the job
+// hasLostAllRows reports whether object storage has lost at least as many done rows as the job
 // has rows. The job then fails, because the storage would probably lose the rows of
 // another run too.
-func (o *jobOwnership) lostAll() bool {
+func (o *jobOwnership) hasLostAllRows() bool {
 	return o.rec.Job.NumRows != nil && o.rec.Lost.Rows >= *o.rec.Job.NumRows
 }
 
-// update changes the record in the store and returns the new record.
-func (o *jobOwnership) update(ctx context.Context, change func(*store.Record)) (store.Record, error) {
-	return callThrough(o.patientHere(ctx), func() (store.Record, error) {
+// updateRecord changes the record in the store and returns the new record.
+func (o *jobOwnership) updateRecord(ctx context.Context, change func(*store.Record)) (store.Record, error) {
+	return runWithResult(o.localStorageRetrier(ctx), func() (store.Record, error) {
 		return o.cfg.Store.Update(ctx, o.fence, func(r *store.Record) error {
 			change(r)
 			return nil
@@ -75,9 +75,9 @@ func (o *jobOwnership) cancelledRecord() store.Record {
 	return rec
 }
 
-// riskChange returns a function that writes to the record whether the job may crash
+// crashRiskUpdate returns a function that writes to the record whether the job may crash
 // this process. A job that waits cannot crash the process.
-func (o *jobOwnership) riskChange(waits bool) func(*store.Record) {
+func (o *jobOwnership) crashRiskUpdate(waits bool) func(*store.Record) {
 	by, advanced := o.claim, o.hasRecordedRows
 	by.Alone = by.Alone && !o.harmless
 	return func(r *store.Record) {

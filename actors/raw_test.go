@@ -38,7 +38,7 @@ func (b *rig) raw(rows int) rowmill.Spec {
 	}
 	spec := rowmill.Spec{Model: writer, Spooled: key, IDColumn: "custom_id"}
 	spec.Model.Kind = rowmill.KindRaw
-	spec.Raw = &rowmill.Raw{Dialect: rowmill.DialectOpenAI, Path: "/v1/p", Window: "24h"}
+	spec.Raw = &rowmill.RawBatch{Dialect: rowmill.DialectOpenAI, Path: "/v1/p", Window: "24h"}
 	return spec
 }
 

@@ -8,43 +8,43 @@ import (
 	"github.com/rowmill/rowmill/cluster"
 )
 
-// A reach knows whether this node can use the bucket, and whether other nodes can. It
+// A bucketReach knows whether this node can use the bucket, and whether other nodes can. It
 // decides whether this node gives its jobs to other nodes. It knows no actors.
-type reach struct {
+type bucketReach struct {
 	storage *storage.Watch
 	others  func() []cluster.Member
 	since   time.Time // start of the time in which other nodes can use the bucket and this node cannot; zero at other times
 }
 
-// updateLeave decides whether this node should give its jobs to other nodes: if for at least
+// updateHandover decides whether this node should give its jobs to other nodes: if for at least
 // patience other nodes could use the bucket and this node could not.
-func (r *reach) updateLeave(patience time.Duration) {
+func (r *bucketReach) updateHandover(patience time.Duration) {
 	_, away := r.storage.Objects()
 	switch {
-	case !away || len(nodes.Reaching(r.others())) == 0:
+	case !away || len(nodes.ReachingBucket(r.others())) == 0:
 		r.since = time.Time{}
 	case r.since.IsZero():
 		r.since = time.Now()
 	}
-	r.storage.Leave(r.cutOff() && time.Since(r.since) >= patience)
+	r.storage.SetElsewhere(r.isCutOff() && time.Since(r.since) >= patience)
 }
 
-// cutOff reports whether other nodes can use the bucket and this node cannot.
-func (r *reach) cutOff() bool { return !r.since.IsZero() }
+// isCutOff reports whether other nodes can use the bucket and this node cannot.
+func (r *bucketReach) isCutOff() bool { return !r.since.IsZero() }
 
-// next returns the other node that should claim a job first; ok is false if there is
+// nextClaimer returns the other node that should claim a job first; ok is false if there is
 // none.
-func (r *reach) next(job string) (first cluster.Member, ok bool) {
+func (r *bucketReach) nextClaimer(job string) (first cluster.Member, ok bool) {
 	others := r.others()
-	if r.cutOff() {
-		others = nodes.Reaching(others)
+	if r.isCutOff() {
+		others = nodes.ReachingBucket(others)
 	}
 	return nodes.First(job, others)
 }
 
 // objects returns the value of nodes.State.Objects: whether this node reaches the
 // bucket.
-func (r *reach) objects() string {
+func (r *bucketReach) objects() string {
 	if _, away := r.storage.Objects(); away {
 		return nodes.Away
 	}

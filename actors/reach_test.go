@@ -39,7 +39,7 @@ func TestWhenJobsGoToNodesThatReachTheBucket(t *testing.T) {
 		return cluster.Member{ID: node, Node: node, Owns: true, State: state}
 	}
 	var others []cluster.Member
-	r := &reach{storage: watch, others: func() []cluster.Member { return others }}
+	r := &bucketReach{storage: watch, others: func() []cluster.Member { return others }}
 	use := func(err error) {
 		bucket.err = err
 		_ = watch.Bucket().Delete(t.Context(), "key")
@@ -54,33 +54,33 @@ func TestWhenJobsGoToNodesThatReachTheBucket(t *testing.T) {
 	}
 	const once, later = 0, time.Hour
 	use(nil)
-	r.updateLeave(once)
-	if r.cutOff() || r.objects() != nodes.Reached {
+	r.updateHandover(once)
+	if r.isCutOff() || r.objects() != nodes.Reached {
 		t.Error("a node that reaches the bucket gives its jobs away")
 	}
 	use(syscall.ECONNREFUSED)
 	others = []cluster.Member{member("b", nodes.Away, false), member("c", nodes.Reached, true)}
-	r.updateLeave(once)
-	if r.cutOff() || elsewhere() || r.objects() != nodes.Away {
+	r.updateHandover(once)
+	if r.isCutOff() || elsewhere() || r.objects() != nodes.Away {
 		t.Error("jobs are given away, but no other node can run them")
 	}
 	others = append(others, member("d", nodes.Reached, false))
-	r.updateLeave(later)
-	if !r.cutOff() || elsewhere() {
+	r.updateHandover(later)
+	if !r.isCutOff() || elsewhere() {
 		t.Error("the node takes jobs that others could run, or gives jobs away before its patience has ended")
 	}
-	r.updateLeave(once)
+	r.updateHandover(once)
 	if !elsewhere() {
 		t.Error("jobs wait for a bucket that another node reaches")
 	}
 	for _, job := range []string{"1", "2", "3"} {
-		if first, ok := r.next(job); !ok || first.Node != "d" {
+		if first, ok := r.nextClaimer(job); !ok || first.Node != "d" {
 			t.Errorf("%s goes to %s, which does not reach the bucket", job, first.Node)
 		}
 	}
 	use(nil)
-	r.updateLeave(once)
-	if r.cutOff() || elsewhere() {
+	r.updateHandover(once)
+	if r.isCutOff() || elsewhere() {
 		t.Error("the bucket is back, and jobs go elsewhere")
 	}
 }

@@ -32,8 +32,8 @@ func asError(answer any, err error) error {
 	return err
 }
 
-// code returns the code of a refusal; empty if err is not a refusal.
-func code(err error) string {
+// refusalCode returns the code of a refusal; empty if err is not a refusal.
+func refusalCode(err error) string {
 	var refused *peer.Refusal
 	if errors.As(err, &refused) {
 		return refused.Code
@@ -41,8 +41,8 @@ func code(err error) string {
 	return ""
 }
 
-// answer responds to the sender, if the sender waits for an answer.
-func answer(c actor.Context, body any) {
+// respondIfAsked responds to the sender, if the sender waits for an answer.
+func respondIfAsked(c actor.Context, body any) {
 	if c.Sender() != nil {
 		c.Respond(body)
 	}

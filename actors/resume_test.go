@@ -51,7 +51,7 @@ func TestResume_OfACancelledJobRunsTheRest(t *testing.T) {
 		if _, err := b.store.Cancel(t.Context(), id, time.Now(), nil); err != nil {
 			t.Fatal(err)
 		}
-		b.system.Cancelled(id)
+		b.system.NotifyCancelled(id)
 		old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
 		pace.Store(0)
 		made := b.end(b.resume(old, false))
@@ -131,7 +131,7 @@ func TestResume_FailedRowsThatWereTakenOverCount(t *testing.T) {
 		if _, err := b.store.Cancel(t.Context(), id, time.Now(), nil); err != nil {
 			t.Fatal(err)
 		}
-		b.system.Cancelled(id)
+		b.system.NotifyCancelled(id)
 		old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
 		before.Store(false)
 		made := b.end(b.resume(old, false))
@@ -184,7 +184,7 @@ func TestResume_OfAJobThatWasNeverCut(t *testing.T) {
 		again := old
 		again.Spec.RowQuota = 0
 		b.checkEcho(b.end(b.resume(again, false)), texts)
-		if err := b.store.InputGone(t.Context(), id, time.Now()); err != nil {
+		if err := b.store.MarkInputRemoved(t.Context(), id, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		failure(t, b.end(b.resume(again, false)), rowmill.CodeDownloadFailed)
@@ -229,7 +229,7 @@ func TestInlineRowsLeaveTheRecord(t *testing.T) {
 		if _, err := b.store.Cancel(t.Context(), pending.ID, time.Now(), nil); err != nil {
 			t.Fatal(err)
 		}
-		b.system.Cancelled(pending.ID)
+		b.system.NotifyCancelled(pending.ID)
 		rec = b.await(pending.ID, func(r store.Record) bool { return r.InputUntil != nil })
 		if rec.Spec.Inline != nil {
 			t.Errorf("%d rows are still in the record of a cancelled job", len(rec.Spec.Inline))

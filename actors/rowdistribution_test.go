@@ -86,7 +86,7 @@ func TestWhereRowsAre(t *testing.T) {
 		for _, h := range hosts {
 			if rec, err := b.store.Get(t.Context(), id); err != nil {
 				t.Fatal(err)
-			} else if claim, _ := rec.Owner(); claim.Process == h.member.ID {
+			} else if claim, _ := rec.OwnerClaim(); claim.Process == h.member.ID {
 				continue // the owner asks itself
 			}
 			if w, err := where(h); !errors.Is(err, rowmill.ErrNotFound) {

@@ -19,7 +19,7 @@ func TestScanIntervalInLargeClusters(t *testing.T) {
 		if got != want {
 			t.Errorf("%d nodes search every %s, want %s", members, got, want)
 		}
-		if patience := config.places().Patience; got >= patience {
+		if patience := config.slotConfig().Patience; got >= patience {
 			t.Errorf("%d nodes search every %s, but an account is forgotten after %s", members, got, patience)
 		}
 	}

@@ -97,7 +97,7 @@ func (s *server) receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		s.onStarted(c)
-	case step:
+	case mailboxStep:
 		m(c)
 	case openQueue:
 		s.onOpenQueue(c, m)
@@ -106,14 +106,14 @@ func (s *server) receive(c actor.Context) {
 	case *actor.Stopping:
 		s.onStopping()
 	default:
-		unhandled(c, s.log)
+		logUnhandled(c, s.log)
 	}
 }
 
 func (s *server) onStarted(c actor.Context) {
 	root, self := c.ActorSystem().Root, c.Self()
-	take := func(next step) { root.Send(self, next) }
-	s.disp.Watch(dispatch.Hooks{
+	take := func(next mailboxStep) { root.Send(self, next) }
+	s.disp.SetHooks(dispatch.Hooks{
 		Opened: func(r engine.Route, pause time.Duration, err error) {
 			take(func(c actor.Context) { s.onBreakerOpened(c, r, pause, err) })
 		},
@@ -174,20 +174,20 @@ func (s *server) probe(c actor.Context) {
 		return
 	}
 	began := time.Now()
-	s.tasks.run(c, "probe the server", func(ctx context.Context) step {
+	s.tasks.run(c, "probe the server", func(ctx context.Context) mailboxStep {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.Servers.ProbeInterval)
 		defer cancel()
-		info, err := callThrough(panics.Catch, func() (engine.Info, error) { return s.engine.Probe(ctx) })
+		info, err := runWithResult(panics.Catch, func() (engine.Info, error) { return s.engine.Probe(ctx) })
 		return func(c actor.Context) { s.onProbed(c, began, info, err) }
 	})
 }
 
 func (s *server) onProbed(c actor.Context, began time.Time, info engine.Info, err error) {
-	crashed, again := s.disp.Judge(began, dispatch.Gone(err))
+	crashed, again := s.disp.ResolveCrash(began, dispatch.IsServerGone(err))
 	if crashed {
 		s.log.Warn("the server crashed while it ran rows; the rows in flight run again, separate from other rows", "err", err)
 	}
-	answers := !crashed && s.disp.Alive(time.Now().Add(-s.cfg.Servers.ProbeInterval))
+	answers := !crashed && s.disp.HasAnsweredSince(time.Now().Add(-s.cfg.Servers.ProbeInterval))
 	change := s.health.Probed(info, err, answers)
 	pause := s.cfg.Servers.ProbeInterval
 	switch {
@@ -240,9 +240,9 @@ func (s *server) bringUp(c actor.Context) {
 	s.metrics.up.Set(1)
 	s.disp.Resume()
 	if warm := s.cfg.Servers.Warm; warm != nil {
-		s.tasks.run(c, "warm up", func(context.Context) step { warm(info.Models); return nil })
+		s.tasks.run(c, "warm up", func(context.Context) mailboxStep { warm(info.Models); return nil })
 	}
-	if s.health.Read(time.Now()) {
+	if s.health.StartReading(time.Now()) {
 		s.readGauges(c)
 	}
 }
@@ -264,7 +264,7 @@ func (s *server) lookAtLoad(c actor.Context) {
 	limit, _, _ := s.disp.Load()
 	s.metrics.window.Set(float64(limit))
 	switch {
-	case s.health.Read(time.Now()):
+	case s.health.StartReading(time.Now()):
 		s.readGauges(c)
 	case !s.health.Up():
 		s.timers.runAfter(c, s.cfg.Servers.GaugeInterval, "gauges", s.lookAtLoad)
@@ -273,18 +273,18 @@ func (s *server) lookAtLoad(c actor.Context) {
 
 // onWindowFilled reads the gauges early, because the window may be able to grow.
 func (s *server) onWindowFilled(c actor.Context) {
-	if s.health.ReadEarly(s.disp.NextReading(), time.Now()) {
+	if s.health.StartEarlyReading(s.disp.NextReading(), time.Now()) {
 		s.readGauges(c)
 	}
 }
 
 func (s *server) readGauges(c actor.Context) {
-	s.tasks.run(c, "read its gauges", func(ctx context.Context) step {
+	s.tasks.run(c, "read its gauges", func(ctx context.Context) mailboxStep {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.Servers.GaugeInterval)
 		defer cancel()
-		g, err := callThrough(panics.Catch, func() (engine.Gauges, error) { return s.engine.Gauges(ctx) })
+		g, err := runWithResult(panics.Catch, func() (engine.Gauges, error) { return s.engine.Gauges(ctx) })
 		return func(c actor.Context) {
-			s.health.HasRead()
+			s.health.EndReading()
 			switch {
 			case err == nil:
 				s.disp.Observe(g, time.Now())
@@ -315,7 +315,7 @@ func (s *server) onBreakerOpened(c actor.Context, r engine.Route, pause time.Dur
 	}
 	s.resting = next
 	s.metrics.opened.Inc()
-	s.disp.Rest(r)
+	s.disp.ReturnRestingRows(r)
 	s.announce(c, nil)
 	s.timers.runAfter(c, pause, "try "+string(r), func(c actor.Context) {
 		if !s.health.Up() { // the route is tried when the server comes up again
@@ -347,7 +347,7 @@ func (s *server) onOpenQueue(c actor.Context, m openQueue) {
 		refuse(&engine.Error{Class: engine.ServerFault, Message: "the engine does not serve the model now"})
 		return
 	}
-	queue, err := s.disp.Open(m.job.dispatchJob(s.cfg), s.engine, m.out)
+	queue, err := s.disp.Open(m.job.toDispatchJob(s.cfg), s.engine, m.out)
 	if err != nil {
 		refuse(fmt.Errorf("prepare for %s: %w", s.engine.Name(), err))
 		return

@@ -22,14 +22,14 @@ func (s *server) sendTrial(c actor.Context) {
 	if !s.health.Up() {
 		return
 	}
-	name, due := s.capabilities.Next(s.health.Info(), time.Now())
+	name, due := s.capabilities.NextToTest(s.health.Info(), time.Now())
 	if !due {
 		return
 	}
-	s.tasks.run(c, "ask what a model does", func(ctx context.Context) step {
+	s.tasks.run(c, "ask what a model does", func(ctx context.Context) mailboxStep {
 		ctx, cancel := context.WithTimeout(ctx, askPatience)
 		defer cancel()
-		found, err := callThrough(panics.Catch, func() (engine.Capability, error) {
+		found, err := runWithResult(panics.Catch, func() (engine.Capability, error) {
 			return engine.FindCapability(ctx, s.engine, name, askPatience)
 		})
 		return func(c actor.Context) { s.onTrialEnded(c, name, found, err) }
@@ -43,7 +43,7 @@ func (s *server) onTrialEnded(c actor.Context, name string, found engine.Capabil
 			asked = m
 		}
 	}
-	switch news := s.capabilities.Answered(asked, found, err, time.Now()); {
+	switch news := s.capabilities.RecordResult(asked, found, err, time.Now()); {
 	case err != nil && !errors.Is(err, context.Canceled):
 		s.log.Debug("the trial row of a model failed, will be tried again", "model", name, "err", err)
 	case !news:

@@ -132,7 +132,7 @@ func (s service) RunCompaction(_ context.Context, r *peerv1.RunCompactionRequest
 	if err != nil {
 		return nil, err
 	}
-	return &peerv1.RunCompactionResponse{Done: state.Done, Size: state.Size, Failed: valid(state.Failed)}, nil
+	return &peerv1.RunCompactionResponse{Done: state.Done, Size: state.Size, Failed: sanitizeUTF8(state.Failed)}, nil
 }
 
 // ListActors lists the actors of this node.
@@ -154,20 +154,20 @@ func (s service) GetFigures(ctx context.Context, r *peerv1.GetFiguresRequest) (*
 
 // serveCompaction returns the state of a compaction for a job's owner on another node.
 // A new compaction is started first.
-func (s *System) serveCompaction(m *compact) (state commit.CompactionState, err error) {
+func (s *System) serveCompaction(m *compactionRequest) (state commit.CompactionState, err error) {
 	switch {
 	case s.Draining():
 		return state, refuse(codeDraining, "this node takes no more work")
 	case len(m.Compaction.Parts) == 0 && !s.compactions.Has(m.Compaction.Key):
 		return state, refuse(codeUnknownJob, "the compaction is not known here")
 	}
-	return s.compactions.Ask(m.Job, m.Compaction.Key, func(ctx context.Context) (int64, error) {
+	return s.compactions.StartOrQuery(m.Job, m.Compaction.Key, func(ctx context.Context) (int64, error) {
 		if m.Compaction.Heavy() {
 			if !s.slots.merge.Enter(ctx, m.Account, m.Priority) {
 				return 0, ctx.Err()
 			}
 			defer s.slots.merge.Leave(m.Account)
-			defer s.metrics.merging(nil, time.Now())
+			defer s.metrics.observeMerge(nil, time.Now())
 		}
 		return m.Compaction.Run(ctx, s.cfg.Blob, func(ctx context.Context, do func() error) error {
 			return s.storage.WaitHere(ctx, func() error { return archive.MakePermanent(do()) }) // do not wait for missing parts here: the owner does that

@@ -15,8 +15,8 @@ import (
 // lose the end of the job, and the job would then continue with this data. If the node
 // crashes before it removes the data, the janitor removes the data later.
 
-// A settling is an ended job whose data is kept until the time at.
-type settling struct {
+// A settlingJob is an ended job whose data is kept until the time at.
+type settlingJob struct {
 	job string
 	at  time.Time // when the job's data may be removed
 }
@@ -25,21 +25,21 @@ type settling struct {
 // jobs no longer need, and expired data.
 type cleaner struct {
 	nodePart
-	settling []settling // ended jobs whose data is still kept, in the order of their ends
-	tidying  int        // number of cleanups in progress
+	settling []settlingJob // ended jobs whose data is still kept, in the order of their ends
+	tidying  int           // number of cleanups in progress
 	janitor  *retention.Janitor
 	mayClean func() (now, first bool) // now: the janitor may run; first: this node, and no other, removes expired data
 }
 
-// settle plans the removal of the data that an ended job no longer needs. The removal
+// scheduleCleanup plans the removal of the data that an ended job no longer needs. The removal
 // starts when the store cannot lose the end of the job any more.
-func (n *cleaner) settle(c actor.Context, job string) {
+func (n *cleaner) scheduleCleanup(c actor.Context, job string) {
 	if n.cfg.Ended != nil && n.cfg.Ownership.Settle > 0 {
-		n.announceNow(c, job)
+		n.notifyEndedNow(c, job)
 	}
-	n.settling = append(n.settling, settling{job, time.Now().Add(n.cfg.Ownership.Settle)})
+	n.settling = append(n.settling, settlingJob{job, time.Now().Add(n.cfg.Ownership.Settle)})
 	if len(n.settling) == 1 {
-		n.timers.runAfter(c, n.cfg.Ownership.Settle, "settle", n.tidy)
+		n.timers.runAfter(c, n.cfg.Ownership.Settle, "settle", n.cleanUpDue)
 	}
 }
 
@@ -48,27 +48,27 @@ func (n *cleaner) settle(c actor.Context, job string) {
 // returns when these writes have ended. awaited means that the node that ends the job
 // waits for these writes for a limited time.
 func (n *cleaner) settleAfterWrites(c actor.Context, job string, awaited bool, wait func()) {
-	n.tasks.run(c, "wait for writes", func(ctx context.Context) step {
+	n.tasks.run(c, "wait for writes", func(ctx context.Context) mailboxStep {
 		wait()
-		rec, err := n.record(ctx, job)
+		rec, err := n.readRecord(ctx, job)
 		if err != nil || !rec.Job.Status.Terminal() || awaited && !rec.IsCleanedUp() {
 			return nil // the node that ends the job cleans up later
 		}
-		return func(c actor.Context) { n.settle(c, job) }
+		return func(c actor.Context) { n.scheduleCleanup(c, job) }
 	})
 }
 
-// tidy removes the data that settled jobs no longer need.
-func (n *cleaner) tidy(c actor.Context) {
+// cleanUpDue removes the data that settled jobs no longer need.
+func (n *cleaner) cleanUpDue(c actor.Context) {
 	var due []string
 	for now := time.Now(); len(n.settling) > 0 && !n.settling[0].at.After(now); n.settling = n.settling[1:] {
 		due = append(due, n.settling[0].job)
 	}
 	if len(n.settling) > 0 {
-		n.timers.runAfter(c, time.Until(n.settling[0].at), "settle", n.tidy)
+		n.timers.runAfter(c, time.Until(n.settling[0].at), "settle", n.cleanUpDue)
 	}
 	n.tidying++
-	n.tasks.run(c, "clean up after jobs", func(ctx context.Context) step {
+	n.tasks.run(c, "clean up after jobs", func(ctx context.Context) mailboxStep {
 		// After a network partition, the node may read an outdated store. Then it must
 		// not remove results that the other side of the partition has made. The janitor
 		// cleans up later.
@@ -85,18 +85,18 @@ func (n *cleaner) tidy(c actor.Context) {
 	})
 }
 
-// idle reports whether a draining node has no cleanup to wait for. A draining node does
+// isIdle reports whether a draining node has no cleanup to wait for. A draining node does
 // not wait until Config.Ownership.Settle has passed.
-func (n *cleaner) idle() bool {
+func (n *cleaner) isIdle() bool {
 	return n.tidying == 0 && (n.cfg.Ownership.Settle > 0 || len(n.settling) == 0)
 }
 
-// announceNow calls Config.Ended for an ended job at once, because the cleanup, which
+// notifyEndedNow calls Config.Ended for an ended job at once, because the cleanup, which
 // also calls it, starts only after Config.Ownership.Settle. If this call fails, the
 // cleanup repeats it.
-func (n *cleaner) announceNow(c actor.Context, job string) {
-	n.tasks.run(c, "announce a job's end", func(ctx context.Context) step {
-		if err := panics.Catch(func() error { return n.announceJob(ctx, job) }); err != nil {
+func (n *cleaner) notifyEndedNow(c actor.Context, job string) {
+	n.tasks.run(c, "announce a job's end", func(ctx context.Context) mailboxStep {
+		if err := panics.Catch(func() error { return n.notifyIfEnded(ctx, job) }); err != nil {
 			n.log.Warn("announcing the job's end failed, will be tried again", "job", job, "err", err)
 		}
 		return nil

@@ -22,7 +22,7 @@ func (b *rig) parts(id string) (records, objects int) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	list, err := b.cfg.Blob.List(b.t.Context(), layout.Parts(id))
+	list, err := b.cfg.Blob.List(b.t.Context(), layout.PartsPrefix(id))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestResultsOfALostOwnerGo(t *testing.T) {
 		b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) { cfg.Ownership.Settle = 200 * time.Millisecond })
 		id := b.submit(rowmill.Spec{Inline: numbered(3)})
 		for _, name := range []string{layout.Full, layout.Rows} {
-			w, err := b.cfg.Blob.Create(t.Context(), layout.Artifact(id, name, 1), layout.Parquet)
+			w, err := b.cfg.Blob.Create(t.Context(), layout.NewArtifactKey(id, name, 1), layout.Parquet)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +129,7 @@ func TestResultsOfALostOwnerGo(t *testing.T) {
 		}
 		rec := b.end(id)
 		wait.For(t, "the others are gone", func() bool {
-			objects, err := b.cfg.Blob.List(t.Context(), layout.Job(id)+"results/")
+			objects, err := b.cfg.Blob.List(t.Context(), layout.JobPrefix(id)+"results/")
 			return err == nil && len(objects) == len(rec.Artifacts)
 		})
 		for name, a := range rec.Artifacts {
@@ -148,7 +148,7 @@ func TestObjectsOfALaterOwnerStay(t *testing.T) {
 		b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) { cfg.Ownership.Settle = 200 * time.Millisecond })
 		id := b.submit(rowmill.Spec{Inline: numbered(3)})
 		const epoch = 1 << 50
-		later := []string{layout.Artifact(id, layout.Full, epoch), layout.Artifact(id, layout.Rows, epoch), layout.Part(id, 0, epoch)}
+		later := []string{layout.NewArtifactKey(id, layout.Full, epoch), layout.NewArtifactKey(id, layout.Rows, epoch), layout.NewPartKey(id, 0, epoch)}
 		for _, key := range later {
 			w, err := b.cfg.Blob.Create(t.Context(), key, layout.Parquet)
 			if err != nil {
@@ -278,7 +278,7 @@ func TestEndsAreAnnounced(t *testing.T) {
 		if _, err := b.store.Cancel(t.Context(), cancelled, time.Now(), nil); err != nil {
 			t.Fatal(err)
 		}
-		b.system.Cancelled(cancelled)
+		b.system.NotifyCancelled(cancelled)
 		wait.For(t, "both were told of again", func() bool {
 			mu.Lock()
 			defer mu.Unlock()

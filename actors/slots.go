@@ -53,13 +53,13 @@ type gateWaits struct{ waiting atomic.Int32 }
 
 // enter waits until a task of a job may start; it returns false if ctx ends first.
 func (t *gateWaits) enter(ctx context.Context, g *fair.Gate, spec *rowmill.Spec) bool {
-	return t.lineUp(g, spec)(ctx)
+	return t.joinQueue(g, spec)(ctx)
 }
 
-// lineUp puts a task of a job into the queue of a gate. The caller must call the
-// returned function wait, which waits like enter. Actors call lineUp before they start
+// joinQueue puts a task of a job into the queue of a gate. The caller must call the
+// returned function wait, which waits like enter. Actors call joinQueue before they start
 // tasks, because the tasks themselves would enter the queue in random order.
-func (t *gateWaits) lineUp(g *fair.Gate, spec *rowmill.Spec) (wait func(context.Context) bool) {
+func (t *gateWaits) joinQueue(g *fair.Gate, spec *rowmill.Spec) (wait func(context.Context) bool) {
 	t.waiting.Add(1)
 	turn := g.LineUp(spec.Account, spec.Priority)
 	return func(ctx context.Context) bool {
@@ -68,8 +68,8 @@ func (t *gateWaits) lineUp(g *fair.Gate, spec *rowmill.Spec) (wait func(context.
 	}
 }
 
-// waits reports whether a task of the job waits now.
-func (t *gateWaits) waits() bool { return t.waiting.Load() > 0 }
+// isWaiting reports whether a task of the job waits now.
+func (t *gateWaits) isWaiting() bool { return t.waiting.Load() > 0 }
 
 // waitsAfter is how long a job must wait for the same reason before the job's record
 // shows the reason.

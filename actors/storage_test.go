@@ -378,7 +378,7 @@ func TestCancelAndStopWhileTheBucketIsAway(t *testing.T) {
 		if _, err := b.store.Cancel(t.Context(), cancelled, time.Now(), func(*store.Record) {}); err != nil {
 			t.Fatal(err)
 		}
-		b.system.Cancelled(cancelled)
+		b.system.NotifyCancelled(cancelled)
 		began := time.Now()
 		_ = b.system.Stop(context.Background()) // the error says that some rows were not drained
 		if took := time.Since(began); took > 5*time.Second {

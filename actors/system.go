@@ -66,7 +66,7 @@ func New(cfg Config) (*System, error) {
 	cfg.Store, cfg.Blob = watch.Store(), watch.Bucket()
 	s := &System{drained: make(chan struct{}), drainAsked: make(chan struct{}), deps: &deps{
 		cfg: cfg, metrics: m, log: cfg.Logger, budget: work.NewBudget(cfg.MemoryBudget, cfg.Ownership.Weights), slots: newSlots(cfg.Inputs.Readers),
-		published: newPublished(), storage: watch, compactions: commit.NewCompactions(all), counters: prompt.NewCounters(cfg.Tokenizers, m.onCountError, cfg.Logger),
+		published: newPublishedState(), storage: watch, compactions: commit.NewCompactions(all), counters: prompt.NewCounters(cfg.Tokenizers, m.onCountError, cfg.Logger),
 		transport: &transport{peers: cfg.Peers}, all: all,
 	}}
 	s.life, s.end = context.WithCancel(context.Background())
@@ -101,23 +101,23 @@ func (s *System) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("spawn node: %w", err)
 	}
-	s.keep(l) // after the spawn, because keep sends messages to the node
+	s.maintainLease(l) // after the spawn, because keep sends messages to the node
 	s.all.Add(1)
 	go s.followChanges()
 	return nil
 }
 
-// keep renews a lease in the background, and sends the node actor a message when the
+// maintainLease renews a lease in the background, and sends the node actor a message when the
 // lease ends.
-func (s *System) keep(l *lease) {
+func (s *System) maintainLease(l *lease) {
 	s.all.Add(2)
 	go func() {
 		defer s.all.Done()
-		l.keep(s.cfg.Store, s.cfg.Ownership.LeaseTTL, s.log, s.metrics.renewals, s.life.Done())
+		l.renewUntilEnd(s.cfg.Store, s.cfg.Ownership.LeaseTTL, s.log, s.metrics.renewals, s.life.Done())
 	}()
 	go func() {
 		defer s.all.Done()
-		l.watch(s.life.Done())
+		l.cancelAtDeadline(s.life.Done())
 		if l.ctx.Err() != nil {
 			s.actors.Root.Send(s.node, leaseChanged{l, true})
 		}
@@ -137,7 +137,7 @@ func (s *System) reopen() {
 			if err == nil {
 				s.lease.Store(l)
 				s.actors.Root.Send(s.node, leaseChanged{lease: l})
-				s.keep(l)
+				s.maintainLease(l)
 			}
 			return err
 		}, func(error) bool { return true }, func(err error) {
@@ -152,42 +152,42 @@ func (s *System) reopen() {
 // available. It learns this from calls through its Store and its Bucket.
 func (s *System) Watch() *storage.Watch { return s.storage }
 
-// Waiting returns a text for the client about why a job waits, if the job's record
+// WaitReason returns a text for the client about why a job waits, if the job's record
 // cannot show the reason: records cannot be written, or no node owns the job. Otherwise
 // it returns an empty text.
-func (s *System) Waiting(job *rowmill.Job, account string) string {
+func (s *System) WaitReason(job *rowmill.Job, account string) string {
 	if waiting := s.storage.Waiting(); waiting != "" || job.Status != rowmill.StatusPending {
 		return waiting
 	}
 	return s.published.placeWaits.Load().message(s.cfg.Node, account)
 }
 
-// Submitted tells the node about a new job in the store, so that the node need not wait
+// NotifySubmitted tells the node about a new job in the store, so that the node need not wait
 // for its next scan.
-func (s *System) Submitted(rec store.Record) {
+func (s *System) NotifySubmitted(rec store.Record) {
 	o := store.Orphan{JobID: rec.Job.ID, Account: rec.Spec.Account, Priority: rec.Job.Priority}
 	s.actors.Root.Send(s.node, nodeRequest{body: hintOf(o)})
 }
 
-// Cancelled tells the node that a client has cancelled a job, so that the owner stops
+// NotifyCancelled tells the node that a client has cancelled a job, so that the owner stops
 // the job at once. Otherwise the owner would notice the cancellation only at its next
 // write.
-func (s *System) Cancelled(jobID string) {
+func (s *System) NotifyCancelled(jobID string) {
 	s.actors.Root.Send(s.node, nodeRequest{body: &hint{Job: jobID, Cancelled: true}})
 }
 
 // Where asks the owner of a job where a row is; row is the number of the row in the
 // input. It returns rowmill.ErrNotFound if this node does not own the job, or the input
 // is not read yet.
-func (s *System) Where(ctx context.Context, job string, row int64) (assign.Place, error) {
+func (s *System) Where(ctx context.Context, job string, row int64) (assign.RowLocation, error) {
 	body, err := s.actors.Root.RequestFuture(s.node, nodeRequest{body: getRow{job, row}}, answerTimeout).Result()
 	if err != nil {
-		return assign.Place{}, fmt.Errorf("ask the owner of %s: %w", job, errors.Join(err, ctx.Err()))
+		return assign.RowLocation{}, fmt.Errorf("ask the owner of %s: %w", job, errors.Join(err, ctx.Err()))
 	}
-	if p, ok := body.(assign.Place); ok {
+	if p, ok := body.(assign.RowLocation); ok {
 		return p, nil
 	}
-	return assign.Place{}, fmt.Errorf("%w: %v", rowmill.ErrNotFound, body)
+	return assign.RowLocation{}, fmt.Errorf("%w: %v", rowmill.ErrNotFound, body)
 }
 
 // Attach takes an inference server into use, like the servers in Config.Engines. The
@@ -261,7 +261,7 @@ func (s *System) shutdown(ctx context.Context) error {
 	s.all.Wait()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(closeTimeout, s.cfg.Ownership.LeaseTTL))
 	defer cancel()
-	s.root.jobs.claims.giveBack(closing, s.cfg.Store, s.log)
+	s.root.jobs.claims.releaseOwned(closing, s.cfg.Store, s.log)
 	if cerr := s.cfg.Store.CloseSession(closing, l.session); cerr != nil {
 		err = errors.Join(err, fmt.Errorf("close session: %w", cerr))
 	}
@@ -308,7 +308,7 @@ func (s *System) Nodes() []nodes.Status {
 	for _, m := range s.cfg.Peers.Members() {
 		said := own
 		if !m.Self {
-			said, _ = nodes.Read(m)
+			said, _ = nodes.DecodeState(m)
 		}
 		out = append(out, nodes.StatusOf(m, said))
 	}
@@ -333,8 +333,8 @@ func (s *System) DrainNode(ctx context.Context, id string) error {
 // has asked this node to drain.
 func (s *System) DrainAsked() <-chan struct{} { return s.drainAsked }
 
-// nothingLeft makes Drain return, because the draining node has finished its work.
-func (s *System) nothingLeft() { s.drainedOnce.Do(func() { close(s.drained) }) }
+// markDrained makes Drain return, because the draining node has finished its work.
+func (s *System) markDrained() { s.drainedOnce.Do(func() { close(s.drained) }) }
 
 func (s *System) askToDrain() { s.askOnce.Do(func() { close(s.drainAsked) }) }
 

@@ -55,7 +55,7 @@ func setup(t testing.TB, e *scripted, change ...func(*actors.Config)) *rig {
 	}
 	b := &rig{t: t, store: st, cfg: actors.Config{
 		Store: st, Blob: bucket, Inputs: actors.Inputs{Downloader: download},
-		Parts: actors.Parts{Interval: 50 * time.Millisecond}, Shards: actors.Shards{Rows: 100},
+		Parts: actors.PartConfig{Interval: 50 * time.Millisecond}, Shards: actors.ShardConfig{Rows: 100},
 		Servers:   actors.Servers{ProbeInterval: 20 * time.Millisecond},
 		Ownership: actors.Ownership{ScanInterval: 20 * time.Millisecond}, DrainTimeout: 5 * time.Second,
 	}}
@@ -113,7 +113,7 @@ func (b *rig) submit(spec rowmill.Spec) string {
 	if _, _, err := b.store.Create(b.t.Context(), rec, nil); err != nil {
 		b.t.Fatal(err)
 	}
-	b.system.Submitted(rec)
+	b.system.NotifySubmitted(rec)
 	return job.ID
 }
 
@@ -632,7 +632,7 @@ func TestCancelStopsARunningJob(t *testing.T) {
 		if _, err := b.store.Cancel(t.Context(), id, time.Now(), func(*store.Record) {}); err != nil {
 			t.Fatal(err)
 		}
-		b.system.Cancelled(id)
+		b.system.NotifyCancelled(id)
 		b.cleaned(id, "input/")
 		before := e.calls.Load()
 		other := b.end(b.submit(rowmill.Spec{Inline: numbered(100)})) // this takes a while

@@ -19,7 +19,7 @@ type timers struct {
 type timerName string
 
 // runAfter makes the actor run a step after d.
-func (t *timers) runAfter(c actor.Context, d time.Duration, name string, next step) {
+func (t *timers) runAfter(c actor.Context, d time.Duration, name string, next mailboxStep) {
 	t.schedule(c, d, timerName(name), next)
 }
 

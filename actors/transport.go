@@ -58,7 +58,7 @@ type peerNode = peerv1connect.NodeServiceClient
 // notes that the node is not silent.
 func ask[Req, Res any](ctx context.Context, t *transport, address string, method func(peerNode, context.Context, *Req) (*Res, error), r *Req) (*Res, error) {
 	res, err := method(t.peers.Node(address), ctx, r)
-	if err == nil || code(err) != "" {
+	if err == nil || refusalCode(err) != "" {
 		t.silences.Answered(address)
 	}
 	return res, err
@@ -96,7 +96,7 @@ func (t *transport) isDownloading(ctx context.Context, address, job string) (boo
 	return res.GetRunning(), err
 }
 
-func (t *transport) runCompaction(ctx context.Context, address string, m compact) (commit.CompactionState, error) {
+func (t *transport) runCompaction(ctx context.Context, address string, m compactionRequest) (commit.CompactionState, error) {
 	res, err := ask(ctx, t, address, peerNode.RunCompaction, compactionOf(&m))
 	return commit.CompactionState{Done: res.GetDone(), Size: res.GetSize(), Failed: res.GetFailed()}, err
 }
@@ -134,8 +134,8 @@ func (t *transport) address() string {
 	return t.peers.Self().Peer
 }
 
-// others returns the other nodes with the same version of Protocol.
-func (t *transport) others() []cluster.Member {
+// otherMembers returns the other nodes with the same version of Protocol.
+func (t *transport) otherMembers() []cluster.Member {
 	if t.peers == nil {
 		return nil
 	}
@@ -148,11 +148,11 @@ func sameProtocol(members []cluster.Member) []cluster.Member {
 	return slices.DeleteFunc(members, func(m cluster.Member) bool { return m.Self || m.Protocol != Protocol })
 }
 
-// unanswered logs the error of a request to another node. While a node stays silent,
+// logUnanswered logs the error of a request to another node. While a node stays silent,
 // only the first such line is a warning.
-func (t *transport) unanswered(log *slog.Logger, address string, err error) {
+func (t *transport) logUnanswered(log *slog.Logger, address string, err error) {
 	switch {
-	case code(err) != "":
+	case refusalCode(err) != "":
 		log.Debug("a node refused a request", "node", address, "err", err)
 	case errors.Is(err, context.Canceled), !t.silences.Unanswered(address, errors.Is(err, peer.ErrRefused), time.Now()):
 		log.Debug("a node has not answered", "node", address, "err", err)

@@ -102,29 +102,29 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 		"a part without rows":   {of(nil, &peerv1.Part{Key: "k"}), false},
 		"a part without a name": {of(nil, &peerv1.Part{Rows: rows}), false},
 	} {
-		if _, err := readReport(test.report); test.fine && err != nil || !test.fine && code(err) != peer.CodeInvalid {
+		if _, err := readReport(test.report); test.fine && err != nil || !test.fine && refusalCode(err) != peer.CodeInvalid {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := readInvitation(&peerv1.InviteRequest{Job: "j"}); code(err) != peer.CodeInvalid {
+	if _, err := readInvitation(&peerv1.InviteRequest{Job: "j"}); refusalCode(err) != peer.CodeInvalid {
 		t.Errorf("an invite without an address: %v", err)
 	}
 	spans := []*peerv1.Span{{To: 9, Except: []byte("no set")}}
-	if _, err := readAssignment(&peerv1.AssignRequest{Batches: []*peerv1.Batch{{Spans: spans}}}); code(err) != peer.CodeInvalid {
+	if _, err := readAssignment(&peerv1.AssignRequest{Batches: []*peerv1.Batch{{Spans: spans}}}); refusalCode(err) != peer.CodeInvalid {
 		t.Errorf("an assignment with a malformed set: %v", err)
 	}
-	if _, err := readCompaction(&peerv1.RunCompactionRequest{Job: "j"}); code(err) != peer.CodeInvalid {
+	if _, err := readCompaction(&peerv1.RunCompactionRequest{Job: "j"}); refusalCode(err) != peer.CodeInvalid {
 		t.Errorf("no compaction: %v", err)
 	}
 }
 
 func TestNodesWithAnotherProtocolAreLeftOut(t *testing.T) {
 	t.Parallel()
-	if (&transport{}).others() != nil {
+	if (&transport{}).otherMembers() != nil {
 		t.Error("a single node has others")
 	}
 	h := &heard{members: []cluster.Member{{ID: "self-1", Self: true, Protocol: Protocol}, {ID: "b", Protocol: Protocol}, {ID: "c", Protocol: Protocol + 1}}}
-	if others := (&transport{peers: h}).others(); len(others) != 1 || others[0].ID != "b" {
+	if others := (&transport{peers: h}).otherMembers(); len(others) != 1 || others[0].ID != "b" {
 		t.Errorf("the others are %+v", others)
 	}
 }
@@ -135,7 +135,7 @@ func TestSpread(t *testing.T) {
 	if err := (&transport{peers: h}).sendState(nodes.State{Version: "v1", Jobs: 2}); !errors.Is(err, h.err) {
 		t.Error("spread hides that the state is too long:", err)
 	}
-	if s, ok := nodes.Read(cluster.Member{State: []byte(h.state)}); !ok || s.Version != "v1" || s.Jobs != 2 {
+	if s, ok := nodes.DecodeState(cluster.Member{State: []byte(h.state)}); !ok || s.Version != "v1" || s.Jobs != 2 {
 		t.Errorf("spread %s", h.state)
 	}
 	if err := (&transport{peers: h}).tell(t.Context(), "b:1", &hint{}); !errors.Is(err, h.err) || !strings.Contains(err.Error(), "too long") {

@@ -76,7 +76,7 @@ func TestJobsSayWhyOtherJobsMakeThemWait(t *testing.T) {
 					return slowly(modestTakes)(ctx, row, try)
 				}
 				b := setup(t, &scripted{answer: answer, slots: test.slots}, func(c *actors.Config) {
-					c.Parts, c.Servers, c.Ownership, c.DrainTimeout = actors.Parts{}, actors.Servers{}, actors.Ownership{}, time.Second
+					c.Parts, c.Servers, c.Ownership, c.DrainTimeout = actors.PartConfig{}, actors.Servers{}, actors.Ownership{}, time.Second
 					test.change(c)
 				})
 				time.Sleep(2 * time.Second)
@@ -95,13 +95,13 @@ func TestJobsSayWhyOtherJobsMakeThemWait(t *testing.T) {
 					if err != nil || time.Since(rec.Job.Created) > 2*time.Minute {
 						t.Fatalf("no job says it; the job is %s and says %q, error %v", rec.Job.Status, rec.Job.Message, err)
 					}
-					if rec.Job.Message == test.says || b.system.Waiting(&rec.Job, rec.Spec.Account) == test.says {
+					if rec.Job.Message == test.says || b.system.WaitReason(&rec.Job, rec.Spec.Account) == test.says {
 						id = rec.Job.ID
 					}
 				}
 				close(enough)
 				rec := b.await(id, func(r store.Record) bool { return r.Job.Message != test.says && r.Job.Status != rowmill.StatusPending })
-				if w := b.system.Waiting(&rec.Job, rec.Spec.Account); w != "" {
+				if w := b.system.WaitReason(&rec.Job, rec.Spec.Account); w != "" {
 					t.Errorf("the job is %s and waits for %q", rec.Job.Status, w)
 				}
 			})
@@ -132,7 +132,7 @@ func TestMetricOfWaitingRows(t *testing.T) {
 		if _, err := b.store.Cancel(t.Context(), second, time.Now(), nil); err != nil {
 			t.Fatal(err)
 		}
-		b.system.Cancelled(second)
+		b.system.NotifyCancelled(second)
 		waiting(250)
 		e.down.Store(false)
 		b.end(first)

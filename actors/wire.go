@@ -75,10 +75,10 @@ type NodeRows struct {
 	Rate     *float64 // rows committed per second over the last minute; nil until known
 }
 
-// compact asks a node for the state of a compaction; if the node does not know the
+// compactionRequest asks a node for the state of a compaction; if the node does not know the
 // compaction, it starts it. The answer is a commit.CompactionState. After the first
 // answer, requests have only the key of the compaction.
-type compact struct {
+type compactionRequest struct {
 	Job        string
 	Account    string
 	Priority   rowmill.Priority // priority of the job

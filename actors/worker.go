@@ -77,7 +77,7 @@ func (w *worker) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		w.onStarted(c)
-	case step:
+	case mailboxStep:
 		m(c)
 	case enginesChanged:
 		w.onEnginesChanged(c, m)
@@ -94,14 +94,14 @@ func (w *worker) Receive(c actor.Context) {
 	case *actor.Stopping:
 		w.onStopping()
 	default:
-		unhandled(c, w.log)
+		logUnhandled(c, w.log)
 	}
 }
 
 func (w *worker) onStarted(c actor.Context) {
 	root, self := c.ActorSystem().Root, c.Self()
-	w.completions = &dispatch.Completions{Notify: func() { root.Send(self, step(w.onRowsFinished)) }}
-	w.memory = w.budget.NewMemory(w.job.spec.Account, w.job.spec.Priority, func() { root.Send(self, step(w.onMemoryFreed)) })
+	w.completions = &dispatch.Completions{Notify: func() { root.Send(self, mailboxStep(w.onRowsFinished)) }}
+	w.memory = w.budget.NewMemory(w.job.spec.Account, w.job.spec.Priority, func() { root.Send(self, mailboxStep(w.onMemoryFreed)) })
 	var answer int64
 	if w.job.schema.Embedding {
 		answer = 4 * int64(w.job.spec.Model.Dimension)
@@ -124,7 +124,7 @@ func (w *worker) onStarted(c actor.Context) {
 
 func (w *worker) onEnginesChanged(c actor.Context, m enginesChanged) {
 	for _, e := range m.engines {
-		_, serves := e.serves(w.job.spec)
+		_, serves := e.servedModel(w.job.spec)
 		switch open := w.sender.Uses(e.name); {
 		case serves && !open && w.phase == workerRuns:
 			c.Request(e.pid, openQueue{job: w.job, out: w.completions})
@@ -171,18 +171,18 @@ func (w *worker) pump(c actor.Context) {
 	w.setStalled(w.flusher.AtRisk(now))
 	room := w.sender.Room()
 	if !w.stalled && !w.flusher.Behind() && w.sender.Fill() {
-		w.write(c, w.flusher.All()) // the memory is full, perhaps of finished rows
+		w.writeParts(c, w.flusher.CutAll()) // the memory is full, perhaps of finished rows
 	}
 	if w.sender.Wants(room) {
-		w.load(c)
+		w.loadRows(c)
 	}
 	idle := w.sender.Rows.Ready() == 0 && w.loader.Empty()
 	hungry := idle && room > 0
-	if w.report.shouldAsk(w.loader.Wants() && !w.loader.Exhausted(), hungry, w.ready()) {
+	if w.report.shouldAsk(w.loader.Wants() && !w.loader.Exhausted(), hungry, w.countUnsentRows()) {
 		w.heartbeat(c)
 	}
 	if idle && w.sender.Sent() == 0 && w.flusher.Gathers() {
-		w.write(c, w.flusher.All()) // no other row is running, so no more rows would join these parts
+		w.writeParts(c, w.flusher.CutAll()) // no other row is running, so no more rows would join these parts
 	}
 }
 
@@ -204,20 +204,20 @@ func (w *worker) setStalled(now bool) {
 }
 
 func (w *worker) onMemoryFreed(c actor.Context) {
-	w.memory.Again(func() {
+	w.memory.RepeatRequests(func() {
 		w.loader.Resume()
 		w.sender.Resume()
 		w.pump(c)
 	})
 }
 
-// load loads the next block of rows, if there is one and the memory has room.
-func (w *worker) load(c actor.Context) {
+// loadRows loads the next block of rows, if there is one and the memory has room.
+func (w *worker) loadRows(c actor.Context) {
 	load, ok := w.loader.Next(w.sender.Empty() && !w.flusher.Gathers())
 	if !ok {
 		return
 	}
-	w.tasks.run(c, "load rows", func(ctx context.Context) step {
+	w.tasks.run(c, "load rows", func(ctx context.Context) mailboxStep {
 		err := w.storage.Wait(ctx, func() error { return load.Run(ctx) })
 		return func(c actor.Context) { w.onLoaded(c, load, err) }
 	})
@@ -257,7 +257,7 @@ func (w *worker) failsJob(t *dispatch.Task) bool {
 func (w *worker) onRowsFinished(c actor.Context) {
 	tasks, now := w.completions.Take(w.spare), time.Now()
 	for _, t := range tasks {
-		w.sender.Back(t)
+		w.sender.MarkReturned(t)
 		switch {
 		case t.Outcome != dispatch.Final:
 			w.sender.Retry(t, now)
@@ -272,7 +272,7 @@ func (w *worker) onRowsFinished(c actor.Context) {
 	clear(tasks)
 	w.spare = tasks
 	w.closeShards(c)
-	w.write(c, w.flusher.Full(now))
+	w.writeParts(c, w.flusher.CutFull(now))
 	w.pump(c)
 }
 
@@ -280,10 +280,10 @@ func (w *worker) onRowsFinished(c actor.Context) {
 // these shards.
 func (w *worker) closeShards(c actor.Context) {
 	for _, n := range w.loader.Shards() {
-		if w.rows.Unfinished(n) > 0 || !w.loader.Last(n) {
+		if w.rows.Unfinished(n) > 0 || !w.loader.IsShardExhausted(n) {
 			continue
 		}
-		w.write(c, w.flusher.Cut(n))
+		w.writeParts(c, w.flusher.Cut(n))
 		if err := w.loader.Release(n); err != nil {
 			w.log.Warn("closing a shard failed", "err", err)
 		}
@@ -299,21 +299,21 @@ const flushLooks = 5
 func (w *worker) onFlushDue(c actor.Context) {
 	next := w.cfg.Parts.Interval / flushLooks
 	w.timers.runAfter(c, next, "flush", w.onFlushDue)
-	w.write(c, w.flusher.Due(time.Now().Add(next-w.cfg.Parts.Interval)))
+	w.writeParts(c, w.flusher.CutDue(time.Now().Add(next-w.cfg.Parts.Interval)))
 	w.closeShards(c)
 }
 
-// write writes each batch of finished rows as a part, outside of the mailbox.
-func (w *worker) write(c actor.Context, batches []*work.Batch) {
+// writeParts writes each batch of finished rows as a part, outside of the mailbox.
+func (w *worker) writeParts(c actor.Context, batches []*work.Batch) {
 	for _, b := range batches {
-		span, turn := w.trail.Part(b.Shard), w.writing.lineUp(w.slots.write, w.job.spec)
-		w.tasks.run(c, "write a part", func(ctx context.Context) step {
+		span, turn := w.trail.Part(b.Shard), w.writing.joinQueue(w.slots.write, w.job.spec)
+		w.tasks.run(c, "write a part", func(ctx context.Context) mailboxStep {
 			if !turn(ctx) {
 				return nil
 			}
 			defer w.slots.write.Leave(w.job.spec.Account)
-			part, err := callThrough(w.retryUnavailable(ctx), func() (assign.Part, error) {
-				return work.WritePart(ctx, w.cfg.Blob, w.job.schema, layout.Part(w.job.id, b.Shard, w.job.fence.Epoch), b)
+			part, err := runWithResult(w.storageRetrier(ctx), func() (assign.Part, error) {
+				return work.WritePart(ctx, w.cfg.Blob, w.job.schema, layout.NewPartKey(w.job.id, b.Shard, w.job.fence.Epoch), b)
 			})
 			return func(c actor.Context) {
 				w.trail.Ended(b.Shard, span, err)

@@ -24,21 +24,21 @@ func (w *worker) heartbeat(c actor.Context) {
 	w.report.warnings = union(w.report.warnings, w.sender.Warnings())
 	h := &assign.Heartbeat{
 		Job: w.job.id, Address: w.address, Away: outage.Lasts.Milliseconds(),
-		Want: w.loader.Wants() && w.phase == workerRuns && !away, Hungry: w.report.hungry && !away, Ready: w.ready(), Engines: w.sender.Ports(),
-		Leaves: w.phase != workerRuns, Left: w.nothingLeft(),
-		Waits:    w.report.waits.update(w.waitsFor(), time.Now()),
+		Want: w.loader.Wants() && w.phase == workerRuns && !away, Hungry: w.report.hungry && !away, Ready: w.countUnsentRows(), Engines: w.sender.Ports(),
+		Leaves: w.phase != workerRuns, Left: w.hasNothingLeft(),
+		Waits:    w.report.waits.update(w.waitReason(), time.Now()),
 		Warnings: w.report.warnings, Refused: maps.Clone(w.report.refused), Fault: w.report.fault,
 	}
 	w.rows.Report(h)
 	w.owner.send(c, w.tasks, h)
 }
 
-// waitsFor returns the reason why this worker waits for rows of other jobs now; empty
+// waitReason returns the reason why this worker waits for rows of other jobs now; empty
 // if it does not wait.
-func (w *worker) waitsFor() string {
+func (w *worker) waitReason() string {
 	switch sent, running := w.sender.Sent(), w.sender.Running(); {
 	case w.phase != workerRuns:
-	case sent == 0 && w.writing.waits():
+	case sent == 0 && w.writing.isWaiting():
 		return assign.WaitsForWrite
 	case sent > 0 && running == 0:
 		return assign.WaitsForServer
@@ -48,12 +48,12 @@ func (w *worker) waitsFor() string {
 	return ""
 }
 
-// ready returns how many rows were not sent to engines, so that the worker could give
+// countUnsentRows returns how many rows were not sent to engines, so that the worker could give
 // them back.
-func (w *worker) ready() int { return w.sender.Rows.Spare() + w.loader.Waiting() }
+func (w *worker) countUnsentRows() int { return w.sender.Rows.Spare() + w.loader.Waiting() }
 
-// nothingLeft reports whether a draining worker has no rows and no unwritten parts.
-func (w *worker) nothingLeft() bool {
+// hasNothingLeft reports whether a draining worker has no rows and no unwritten parts.
+func (w *worker) hasNothingLeft() bool {
 	return w.phase != workerRuns && w.sender.Sent() == 0 && !w.loader.Loading() && w.flusher.Idle() && w.rows.Idle()
 }
 
@@ -71,7 +71,7 @@ func (w *worker) onHeartbeatDue(c actor.Context) {
 		w.askToStop(c)
 		return
 	}
-	if w.nothingLeft() {
+	if w.hasNothingLeft() {
 		if w.phase == workerLeft { // the last heartbeat has told the owner that nothing is left
 			w.askToStop(c)
 			return
@@ -83,19 +83,19 @@ func (w *worker) onHeartbeatDue(c actor.Context) {
 		w.lookUp(c)
 	}
 	if _, away := w.storage.Objects(); away {
-		w.giveBack(w.ready()) // so that a worker that can use the bucket may run these rows
+		w.giveBack(w.countUnsentRows()) // so that a worker that can use the bucket may run these rows
 	}
 	w.heartbeat(c)
 }
 
 // lookUp reads the job's record, and stops the worker if the job has ended.
 func (w *worker) lookUp(c actor.Context) {
-	w.tasks.run(c, "look up a job", func(ctx context.Context) step {
+	w.tasks.run(c, "look up a job", func(ctx context.Context) mailboxStep {
 		ctx, cancel := context.WithTimeout(ctx, lookUpAfter)
 		defer cancel()
 		rec, err := w.cfg.Store.Get(ctx, w.job.id)
 		if errors.Is(err, rowmill.ErrNotFound) || err == nil && rec.Job.Status.Terminal() {
-			return step(w.askToStop)
+			return mailboxStep(w.askToStop)
 		}
 		return nil
 	})
@@ -120,7 +120,7 @@ func (w *worker) onAdopt(c actor.Context, m adopt) {
 }
 
 func (w *worker) onAssignment(c actor.Context, m *assign.Assignment) {
-	spans, acked, back, ok := w.rows.Obey(m)
+	spans, acked, back, ok := w.rows.ApplyAssignment(m)
 	if !ok {
 		return
 	}
@@ -143,7 +143,7 @@ func (w *worker) onAssignment(c actor.Context, m *assign.Assignment) {
 	w.pump(c)
 }
 
-// giveBack gives the owner up to n rows that were not sent to engines: first rows that
+// releaseOwned gives the owner up to n rows that were not sent to engines: first rows that
 // are not loaded, then the rows that would be sent next, which another worker can start
 // at once.
 func (w *worker) giveBack(n int) {
@@ -151,7 +151,7 @@ func (w *worker) giveBack(n int) {
 		n -= s.Count()
 		w.returnRows(s.Shard, s.Rows())
 	}
-	w.release(w.sender.Rows.Remove(n))
+	w.giveBackTasks(w.sender.Rows.Remove(n))
 }
 
 // returnRows gives rows of a shard back to the owner, and counts the rows in the
@@ -161,13 +161,13 @@ func (w *worker) returnRows(shard int, rows *roaring.Bitmap) {
 	w.metrics.returned.WithLabelValues("back").Add(float64(rows.GetCardinality()))
 }
 
-// release gives rows that are loaded but not sent back to the owner. The owner also
+// giveBackTasks gives rows that are loaded but not sent back to the owner. The owner also
 // learns which of these rows may have crashed a server.
-func (w *worker) release(tasks []*dispatch.Task) {
+func (w *worker) giveBackTasks(tasks []*dispatch.Task) {
 	var gone assign.Rows
 	for _, t := range tasks {
 		gone.Add(t.Shard, roaring.BitmapOf(uint32(t.Rel)))
-		if group, crashes := t.Suspected(); group > 0 {
+		if group, crashes := t.SuspectInfo(); group > 0 {
 			w.rows.Suspect(assign.Suspect{Shard: t.Shard, Row: t.Rel, Group: group, Crashes: crashes})
 		}
 	}
@@ -190,13 +190,13 @@ func (w *worker) onDrain(c actor.Context) {
 // sends a heartbeat at once if it gives back rows, or if nothing is left.
 func (w *worker) finishDraining(c actor.Context) {
 	later := w.sender.Rows.RemoveLater()
-	back := w.ready() + len(later)
-	w.giveBack(w.ready())
-	w.release(later)
+	back := w.countUnsentRows() + len(later)
+	w.giveBack(w.countUnsentRows())
+	w.giveBackTasks(later)
 	if w.sender.Sent() == 0 && !w.loader.Loading() {
-		w.write(c, w.flusher.All())
+		w.writeParts(c, w.flusher.CutAll())
 	}
-	if w.report.shouldTellDrain(back, w.nothingLeft()) {
+	if w.report.shouldTellDrain(back, w.hasNothingLeft()) {
 		w.heartbeat(c)
 	}
 }

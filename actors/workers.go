@@ -74,7 +74,7 @@ func (w *workers) admit(m *invite, draining bool, now time.Time) (*workerHandle,
 		return h, nil
 	case draining:
 		return nil, refuse(codeDraining, "the node is draining")
-	case w.changing(job):
+	case w.isChanging(job):
 		return nil, refuse(codeBusy, "the job's worker is starting or stopping")
 	case remote && !w.places.Take(m.Account, m.Priority, now):
 		return nil, refuse(codeFull, "the node has no place for a worker: it runs rows of %d jobs of other nodes", w.places.Held())
@@ -125,7 +125,7 @@ func (w *workers) dismiss(job string, epoch int64) (*workerHandle, *peer.Refusal
 	switch {
 	case h != nil && h.epoch <= epoch:
 		return h, nil
-	case h == nil && w.changing(job):
+	case h == nil && w.isChanging(job):
 		return nil, refuse(codeBusy, "the job's worker is starting or stopping")
 	}
 	return nil, nil
@@ -144,7 +144,7 @@ func (w *workers) forget(job string) {
 	w.freePlace(job)
 }
 
-func (w *workers) changing(job string) bool { return w.starting[job] || w.stopping[job] }
+func (w *workers) isChanging(job string) bool { return w.starting[job] || w.stopping[job] }
 
-// idle reports whether no worker is running, starting or stopping.
-func (w *workers) idle() bool { return len(w.running)+len(w.starting)+len(w.stopping) == 0 }
+// isIdle reports whether no worker is running, starting or stopping.
+func (w *workers) isIdle() bool { return len(w.running)+len(w.starting)+len(w.stopping) == 0 }

@@ -60,7 +60,7 @@ func TestRefusedInvites(t *testing.T) {
 	w := newWorkers(fair.Config{Places: 1}, "n")
 	_, r := w.admit(asks("a", 1, false), true, time.Now())
 	refused(t, "draining", r, codeDraining)
-	if !w.idle() {
+	if !w.isIdle() {
 		t.Error("a refused owner leaves a worker behind")
 	}
 	for _, job := range []string{"a", "b"} { // own jobs do not count
@@ -102,13 +102,13 @@ func TestDismiss(t *testing.T) {
 	w.markStopping("a")
 	_, r = w.dismiss("a", 2)
 	refused(t, "while it is stopped", r, codeBusy)
-	if w.idle() {
+	if w.isIdle() {
 		t.Error("a stopping worker counts as none")
 	}
 	w.forget("a")
 	_, r = w.dismiss("a", 2)
 	refused(t, "once it has stopped", r, "")
-	if !w.idle() {
+	if !w.isIdle() {
 		t.Error("a stopped worker still counts")
 	}
 }

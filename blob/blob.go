@@ -64,11 +64,11 @@ type Bucket interface {
 	// download, sent as Content-Disposition.
 	SignURL(ctx context.Context, method, key, filename string, expires time.Duration) (string, error)
 
-	// AppendsFrom returns the smallest length in bytes from which an Appender of
+	// MinStorageCopySize returns the smallest length in bytes from which an Appender of
 	// this bucket can append a range of an object inside the storage, at least in
 	// part. The bytes of a shorter range always pass through this process. 0
 	// means that the length does not matter.
-	AppendsFrom() int64
+	MinStorageCopySize() int64
 
 	// Name returns the bucket's name, for the answer of the API call results-url.
 	Name() string

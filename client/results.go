@@ -87,11 +87,11 @@ func (c *Client) Save(ctx context.Context, id string, want Results, path string,
 	}
 	defer os.Remove(part.Name())
 	defer part.Close()
-	size, err := c.Stream(ctx, id, want, counter{part, func(n int64) { progress(n, -1) }, new(int64)})
+	size, err := c.Stream(ctx, id, want, progressWriter{part, func(n int64) { progress(n, -1) }, new(int64)})
 	if err != nil {
 		return 0, err
 	}
-	return size, finish(part, path)
+	return size, publishPart(part, path)
 }
 
 // copy copies a response body to w, and cancels the request if no byte arrives for
@@ -125,8 +125,8 @@ func (c *Client) copy(ctx context.Context, cancel context.CancelCauseFunc, w io.
 	}
 }
 
-// finish flushes a complete .part file to the disk and renames the file to path.
-func finish(part *os.File, path string) error {
+// publishPart flushes a complete .part file to the disk and renames the file to path.
+func publishPart(part *os.File, path string) error {
 	err := errors.Join(part.Chmod(0o644), part.Sync(), part.Close())
 	if err == nil {
 		err = os.Rename(part.Name(), path)
@@ -137,15 +137,15 @@ func finish(part *os.File, path string) error {
 	return nil
 }
 
-// counter is a writer that passes data on to w, and calls tick with the number of bytes
+// progressWriter is a writer that passes data on to w, and calls tick with the number of bytes
 // written so far.
-type counter struct {
+type progressWriter struct {
 	w    io.Writer
 	tick func(int64)
 	done *int64
 }
 
-func (c counter) Write(p []byte) (int, error) {
+func (c progressWriter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	*c.done += int64(n)
 	c.tick(*c.done)

@@ -102,7 +102,7 @@ func (t *transfer) attempt(ctx context.Context) (size int64, err error) {
 		return 0, fmt.Errorf("%w: received %d bytes, expected %d", errStale, have, size)
 	}
 	t.progress(size, size)
-	return size, finish(part, t.path)
+	return size, publishPart(part, t.path)
 }
 
 // head requests the object's ETag and size.

@@ -27,16 +27,16 @@ func (d *delegate) NotifyAlive(node *memberlist.Node) error {
 }
 
 // NotifyJoin records a member that joined or came back.
-func (d *delegate) NotifyJoin(node *memberlist.Node) { (*Cluster)(d).joined(node) }
+func (d *delegate) NotifyJoin(node *memberlist.Node) { (*Cluster)(d).recordJoin(node) }
 
 // NotifyUpdate records a changed profile of a member.
-func (d *delegate) NotifyUpdate(node *memberlist.Node) { (*Cluster)(d).joined(node) }
+func (d *delegate) NotifyUpdate(node *memberlist.Node) { (*Cluster)(d).recordJoin(node) }
 
 // NotifyLeave records that a member no longer answers or has left.
 func (d *delegate) NotifyLeave(node *memberlist.Node) {
 	c := (*Cluster)(d)
 	c.mu.Lock()
-	lost := c.roster.lose(node.Name, time.Now())
+	lost := c.roster.removeVanished(node.Name, time.Now())
 	c.rosterChanged()
 	c.mu.Unlock()
 	if lost {
@@ -72,8 +72,8 @@ func (d *delegate) LocalState(bool) []byte {
 // MergeRemoteState handles the other member's part of a full exchange.
 func (d *delegate) MergeRemoteState(text []byte, _ bool) { (*Cluster)(d).receive(text) }
 
-// joined records a member that is alive, or a change of its profile.
-func (c *Cluster) joined(node *memberlist.Node) {
+// recordJoin records a member that is alive, or a change of its profile.
+func (c *Cluster) recordJoin(node *memberlist.Node) {
 	decoded, err := decodeProfile(node.Meta)
 	addr, ok := netip.AddrFromSlice(node.Addr)
 	if err != nil || !ok || node.Name == c.self.id {
@@ -108,8 +108,8 @@ func (c *Cluster) joined(node *memberlist.Node) {
 func (c *Cluster) receive(text []byte) {
 	fresh := 0
 	c.mu.Lock()
-	err := decodeUpdates(text, c.cfg.MaxState, func(n update) {
-		if !c.roster.learn(n, time.Now()) {
+	err := decodeUpdates(text, c.cfg.MaxState, func(n memberUpdate) {
+		if !c.roster.applyUpdate(n, time.Now()) {
 			return
 		}
 		fresh++

@@ -92,9 +92,9 @@ func (r *roster) join(p aliveMember) bool {
 	return true
 }
 
-// lose removes a member that no longer answers. It returns false if the member was not
+// removeVanished removes a member that no longer answers. It returns false if the member was not
 // alive.
-func (r *roster) lose(id string, now time.Time) bool {
+func (r *roster) removeVanished(id string, now time.Time) bool {
 	p, here := r.alive[id]
 	if !here || id == r.self {
 		return false
@@ -117,13 +117,13 @@ func (r *roster) remove(p aliveMember, left bool, now time.Time) {
 	r.gone[p.at] = goneMember{id: p.id, left: left, since: now}
 }
 
-// learn applies a message of another member. It returns true if the message was new.
-func (r *roster) learn(n update, now time.Time) bool {
+// applyUpdate applies a message of another member. It returns true if the message was new.
+func (r *roster) applyUpdate(n memberUpdate, now time.Time) bool {
 	if n.id == r.self {
 		return false // only this node publishes its own state
 	}
 	if n.leaving {
-		return r.goodbye(n.id, now)
+		return r.recordGoodbye(n.id, now)
 	}
 	known, ok := r.docs[n.id]
 	if ok && n.version <= known.version {
@@ -136,9 +136,9 @@ func (r *roster) learn(n update, now time.Time) bool {
 	return true
 }
 
-// goodbye records that a member leaves. It returns false if the goodbye was known, or
+// recordGoodbye records that a member leaves. It returns false if the goodbye was known, or
 // if there are too many goodbyes.
-func (r *roster) goodbye(id string, now time.Time) bool {
+func (r *roster) recordGoodbye(id string, now time.Time) bool {
 	if _, known := r.leavers[id]; known || len(r.leavers) >= maxStrays {
 		return false
 	}
@@ -158,10 +158,10 @@ func (r *roster) goodbye(id string, now time.Time) bool {
 
 // publish sets this node's own document, and returns the message that carries the
 // document.
-func (r *roster) publish(text []byte, now time.Time) update {
+func (r *roster) publish(text []byte, now time.Time) memberUpdate {
 	doc := document{version: r.docs[r.self].version + 1, text: text, since: now}
 	r.docs[r.self] = doc
-	return update{id: r.self, version: doc.version, doc: text}
+	return memberUpdate{id: r.self, version: doc.version, doc: text}
 }
 
 // current returns the alive members. If two members have the same address, only the one
@@ -169,16 +169,16 @@ func (r *roster) publish(text []byte, now time.Time) update {
 func (r *roster) current() []aliveMember {
 	at := make(map[netip.AddrPort]aliveMember, len(r.alive))
 	for _, p := range r.alive {
-		if former, taken := at[p.at]; !taken || r.later(p, former) {
+		if former, taken := at[p.at]; !taken || r.startedAfter(p, former) {
 			at[p.at] = p
 		}
 	}
 	return slices.SortedFunc(maps.Values(at), func(a, b aliveMember) int { return cmp.Compare(a.id, b.id) })
 }
 
-// later reports whether member a started after member b. This node counts as started
+// startedAfter reports whether member a started after member b. This node counts as started
 // last.
-func (r *roster) later(a, b aliveMember) bool {
+func (r *roster) startedAfter(a, b aliveMember) bool {
 	if a.id == r.self || b.id == r.self {
 		return a.id == r.self
 	}
@@ -202,18 +202,18 @@ func (r *roster) member(p aliveMember) Member {
 }
 
 // messages returns the documents of all alive members as messages for a full exchange.
-func (r *roster) messages() []update {
-	var all []update
+func (r *roster) messages() []memberUpdate {
+	var all []memberUpdate
 	for id := range r.alive {
 		if doc, ok := r.docs[id]; ok {
-			all = append(all, update{id: id, version: doc.version, doc: doc.text})
+			all = append(all, memberUpdate{id: id, version: doc.version, doc: doc.text})
 		}
 	}
 	return all
 }
 
-// occupied reports whether an alive member has this gossip address.
-func (r *roster) occupied(at netip.AddrPort) bool {
+// isOccupied reports whether an alive member has this gossip address.
+func (r *roster) isOccupied(at netip.AddrPort) bool {
 	for _, p := range r.alive {
 		if p.at == at {
 			return true
@@ -240,9 +240,9 @@ func (r *roster) count() (alive, left, dead int) {
 	return len(r.current()), len(r.gone) - dead, dead
 }
 
-// forget drops old entries: of gone members after forgetAfter, of documents without an
+// forgetExpired drops old entries: of gone members after forgetAfter, of documents without an
 // alive member after strayTTL.
-func (r *roster) forget(now time.Time) {
+func (r *roster) forgetExpired(now time.Time) {
 	maps.DeleteFunc(r.gone, func(_ netip.AddrPort, a goneMember) bool { return now.Sub(a.since) > r.forgetAfter })
 	maps.DeleteFunc(r.leavers, func(_ string, since time.Time) bool { return now.Sub(since) > r.forgetAfter })
 	maps.DeleteFunc(r.docs, func(id string, doc document) bool {

@@ -51,32 +51,32 @@ func TestRosterComingAndGoing(t *testing.T) {
 	}
 	wantRoster(t, r, "a b c me", 0)
 
-	if !r.lose("a", now) || r.lose("a", now) || r.lose("nobody", now) || r.lose("me", now) {
+	if !r.removeVanished("a", now) || r.removeVanished("a", now) || r.removeVanished("nobody", now) || r.removeVanished("me", now) {
 		t.Error("a is lost once, strangers and this node never")
 	}
 	wantRoster(t, r, "b c me", 0, 2)
 	r.join(testMember("a", 2, 0))
 	wantRoster(t, r, "a b c me", 0)
 
-	if !r.learn(update{id: "b", leaving: true}, now) || r.learn(update{id: "b", leaving: true}, now) {
+	if !r.applyUpdate(memberUpdate{id: "b", leaving: true}, now) || r.applyUpdate(memberUpdate{id: "b", leaving: true}, now) {
 		t.Error("a goodbye is new once")
 	}
 	wantRoster(t, r, "a c me", 1)
-	r.lose("b", now)                        // memberlist notices later
-	r.join(testMember("b", 3, 0))           // and an old message about it arrives
-	wantRoster(t, r, "a c me", 1)           // it stays away
-	r.lose("c", now)                        // its silence is noticed
-	wantRoster(t, r, "a me", 1, 4)          // before
-	r.learn(update{"c", true, 0, nil}, now) // its goodbye comes
+	r.removeVanished("b", now)                          // memberlist notices later
+	r.join(testMember("b", 3, 0))                       // and an old message about it arrives
+	wantRoster(t, r, "a c me", 1)                       // it stays away
+	r.removeVanished("c", now)                          // its silence is noticed
+	wantRoster(t, r, "a me", 1, 4)                      // before
+	r.applyUpdate(memberUpdate{"c", true, 0, nil}, now) // its goodbye comes
 	wantRoster(t, r, "a me", 2)
-	if r.learn(update{id: "me", leaving: true}, now) {
+	if r.applyUpdate(memberUpdate{id: "me", leaving: true}, now) {
 		t.Error("a message of another member removes this node")
 	}
 
-	r.lose("a", now.Add(time.Minute))
-	r.forget(now.Add(time.Hour + time.Second))
+	r.removeVanished("a", now.Add(time.Minute))
+	r.forgetExpired(now.Add(time.Hour + time.Second))
 	wantRoster(t, r, "me", 0, 2)
-	r.forget(now.Add(time.Hour + time.Minute + time.Second))
+	r.forgetExpired(now.Add(time.Hour + time.Minute + time.Second))
 	wantRoster(t, r, "me", 0)
 }
 
@@ -87,12 +87,12 @@ func TestRosterSuccessors(t *testing.T) {
 	r.join(testMember("new", 2, 9))
 	r.join(testMember("old", 2, 7)) // heard of afterwards
 	wantRoster(t, r, "me new", 0)
-	r.lose("old", now)
+	r.removeVanished("old", now)
 	wantRoster(t, r, "me new", 0) // no member is missing there
 	r.join(testMember("newer", 2, 9))
 	wantRoster(t, r, "me newer", 0) // started in the same microsecond: the IDs decide, the same way on every node
-	r.lose("new", now)
-	r.lose("newer", now)
+	r.removeVanished("new", now)
+	r.removeVanished("newer", now)
 	wantRoster(t, r, "me", 0, 2)
 	r.join(testMember("back", 2, 3)) // with its clock set back
 	wantRoster(t, r, "back me", 0)
@@ -114,7 +114,7 @@ func TestRosterDocuments(t *testing.T) {
 	}
 	learn := func(id string, version uint64, text string, fresh bool) {
 		t.Helper()
-		if r.learn(update{id: id, version: version, doc: []byte(text)}, now) != fresh {
+		if r.applyUpdate(memberUpdate{id: id, version: version, doc: []byte(text)}, now) != fresh {
 			t.Errorf("version %d of %s: new is %v, want %v", version, id, !fresh, fresh)
 		}
 	}
@@ -139,14 +139,14 @@ func TestRosterDocuments(t *testing.T) {
 
 	// A member that was declared dead and soon returns need not send its document
 	// again.
-	r.lose("a", now)
-	r.forget(now.Add(strayTTL))
+	r.removeVanished("a", now)
+	r.forgetExpired(now.Add(strayTTL))
 	r.join(testMember("a", 2, 0))
 	if state("a") != "three" {
 		t.Errorf("a said %q after its return, want three", state("a"))
 	}
-	r.lose("a", now)
-	r.forget(now.Add(strayTTL + time.Second))
+	r.removeVanished("a", now)
+	r.forgetExpired(now.Add(strayTTL + time.Second))
 	r.join(testMember("a", 2, 0))
 	if state("a") != "" {
 		t.Errorf("a said %q after a long time, want nothing", state("a"))
@@ -158,14 +158,14 @@ func TestRosterBounds(t *testing.T) {
 	now := time.Unix(1000, 0)
 	r := newRoster(testMember("me", 1, 0), time.Hour)
 	for i := range 2 * maxStrays {
-		r.learn(update{id: fmt.Sprint("stranger-", i), version: 1}, now)
-		r.learn(update{id: fmt.Sprint("leaver-", i), leaving: true}, now)
+		r.applyUpdate(memberUpdate{id: fmt.Sprint("stranger-", i), version: 1}, now)
+		r.applyUpdate(memberUpdate{id: fmt.Sprint("leaver-", i), leaving: true}, now)
 	}
 	if len(r.docs) > maxStrays+1 || len(r.leavers) > maxStrays {
 		t.Errorf("%d documents and %d goodbyes of strangers, want at most %d", len(r.docs), len(r.leavers), maxStrays)
 	}
 	r.join(testMember("a", 2, 0))
-	if !r.learn(update{id: "a", version: 1}, now) {
+	if !r.applyUpdate(memberUpdate{id: "a", version: 1}, now) {
 		t.Error("strangers keep out a member's document")
 	}
 }

@@ -43,7 +43,7 @@ func (c *Cluster) seek() {
 			known = c.introduce(tried)
 		}
 		c.mu.Lock()
-		c.roster.forget(time.Now())
+		c.roster.forgetExpired(time.Now())
 		c.mu.Unlock()
 		// Vary the pause by ±20 %: after a partition all nodes look for members, but
 		// they should not all do so at the same time.
@@ -58,7 +58,7 @@ func (c *Cluster) seek() {
 // that it resolved.
 func (c *Cluster) joinMissing() map[string]error {
 	tried := make(map[string]error)
-	c.exchange(c.targets(tried), tried)
+	c.exchange(c.seekTargets(tried), tried)
 	return tried
 }
 
@@ -107,9 +107,9 @@ func (c *Cluster) exchange(addresses map[netip.AddrPort]struct{}, tried map[stri
 	tries.Wait()
 }
 
-// targets returns the addresses where a member is expected and no member is alive. It
+// seekTargets returns the addresses where a member is expected and no member is alive. It
 // records in tried the names and files that could not be resolved or read.
-func (c *Cluster) targets(tried map[string]error) map[netip.AddrPort]struct{} {
+func (c *Cluster) seekTargets(tried map[string]error) map[netip.AddrPort]struct{} {
 	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.Timing.StreamTimeout)
 	defer cancel()
 	named := append(nonEmpty(c.cfg.JoinDNS), c.cfg.Join...)
@@ -139,7 +139,7 @@ func (c *Cluster) targets(tried map[string]error) map[netip.AddrPort]struct{} {
 		found[at] = struct{}{}
 	}
 	for at := range found {
-		if c.roster.occupied(at) {
+		if c.roster.isOccupied(at) {
 			delete(found, at)
 		}
 	}

@@ -81,8 +81,8 @@ func (o *outbox) next(members []aliveMember, self string) (list []delivery) {
 	return list
 }
 
-// done records the result of a delivery and reports whether another one is needed.
-func (o *outbox) done(d delivery, ok bool) (again bool) {
+// finishDelivery records the result of a delivery and reports whether another one is needed.
+func (o *outbox) finishDelivery(d delivery, ok bool) (again bool) {
 	delete(o.sending, d.to.id)
 	if ok {
 		o.sent[d.to.id] = d.version
@@ -123,7 +123,7 @@ func (c *Cluster) spread() {
 // outdated delivery.
 func (c *Cluster) delivered(d delivery, err error) {
 	c.mu.Lock()
-	again := c.outbox.done(d, err == nil)
+	again := c.outbox.finishDelivery(d, err == nil)
 	c.mu.Unlock()
 	if err != nil {
 		c.cfg.Logger.Debug("delivering the state failed, retrying", "node", d.to.id, "err", err)
@@ -146,7 +146,7 @@ func (c *Cluster) send(to aliveMember, message []byte) error {
 // members would count this node as vanished. The channel carried is closed when gossip
 // has also sent the goodbye often enough.
 func (c *Cluster) sayGoodbye(ctx context.Context) (carried <-chan struct{}) {
-	n := update{id: c.self.id, leaving: true}
+	n := memberUpdate{id: c.self.id, leaving: true}
 	message := n.append(nil)
 	var wg sync.WaitGroup
 	room := make(chan struct{}, spreadAtOnce)

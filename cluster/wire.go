@@ -47,10 +47,10 @@ func decodeProfile(text []byte) (profile, error) {
 
 func (p profile) started() time.Time { return time.UnixMicro(p.Started) }
 
-// update is a message about one member: its new state, or a goodbye, which says that it
+// memberUpdate is a message about one member: its new state, or a goodbye, which says that it
 // leaves. On the wire: kind, length of the ID, ID, version, length of the document,
 // document. Numbers are varints.
-type update struct {
+type memberUpdate struct {
 	id      string
 	leaving bool
 	version uint64 // version of doc, which grows with each document that the member publishes
@@ -66,7 +66,7 @@ const (
 )
 
 // append appends the encoded update to a byte slice.
-func (n update) append(to []byte) []byte {
+func (n memberUpdate) append(to []byte) []byte {
 	kind := byte(kindState)
 	if n.leaving {
 		kind = kindLeaving
@@ -84,10 +84,10 @@ var errMalformed = errors.New("malformed message about a member")
 
 // decodeUpdates decodes all messages in text and calls each with every known message.
 // A document over maxDoc bytes is malformed. The update that each gets is a copy.
-func decodeUpdates(text []byte, maxDoc int, each func(update)) error {
+func decodeUpdates(text []byte, maxDoc int, each func(memberUpdate)) error {
 	for len(text) > 0 {
 		kind := text[0]
-		id, rest, ok := cut(text[1:], maxID)
+		id, rest, ok := cutField(text[1:], maxID)
 		if !ok {
 			return errMalformed
 		}
@@ -95,21 +95,21 @@ func decodeUpdates(text []byte, maxDoc int, each func(update)) error {
 		if n <= 0 {
 			return errMalformed
 		}
-		doc, rest, ok := cut(rest[n:], maxDoc)
+		doc, rest, ok := cutField(rest[n:], maxDoc)
 		if !ok {
 			return errMalformed
 		}
 		text = rest
 		if kind == kindState || kind == kindLeaving {
-			each(update{id: string(id), leaving: kind == kindLeaving, version: version, doc: append([]byte(nil), doc...)})
+			each(memberUpdate{id: string(id), leaving: kind == kindLeaving, version: version, doc: append([]byte(nil), doc...)})
 		}
 	}
 	return nil
 }
 
-// cut reads a length and then that many bytes from the start of text. ok is false if
+// cutField reads a length and then that many bytes from the start of text. ok is false if
 // the length is over limit or text is too short.
-func cut(text []byte, limit int) (field, rest []byte, ok bool) {
+func cutField(text []byte, limit int) (field, rest []byte, ok bool) {
 	length, n := binary.Uvarint(text)
 	if n <= 0 || length > uint64(limit) || length > uint64(len(text)-n) {
 		return nil, nil, false

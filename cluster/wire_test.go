@@ -11,7 +11,7 @@ import (
 
 func TestUpdates(t *testing.T) {
 	t.Parallel()
-	sent := []update{
+	sent := []memberUpdate{
 		{id: "a-0", version: 1, doc: []byte("text")},
 		{id: strings.Repeat("x", maxID), version: 1 << 60},
 		{id: "b-1", leaving: true},
@@ -21,35 +21,35 @@ func TestUpdates(t *testing.T) {
 	for i, n := range sent {
 		text = n.append(text)
 		if i == 1 { // a kind of a later release
-			later := update{id: "later", version: 7, doc: []byte("what?")}.append(nil)
+			later := memberUpdate{id: "later", version: 7, doc: []byte("what?")}.append(nil)
 			later[0] = 77
 			text = append(text, later...)
 		}
 	}
-	var got []update
-	if err := decodeUpdates(text, 1000, func(n update) { got = append(got, n) }); err != nil {
+	var got []memberUpdate
+	if err := decodeUpdates(text, 1000, func(n memberUpdate) { got = append(got, n) }); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(sent, got, cmp.AllowUnexported(update{}), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(sent, got, cmp.AllowUnexported(memberUpdate{}), cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}
-	if err := decodeUpdates(text, 999, func(update) {}); err == nil {
+	if err := decodeUpdates(text, 999, func(memberUpdate) {}); err == nil {
 		t.Error("a document over the limit is accepted")
 	}
-	if err := decodeUpdates(text[:len(text)-1], 1000, func(update) {}); err == nil {
+	if err := decodeUpdates(text[:len(text)-1], 1000, func(memberUpdate) {}); err == nil {
 		t.Error("half a message is accepted")
 	}
 }
 
 // FuzzUpdates decodes any input, and encodes and decodes the result again.
 func FuzzUpdates(f *testing.F) {
-	f.Add(update{id: "a-0", version: 1, doc: []byte("text")}.append(update{id: "b", leaving: true}.append(nil)))
+	f.Add(memberUpdate{id: "a-0", version: 1, doc: []byte("text")}.append(memberUpdate{id: "b", leaving: true}.append(nil)))
 	f.Add([]byte{1, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1})
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, text []byte) {
 		const limit = 64
-		var first []update
-		_ = decodeUpdates(text, limit, func(n update) { // messages before an error count
+		var first []memberUpdate
+		_ = decodeUpdates(text, limit, func(n memberUpdate) { // messages before an error count
 			if len(n.id) > maxID || len(n.doc) > limit {
 				t.Fatalf("over a limit: %+v", n)
 			}
@@ -59,11 +59,11 @@ func FuzzUpdates(f *testing.F) {
 		for _, n := range first {
 			again = n.append(again)
 		}
-		var second []update
-		if err := decodeUpdates(again, limit, func(n update) { second = append(second, n) }); err != nil {
+		var second []memberUpdate
+		if err := decodeUpdates(again, limit, func(n memberUpdate) { second = append(second, n) }); err != nil {
 			t.Fatalf("a decoded update cannot be decoded again: %v", err)
 		}
-		if diff := cmp.Diff(first, second, cmp.AllowUnexported(update{}), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(first, second, cmp.AllowUnexported(memberUpdate{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatal(diff)
 		}
 	})

@@ -138,7 +138,7 @@ func (l *load) client(t *testing.T, random *rand.Rand, stop <-chan struct{}) {
 func TestBackupsUnderLoad(t *testing.T) {
 	soaks(t)
 	t.Parallel()
-	seed := seed.Of(t)
+	seed := seed.ForTest(t)
 	w := newWitness(t, 4000, 3*time.Millisecond)
 	n := newNode(t, w.url, killSettings).start(t)
 	l, stop := loading(t, n, seed)
@@ -226,7 +226,7 @@ func TestCopiesOfRedisAndS3(t *testing.T) {
 	if _, err := exec.LookPath("redis-cli"); err != nil {
 		unable(t, "there is no redis-cli: %v", err)
 	}
-	seed := seed.Of(t)
+	seed := seed.ForTest(t)
 	w := newWitness(t, 4000, 3*time.Millisecond)
 	records, objects := redistest.Start(t), s3test.Start(t)
 	n := newNode(t, w.url, strings.Replace(shared(records, objects), "jobs: {", "jobs: {settle_time: 10m, ", 1)) // longer than copying the bucket takes
@@ -263,7 +263,7 @@ func TestCopiesOfRedisAndS3(t *testing.T) {
 // time.
 func TestVersionsAndAnAOF(t *testing.T) {
 	t.Parallel()
-	seed := seed.Of(t)
+	seed := seed.ForTest(t)
 	w := newWitness(t, 4000, 3*time.Millisecond)
 	records := redistest.Start(t)
 	objects, err := s3test.RunWith(t.Context(), s3test.Options{Dir: t.TempDir(), Versions: true})

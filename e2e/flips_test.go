@@ -31,7 +31,7 @@ func TestFlippedBits(t *testing.T) {
 	}
 	n.terminate(t)
 	served := n.engines
-	n.engines = []string{"http://" + port.Of(t).Address} // the rows of these jobs wait in the records
+	n.engines = []string{"http://" + port.ReserveForTest(t).Address} // the rows of these jobs wait in the records
 	n.start(t)
 	for range 3 {
 		jobs = append(jobs, n.submit(t, submission{Inputs: rowTexts(rows), Model: model}))
@@ -48,7 +48,7 @@ func TestFlippedBits(t *testing.T) {
 		}
 		return err
 	}))
-	random := rand.New(rand.NewPCG(seed.Of(t), 0))
+	random := rand.New(rand.NewPCG(seed.ForTest(t), 0))
 	for range size(4, 12, 200) {
 		check(t, os.RemoveAll(n.data))
 		check(t, os.CopyFS(n.data, os.DirFS(whole)))

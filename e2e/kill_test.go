@@ -57,7 +57,7 @@ func TestKilledJobsResume(t *testing.T) {
 			begun: func(r record) bool { return r.NumRows != nil },
 		},
 	}
-	seed := seed.Of(t)
+	seed := seed.ForTest(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	w := newWitness(t, rows, 5*time.Millisecond)
 
@@ -121,7 +121,7 @@ func killOnce(t *testing.T, n *node, w *witness, id string, after time.Duration,
 func TestKilledManyTimes(t *testing.T) {
 	t.Parallel()
 	rows, lives := size(20_000, 50_000, 100_000), size(4, 8, 20)
-	seed := seed.Of(t)
+	seed := seed.ForTest(t)
 	random := rand.New(rand.NewPCG(seed, 1))
 	w := newWitness(t, rows, 5*time.Millisecond)
 	n := newNode(t, w.url, killSettings).start(t)

@@ -91,7 +91,7 @@ func belongings(t *testing.T, n *node) map[string]string {
 // Functions and the rest exist.
 func TestMigratesThereAndBack(t *testing.T) {
 	t.Parallel()
-	seed := seed.Of(t)
+	seed := seed.ForTest(t)
 	w := newWitness(t, 4000, 3*time.Millisecond)
 	first := newNode(t, w.url, killSettings).start(t)
 	var made struct {

@@ -44,7 +44,7 @@ type node struct {
 // the node.
 func newNode(t *testing.T, engine, extra string) *node {
 	t.Helper()
-	n := &node{data: filepath.Join(t.TempDir(), "data"), engines: []string{engine}, extra: extra, base: "http://" + port.Of(t).Address}
+	n := &node{data: filepath.Join(t.TempDir(), "data"), engines: []string{engine}, extra: extra, base: "http://" + port.ReserveForTest(t).Address}
 	n.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}, Timeout: patience}
 	t.Cleanup(func() {
 		n.http.CloseIdleConnections()

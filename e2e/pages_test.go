@@ -193,8 +193,8 @@ func tools(t *testing.T, page, dir string) string {
 // returns the server that is the default in the page.
 func elsewhere(t *testing.T, text, home string) (moved, server string) {
 	t.Helper()
-	own := port.Of(t)
-	for named, free := range map[string]*port.Reservation{"8088": own, "8099": port.Of(t), "8000": port.Of(t)} {
+	own := port.ReserveForTest(t)
+	for named, free := range map[string]*port.Reservation{"8088": own, "8099": port.ReserveForTest(t), "8000": port.ReserveForTest(t)} {
 		text = regexp.MustCompile(`\b`+named+`\b`).ReplaceAllString(text, strconv.Itoa(free.Port))
 	}
 	text = strings.ReplaceAll(text, "10.0.0.", fmt.Sprintf("127.%d.%d.", own.Port>>8, own.Port&0xff))

@@ -42,7 +42,7 @@ func realOther(server string) func(t *testing.T, kind, name string) realServer {
 // The whole service with real servers, for `make engines`: TestReal/SERVER/MODEL/CHECK.
 // The node knows only their addresses.
 func TestReal(t *testing.T) {
-	realserver.Wanted(t)
+	realserver.SkipUnlessEnabled(t)
 	for _, c := range []struct {
 		server, model string
 		start         func(t *testing.T, kind, name string) realServer

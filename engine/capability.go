@@ -31,37 +31,37 @@ type Capability struct {
 }
 
 // FindCapability sends probe rows to find out whether a model generates, reasons or
-// embeds. The last call of e.Probe must have listed the model under name. patience is
+// embeds. The last call of e.Probe must have listed the model under name. timeout is
 // the timeout of each probe row. FindCapability first asks for an embedding, and if the
 // server refuses the embedding, for a chat answer. The embedding comes first because it
 // is cheap, and because llama.cpp with --embeddings also answers chat requests. After
 // an error the capability is still unknown.
 func FindCapability(ctx context.Context, e Engine, name string, timeout time.Duration) (Capability, error) {
 	row := Row{Text: []byte(probeText), Timeout: timeout}
-	vector, err := embed(ctx, e, Params{Model: rowmill.Model{ID: name, Kind: rowmill.KindEmbedding}}, row)
+	vector, err := prepareAndEmbed(ctx, e, Params{Model: rowmill.Model{ID: name, Kind: rowmill.KindEmbedding}}, row)
 	if err == nil {
 		return Capability{Kind: rowmill.KindEmbedding, Dimension: len(vector)}, nil
 	}
-	embedRefusal, refused := refusal(err)
+	embedRefusal, refused := refusalMessage(err)
 	if !refused {
 		return Capability{}, err
 	}
-	answer, err := generate(ctx, e, Params{Model: rowmill.Model{ID: name, Kind: rowmill.KindReasoning}, MaxTokens: probeTokens}, row)
+	answer, err := prepareAndGenerate(ctx, e, Params{Model: rowmill.Model{ID: name, Kind: rowmill.KindReasoning}, MaxTokens: probeTokens}, row)
 	if err == nil {
 		if answer.Reasoning != "" || strings.Contains(answer.Content, "<think>") {
 			return Capability{Kind: rowmill.KindReasoning}, nil
 		}
 		return Capability{Kind: rowmill.KindGeneration}, nil
 	}
-	chatRefusal, refused := refusal(err)
+	chatRefusal, refused := refusalMessage(err)
 	if !refused {
 		return Capability{}, err
 	}
 	return Capability{Refusal: fmt.Sprintf("a text to embed: %s, and a message: %s", textfmt.Shorten(embedRefusal, maxRefusal), textfmt.Shorten(chatRefusal, maxRefusal))}, nil
 }
 
-// generate prepares p and asks for the chat answer to a row.
-func generate(ctx context.Context, e Engine, p Params, row Row) (Reply, error) {
+// prepareAndGenerate prepares p and asks for the chat answer to a row.
+func prepareAndGenerate(ctx context.Context, e Engine, p Params, row Row) (Reply, error) {
 	call, err := e.Prepare(p)
 	if err != nil {
 		return Reply{}, prepareError{err}
@@ -69,8 +69,8 @@ func generate(ctx context.Context, e Engine, p Params, row Row) (Reply, error) {
 	return call.Generate(ctx, row)
 }
 
-// embed prepares p and asks for the embedding of a row.
-func embed(ctx context.Context, e Engine, p Params, row Row) ([]float32, error) {
+// prepareAndEmbed prepares p and asks for the embedding of a row.
+func prepareAndEmbed(ctx context.Context, e Engine, p Params, row Row) ([]float32, error) {
 	call, err := e.Prepare(p)
 	if err != nil {
 		return nil, prepareError{err}
@@ -97,9 +97,9 @@ func (u prepareError) Unwrap() error { return u.error }
 // the path.
 var refusals = []int{400, 404, 405, 413, 415, 422, 501}
 
-// refusal reports whether err means that the server permanently refuses the probe row.
+// refusalMessage reports whether err means that the server permanently refuses the probe row.
 // If so, it also returns the error message of the server.
-func refusal(err error) (message string, refused bool) {
+func refusalMessage(err error) (message string, refused bool) {
 	var fault *Error
 	switch {
 	case errors.As(err, &prepareError{}):

@@ -222,14 +222,14 @@ type Gauges struct {
 // ErrNoGauges reports that a server publishes no load metrics.
 var ErrNoGauges = fmt.Errorf("server publishes no gauges")
 
-// Class says whether a row, a job or a server caused an error. It decides whether and
+// ErrorClass says whether a row, a job or a server caused an error. It decides whether and
 // where Rowmill retries the row.
-type Class uint8
+type ErrorClass uint8
 
 // The values of Class.
 const (
 	// RowFault is a permanent error of the row: a retry cannot help.
-	RowFault Class = iota + 1
+	RowFault ErrorClass = iota + 1
 	// Transient is a transient error that the row may have caused. Rowmill retries the row
 	// a limited number of times, on another server first.
 	Transient
@@ -247,16 +247,16 @@ const (
 	JobFault
 )
 
-// Pace limits the requests and the tokens that Rowmill sends to a server per minute. A
+// RateLimit limits the requests and the tokens that Rowmill sends to a server per minute. A
 // field of 0 means no limit.
-type Pace struct {
+type RateLimit struct {
 	Requests int
 	Tokens   int // tokens of prompts and answers together
 }
 
 // Error is the reason why a server gave no valid answer to a row.
 type Error struct {
-	Class           Class
+	Class           ErrorClass
 	Status          int           // HTTP status; 0 if there was no response
 	Code            string        // machine-readable code: a rowmill.Row… code or the server's own code
 	Message         string        // short text for people; never contains a prompt or an answer

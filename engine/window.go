@@ -40,8 +40,8 @@ type gaugeWindow struct {
 	congested   bool      // the server had a queue or a nearly full KV cache: the window no longer doubles
 	shrunk      time.Time // time when the gauges last made the window shrink
 	preemptions int64     // Gauges.Preemptions at the last reading; -1 before the first reading
-	preempted   float64   // number of recent preemptions; decays with the time constant fade
-	answers     float64   // number of recent answers; decays with the time constant fade
+	preempted   float64   // number of recent preemptions; decays with the time constant decayTime
+	answers     float64   // number of recent answers; decays with the time constant decayTime
 	kv          int64     // size of the KV cache in tokens; 0 if unknown
 	used        float64   // tokens in the KV cache at the last reading
 	share       float64   // share of the KV cache that the rows in flight are allowed to fill, by their expected final sizes
@@ -99,7 +99,7 @@ const (
 
 	// maxPreempted is the accepted ratio of recent preemptions to recent answers: below
 	// it, the larger batch gains more than the preemptions cost. The counts of recent
-	// preemptions and answers decay with the time constant fade.
+	// preemptions and answers decay with the time constant decayTime.
 	maxPreempted = 0.004
 	decayTime    = 30 * time.Second
 )
@@ -109,7 +109,7 @@ const (
 func NewWindow(slots int) *Window {
 	w := &Window{slots: slots, size: firstSizeWithoutGauges, gaugeWindow: gaugeWindow{preemptions: -1, share: firstShare}}
 	if slots > 0 {
-		w.size = float64(slots) + w.queue()
+		w.size = float64(slots) + w.targetQueueLength()
 	}
 	return w
 }
@@ -119,18 +119,18 @@ func NewWindow(slots int) *Window {
 // Rowmill for other rows.
 func (w *Window) Limit(urgent bool) int {
 	if urgent {
-		return int(w.size + w.queue())
+		return int(w.size + w.targetQueueLength())
 	}
 	return int(w.size)
 }
 
-// Tokens returns the maximum number of tokens (prompts and expected answers) that all
-// rows in flight may have together; 0 means no limit. Tokens estimates answer lengths
-// from the answered rows. The first answered rows are the short ones, so Tokens
+// TokenLimit returns the maximum number of tokens (prompts and expected answers) that all
+// rows in flight may have together; 0 means no limit. TokenLimit estimates answer lengths
+// from the answered rows. The first answered rows are the short ones, so TokenLimit
 // multiplies their mean answer length by 1 + (tokens of unfinished answers in the cache
 // / tokens of finished answers). This is the usual estimate of a mean while some
 // samples are unfinished.
-func (w *Window) Tokens() int64 {
+func (w *Window) TokenLimit() int64 {
 	if w.kv == 0 || w.slots > 0 { // each slot has its own part of the cache
 		return 0
 	}
@@ -144,21 +144,21 @@ func (w *Window) Tokens() int64 {
 // CacheTokens returns the size of the server's KV cache; 0 if unknown.
 func (w *Window) CacheTokens() int64 { return w.kv }
 
-// Grows reports whether the window is full and would grow after the next good reading
+// CanGrow reports whether the window is full and would grow after the next good reading
 // of the gauges.
-func (w *Window) Grows(inFlight int) bool { return !w.congested && w.full(inFlight) }
+func (w *Window) CanGrow(inFlight int) bool { return !w.congested && w.isNearlyFull(inFlight) }
 
 // ReadingInterval returns the time until the next reading of the gauges: short while the window or
 // the batch grows.
 func (w *Window) ReadingInterval(inFlight int) time.Duration {
-	if w.rising || w.Grows(inFlight) {
+	if w.rising || w.CanGrow(inFlight) {
 		return fastReading
 	}
 	return slowReading
 }
 
-// queue returns the target length of the server's queue.
-func (w *Window) queue() float64 {
+// targetQueueLength returns the target length of the server's queue.
+func (w *Window) targetQueueLength() float64 {
 	batch := w.running
 	if w.slots > 0 {
 		batch = float64(w.slots)
@@ -169,13 +169,13 @@ func (w *Window) queue() float64 {
 // maxSize returns the maximum size of the window for a server with slots or gauges.
 func (w *Window) maxSize() float64 {
 	if w.slots > 0 {
-		return float64(w.slots) + w.queue()
+		return float64(w.slots) + w.targetQueueLength()
 	}
-	return maxGauged + w.queue()
+	return maxGauged + w.targetQueueLength()
 }
 
-// full reports whether the rows in flight nearly fill the window.
-func (w *Window) full(inFlight int) bool { return float64(inFlight) >= 0.9*math.Floor(w.size) }
+// isNearlyFull reports whether the rows in flight nearly fill the window.
+func (w *Window) isNearlyFull(inFlight int) bool { return float64(inFlight) >= 0.9*math.Floor(w.size) }
 
 // Observe applies a reading of the server's gauges. inFlight is the number of Rowmill's
 // own rows in flight, and tokens is their expected number of tokens. If the server has
@@ -194,27 +194,27 @@ func (w *Window) Observe(g Gauges, inFlight int, tokens int64, now time.Time) {
 	w.rising = float64(g.Running) > 1.02*w.running
 	w.gauged, w.preemptions, w.running, w.kv = now, g.Preemptions, float64(g.Running), g.KVTokens
 	w.used = max(g.KVUse, 0) * float64(g.KVTokens)
-	waiting, q := float64(g.Waiting), w.queue()
+	waiting, q := float64(g.Waiting), w.targetQueueLength()
 	switch {
 	case waiting >= 1 || g.KVUse >= kvNearlyFull:
 		w.congested = true
 	case w.running >= 0.95*float64(inFlight) && w.preempted == 0:
 		w.congested = false // the waiting rows were only prompts that the server was reading
 	}
-	byTokens := w.Tokens() > 0 && tokens >= w.Tokens()*9/10
+	byTokens := w.TokenLimit() > 0 && tokens >= w.TokenLimit()*9/10
 	switch {
 	case w.preempted > 1 && w.preempted > maxPreempted*w.answers:
-		if w.shrink(0.95*w.size, inFlight, now) {
+		if w.tryShrink(0.95*w.size, inFlight, now) {
 			w.share = max(minShare, w.share*0.95)
 			w.preempted = 0
 		}
 	case waiting > 2*q && g.KVUse < kvFull:
-		w.shrink(max(0.8*w.size, w.running+q), inFlight, now)
+		w.tryShrink(max(0.8*w.size, w.running+q), inFlight, now)
 	case waiting > q/2 || w.running+waiting < 0.8*float64(inFlight): // in the second case some rows have not reached the server yet
 	case g.KVUse >= kvNearlyFull:
 	case byTokens:
-		w.share = min(maxShare, w.share*(1+shareStep*span/w.residence(inFlight)))
-	case !w.full(inFlight):
+		w.share = min(maxShare, w.share*(1+shareStep*span/w.secondsInFlight(inFlight)))
+	case !w.isNearlyFull(inFlight):
 	case !w.congested:
 		w.size = min(w.maxSize(), growthFactor*w.size)
 	default:
@@ -222,16 +222,16 @@ func (w *Window) Observe(g Gauges, inFlight int, tokens int64, now time.Time) {
 	}
 }
 
-// residence estimates how long a row is in flight, in seconds (Little's law).
-func (w *Window) residence(inFlight int) float64 {
+// secondsInFlight estimates how long a row is in flight, in seconds (Little's law).
+func (w *Window) secondsInFlight(inFlight int) float64 {
 	return max(1, float64(inFlight)*decayTime.Seconds()/max(w.answers, 1))
 }
 
-// shrink reduces the window to the size to, unless shrink reduced it recently: a
+// tryShrink reduces the window to the size to, unless shrink reduced it recently: a
 // reduction shows its effect only after some rows in flight have ended. It reports
 // whether it reduced the window.
-func (w *Window) shrink(to float64, inFlight int, now time.Time) bool {
-	if now.Sub(w.shrunk).Seconds() < max(slowReading.Seconds(), w.residence(inFlight)/8) {
+func (w *Window) tryShrink(to float64, inFlight int, now time.Time) bool {
+	if now.Sub(w.shrunk).Seconds() < max(slowReading.Seconds(), w.secondsInFlight(inFlight)/8) {
 		return false
 	}
 	w.shrunk = now
@@ -239,8 +239,8 @@ func (w *Window) shrink(to float64, inFlight int, now time.Time) bool {
 	return true
 }
 
-// Answered records successful rows and the tokens of their prompts and answers.
-func (w *Window) Answered(rows int, prompts, outputs int64, inFlight int, now time.Time) {
+// RecordAnswers records successful rows and the tokens of their prompts and answers.
+func (w *Window) RecordAnswers(rows int, prompts, outputs int64, inFlight int, now time.Time) {
 	w.answers += float64(rows)
 	w.answersSinceRefusal += float64(rows)
 	w.rows += float64(rows)
@@ -249,7 +249,7 @@ func (w *Window) Answered(rows int, prompts, outputs int64, inFlight int, now ti
 	if now.Sub(w.gauged) < staleGauges {
 		return
 	}
-	full := w.full(inFlight)
+	full := w.isNearlyFull(inFlight)
 	switch {
 	case w.slots == 0:
 		w.adaptToAnswerRate(float64(rows), float64(prompts+outputs), inFlight, now)
@@ -262,15 +262,15 @@ func (w *Window) Answered(rows int, prompts, outputs int64, inFlight int, now ti
 }
 
 // maxLengthRatio is the largest accepted ratio between the mean row lengths, in tokens,
-// of two epochs. climb compares the answer rates of two epochs only below this ratio.
+// of two epochs. adaptToAnswerRate compares the answer rates of two epochs only below this ratio.
 const maxLengthRatio = 2
 
 // adaptToAnswerRate adapts the size of a window without gauges and slots. It measures the answer
 // rate in epochs of 2·size answers. After each epoch the window grows by half if the
-// answer rate rose by more than 5 %. climb does not compare the rates of epochs with
+// answer rate rose by more than 5 %. adaptToAnswerRate does not compare the rates of epochs with
 // very different row lengths.
 func (w *Window) adaptToAnswerRate(rows, tokens float64, inFlight int, now time.Time) {
-	if w.epoch.IsZero() || !w.full(inFlight) {
+	if w.epoch.IsZero() || !w.isNearlyFull(inFlight) {
 		w.epoch, w.epochAnswers, w.epochTokens = now, 0, 0
 		return
 	}
@@ -294,13 +294,13 @@ func (w *Window) adaptToAnswerRate(rows, tokens float64, inFlight int, now time.
 		w.settled = true
 		w.size = max(minWindow, w.size/1.5)
 	}
-	w.best *= 0.98 // the best rate decays, so that climb notices a change of the load
+	w.best *= 0.98 // the best rate decays, so that adaptToAnswerRate notices a change of the load
 }
 
-// Refused records that the server refused a row because of overload. It halves the
+// RecordRefusal records that the server refused a row because of overload. It halves the
 // window at most once per second, because the rows already in flight were sent under
 // the old limit.
-func (w *Window) Refused(now time.Time) {
+func (w *Window) RecordRefusal(now time.Time) {
 	w.congested = true
 	if now.Sub(w.refused) < time.Second {
 		return
@@ -310,7 +310,7 @@ func (w *Window) Refused(now time.Time) {
 	// If the server refuses every row, the size of the window is not the reason.
 	begin := float64(firstSizeWithoutGauges)
 	if w.slots > 0 {
-		begin = float64(w.slots) + w.queue()
+		begin = float64(w.slots) + w.targetQueueLength()
 	}
 	if w.answersSinceRefusal > 0 || w.sizeAtRefusal == 0 {
 		w.sizeAtRefusal = w.size

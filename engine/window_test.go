@@ -67,7 +67,7 @@ func serve(w *engine.Window, slots int, now time.Time, seconds int) {
 		now = now.Add(time.Second / 100)
 		inFlight := w.Limit(false)
 		for due += float64(min(inFlight, slots)) / 100; due >= 1; due-- {
-			w.Answered(1, 5, 5, inFlight, now)
+			w.RecordAnswers(1, 5, 5, inFlight, now)
 		}
 	}
 }
@@ -88,14 +88,14 @@ func TestWindowHalvesOnRefusals(t *testing.T) {
 	w := engine.NewWindow(62)
 	now := time.Unix(100, 0)
 	before := w.Limit(false)
-	w.Refused(now)
-	w.Refused(now.Add(time.Millisecond)) // the same burst
+	w.RecordRefusal(now)
+	w.RecordRefusal(now.Add(time.Millisecond)) // the same burst
 	if got := w.Limit(false); got != before/2 {
 		t.Errorf("limit after a burst of refusals = %d, want half of %d", got, before)
 	}
 	for range 100 {
 		now = now.Add(2 * time.Second)
-		w.Refused(now)
+		w.RecordRefusal(now)
 	}
 	if got := w.Limit(false); got != 1 {
 		t.Errorf("limit after lasting refusals = %d, want 1", got)
@@ -112,7 +112,7 @@ func TestWindowRecoversAfterRefusals(t *testing.T) {
 		for range rows {
 			n := w.Limit(false)
 			now = now.Add(took / time.Duration(n))
-			w.Answered(1, tokens, tokens, n, now)
+			w.RecordAnswers(1, tokens, tokens, n, now)
 		}
 		return now
 	}
@@ -120,7 +120,7 @@ func TestWindowRecoversAfterRefusals(t *testing.T) {
 		"three refusals": func(w *engine.Window, now time.Time) time.Time {
 			for range 3 {
 				now = now.Add(2 * time.Second)
-				w.Refused(now)
+				w.RecordRefusal(now)
 			}
 			return now
 		},
@@ -131,7 +131,7 @@ func TestWindowRecoversAfterRefusals(t *testing.T) {
 			now = answer(w, now, 300, 20*time.Millisecond, 10)
 			for range 3 {
 				now = now.Add(2 * time.Second)
-				w.Refused(now)
+				w.RecordRefusal(now)
 			}
 			return now
 		},
@@ -141,7 +141,7 @@ func TestWindowRecoversAfterRefusals(t *testing.T) {
 				now = answer(w, now, 20, 10*time.Millisecond, 10)
 				now = answer(w, now, 5, 2*time.Second, 1500)
 			}
-			w.Refused(now.Add(2 * time.Second))
+			w.RecordRefusal(now.Add(2 * time.Second))
 			return now.Add(2 * time.Second)
 		},
 		// vectordotdev/vector 3255: the server is away for ten minutes.
@@ -149,7 +149,7 @@ func TestWindowRecoversAfterRefusals(t *testing.T) {
 			now = answer(w, now, 300, 100*time.Millisecond, 50)
 			for range 120 {
 				now = now.Add(5 * time.Second)
-				w.Refused(now)
+				w.RecordRefusal(now)
 			}
 			return now
 		},
@@ -160,7 +160,7 @@ func TestWindowRecoversAfterRefusals(t *testing.T) {
 				now = answer(w, now, 50, 100*time.Millisecond, 50)
 				for range 20 {
 					now = now.Add(100 * time.Millisecond)
-					w.Refused(now)
+					w.RecordRefusal(now)
 				}
 			}
 			return now
@@ -168,7 +168,7 @@ func TestWindowRecoversAfterRefusals(t *testing.T) {
 		"a hundred refusals": func(w *engine.Window, now time.Time) time.Time {
 			for range 100 {
 				now = now.Add(2 * time.Second)
-				w.Refused(now)
+				w.RecordRefusal(now)
 			}
 			return now
 		},
@@ -197,13 +197,13 @@ func TestWindowGrowsWithEachEpoch(t *testing.T) {
 			w, now := engine.NewWindow(0), time.Unix(100, 0)
 			for range refusals {
 				now = now.Add(2 * time.Second)
-				w.Refused(now)
+				w.RecordRefusal(now)
 			}
 			for epoch := range begin {
 				before := w.Limit(false)
 				for range before {
 					now = now.Add(time.Second)
-					w.Answered(1, 50, 50, before, now)
+					w.RecordAnswers(1, 50, 50, before, now)
 				}
 				if got := w.Limit(false); got < min(before+1, begin-1) {
 					t.Fatalf("the window went from %d to %d in epoch %d", before, got, epoch)
@@ -219,7 +219,7 @@ func TestWindowDoesNotGrowWhileItIsNotFull(t *testing.T) {
 	for range 50 {
 		now = now.Add(time.Second)
 		w.Observe(engine.Gauges{Running: 3}, 3, 0, now)
-		w.Answered(3, 5, 5, 3, now.Add(10*time.Second))
+		w.RecordAnswers(3, 5, 5, 3, now.Add(10*time.Second))
 	}
 	if got := w.Limit(false); got != 64 {
 		t.Errorf("limit = %d, want 64: three rows in flight say nothing about room for more", got)

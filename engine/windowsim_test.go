@@ -55,7 +55,7 @@ func run(t testing.TB, p batching.Profile, seqs int, s shape, w *engine.Window, 
 		if w != nil {
 			limit = w.Limit(false)
 		}
-		for inFlight < limit && (w == nil || w.Tokens() == 0 || inFlight < 64 || tokens+expected <= w.Tokens()) {
+		for inFlight < limit && (w == nil || w.TokenLimit() == 0 || inFlight < 64 || tokens+expected <= w.TokenLimit()) {
 			if err := e.Add(now, &batching.Request{PromptTokens: draw(s.prompt), OutputTokens: draw(s.output)}); err != nil {
 				t.Fatal(err)
 			}
@@ -71,7 +71,7 @@ func run(t testing.TB, p batching.Profile, seqs int, s shape, w *engine.Window, 
 			done++
 			perSecond[int(now/time.Second)]++
 			if w != nil {
-				w.Answered(1, int64(r.PromptTokens), int64(r.OutputTokens), inFlight+1, start.Add(now))
+				w.RecordAnswers(1, int64(r.PromptTokens), int64(r.OutputTokens), inFlight+1, start.Add(now))
 			}
 		}
 	}

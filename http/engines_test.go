@@ -42,12 +42,12 @@ func TestStats(t *testing.T) {
 	away := "It has not answered: no route to host"
 	w.service.points = func() []nodes.NodePoints {
 		return []nodes.NodePoints{
-			{Node: "gpu1", Points: []nodes.Point{
+			{Node: "gpu1", Points: []nodes.StatsPoint{
 				{At: now.Add(-10 * time.Second), Rows: 5, Failed: 1, InputTokens: 100, OutputTokens: 50, InFlight: 7, Window: 8},
 				{At: now.Add(-5 * time.Second), Rows: 6, InFlight: 3, Window: 8},
 				{At: now},
 			}},
-			{Node: "gpu2", Points: []nodes.Point{
+			{Node: "gpu2", Points: []nodes.StatsPoint{
 				{At: now.Add(-9 * time.Second), Rows: 10, InputTokens: 1, InFlight: 2, Window: 4}, // two points in one step
 				{At: now.Add(-6 * time.Second), Rows: 20, Failed: 2, OutputTokens: 3, InFlight: 4, Window: 4},
 				{At: now.Add(-4 * time.Second), Rows: 30, InFlight: 1, Window: 4}, // this node has not reached the last step

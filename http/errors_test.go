@@ -83,7 +83,7 @@ func TestStream_ErrorAfterTheBeginningBreaksTheConnection(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	size := 10
-	w.withRoute("/stream", w.exchange.Do(func(c *gin.Context) error {
+	w.withRoute("/stream", w.exchange.HandleRaw(func(c *gin.Context) error {
 		return w.exchange.Stream(c, "text/plain", "", func(b *bufio.Writer) error {
 			_, _ = b.WriteString(strings.Repeat("a", size))
 			return errors.New("broken")

@@ -18,8 +18,8 @@ type pipeline struct {
 	run func(id string)
 }
 
-func (p pipeline) Submitted(record store.Record) {
-	p.fakeService.Submitted(record)
+func (p pipeline) NotifySubmitted(record store.Record) {
+	p.fakeService.NotifySubmitted(record)
 	p.run(record.Job.ID)
 }
 

@@ -56,21 +56,21 @@ func openAPIDocument(version string) ([]byte, error) {
 // operators get all details. Load balancers send GET or HEAD.
 func (s *Server) routeHealth(root gin.IRoutes, gate *access.Gate) {
 	for _, method := range []string{nethttp.MethodGet, nethttp.MethodHead} {
-		root.Handle(method, "/livez", live)
-		root.Handle(method, "/readyz", s.ready(gate))
+		root.Handle(method, "/livez", answerLivez)
+		root.Handle(method, "/readyz", s.readyzHandler(gate))
 	}
 	root.GET("/version", s.exchange.Handle(func(*gin.Context) (any, error) { return s.Version, nil }))
 	root.GET("/metrics", s.metrics())
 	root.GET("/openapi.json", s.openAPI)
 }
 
-// live answers GET /livez. It checks nothing: any answer shows that the process runs.
-func live(c *gin.Context) { c.String(nethttp.StatusOK, "ok\n") }
+// answerLivez answers GET /livez. It checks nothing: any answer shows that the process runs.
+func answerLivez(c *gin.Context) { c.String(nethttp.StatusOK, "ok\n") }
 
-// ready answers GET /readyz: 200 if the node accepts jobs, else 503. With ?verbose it
+// readyzHandler answers GET /readyz: 200 if the node accepts jobs, else 503. With ?verbose it
 // lists the checks: with all details for operators, else only with the kind of each
 // checked part.
-func (s *Server) ready(gate *access.Gate) gin.HandlerFunc {
+func (s *Server) readyzHandler(gate *access.Gate) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		ctx, cancel := context.WithTimeout(c.Request.Context(), readyTimeout)
 		defer cancel()
@@ -94,7 +94,7 @@ func (s *Server) ready(gate *access.Gate) gin.HandlerFunc {
 	}
 }
 
-func mark(ok bool) string {
+func checkMark(ok bool) string {
 	if ok {
 		return "[+]"
 	}
@@ -105,7 +105,7 @@ func mark(ok bool) string {
 func detailLines(checks []Check) string {
 	lines := &strings.Builder{}
 	for _, check := range checks {
-		fmt.Fprintf(lines, "%s %s: %s\n", mark(check.OK), check.Name, oneLine(check.Text))
+		fmt.Fprintf(lines, "%s %s: %s\n", checkMark(check.OK), check.Name, oneLine(check.Text))
 	}
 	return lines.String()
 }
@@ -126,7 +126,7 @@ func partLines(checks []Check) string {
 	}
 	lines := &strings.Builder{}
 	for _, kind := range kinds {
-		fmt.Fprintf(lines, "%s %s\n", mark(well[kind]), kind)
+		fmt.Fprintf(lines, "%s %s\n", checkMark(well[kind]), kind)
 	}
 	return lines.String()
 }
@@ -140,7 +140,7 @@ func (s *Server) checks(ctx context.Context, c *gin.Context) []Check {
 	records := Check{Name: "store", OK: true, Text: "records can be written"}
 	if err := <-pinged; err != nil {
 		records = Check{Name: "store", Text: "records cannot be written now; the log holds the reason"}
-		if e := request.Describe(err); e.Status == nethttp.StatusInsufficientStorage {
+		if e := request.FromError(err); e.Status == nethttp.StatusInsufficientStorage {
 			records.Text = e.Message
 		}
 		s.Logger.Warn("a readiness check failed, because the store cannot be written", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
@@ -163,7 +163,7 @@ func (s *Server) openAPI(c *gin.Context) {
 // node then serves its metrics at another address.
 func (s *Server) metrics() gin.HandlerFunc {
 	if s.Gatherer == nil {
-		return s.exchange.Do(func(*gin.Context) error {
+		return s.exchange.HandleRaw(func(*gin.Context) error {
 			return request.Errorf(nethttp.StatusNotFound, "not_found", "metrics are not served at this address")
 		})
 	}

@@ -442,7 +442,7 @@ func TestIsolation_TwoAccountsThroughEveryRoute(t *testing.T) {
 			}
 		}
 	}
-	rng := rand.New(rand.NewPCG(seed.Of(t), 0))
+	rng := rand.New(rand.NewPCG(seed.ForTest(t), 0))
 	rng.Shuffle(len(attempts), func(i, j int) { attempts[i], attempts[j] = attempts[j], attempts[i] })
 	for _, a := range attempts {
 		a.check(rng)

@@ -164,7 +164,7 @@ func (s *Server) trace(c *gin.Context, route, method string) *tracing.Span {
 	if s.Tracer == nil || parent == "" {
 		return nil
 	}
-	ctx, span := s.Tracer.Serve(c.Request.Context(), parent, method+" "+route,
+	ctx, span := s.Tracer.BeginRequest(c.Request.Context(), parent, method+" "+route,
 		slog.String("http.request.method", method), slog.String("http.route", route), slog.String("rowmill.request", exchange.RequestID(c)))
 	c.Request = c.Request.WithContext(ctx)
 	return span

@@ -80,7 +80,7 @@ func (m *modelList) route(v1 gin.IRoutes) {
 // word, so each request with Bearer gets a body with both forms.
 func errorOfModels(c *gin.Context, e *request.Error) any {
 	if c.GetHeader(anthropic.HeaderVersion) != "" {
-		return anthropic.Error(c, e)
+		return anthropic.NewErrorBody(c, e)
 	}
 	body := exchange.NativeErrorBody(c, e)
 	if scheme, _, _ := strings.Cut(c.GetHeader("Authorization"), " "); strings.EqualFold(scheme, openai.Scheme) {
@@ -109,7 +109,7 @@ func (m *modelList) list(c *gin.Context) (any, error) {
 func (m *modelList) show(c *gin.Context) (any, error) {
 	name := strings.TrimPrefix(c.Param("model"), "/")
 	id := name
-	var unknown *served.UnknownError
+	var unknown *served.UnknownModelError
 	if model, err := m.all.Find(name); errors.As(err, &unknown) {
 		return nil, request.Errorf(nethttp.StatusNotFound, "not_found", "%s", err)
 	} else if err == nil {

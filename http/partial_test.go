@@ -110,7 +110,7 @@ func TestPartialResults_AfterTheInputWasRemoved(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	id := w.ended(rowmill.StatusFailed)
-	must(t, w.store.InputGone(t.Context(), id, time.Now()))
+	must(t, w.store.MarkInputRemoved(t.Context(), id, time.Now()))
 	got := w.get("/v1/jobs/" + id + "/results?partial=true&include_inputs=true").want(200).json()
 	want := map[string]any{
 		"outputs": []any{nil, "b", nil, nil, "e", "f", "g", nil, nil, nil},

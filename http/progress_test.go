@@ -136,12 +136,12 @@ func TestTimeline_OfOwnersAndWaits(t *testing.T) {
 	at := func(s int64) int64 { return f.Epoch + 1000*s }
 	if _, err := w.store.Update(t.Context(), f, func(r *store.Record) error {
 		r.Events = append(r.Events,
-			store.Event{At: at(1), What: store.EventWaits, Reason: "Waiting for a server.", Until: at(2)},
-			store.Event{At: at(3), What: store.EventClaimed, Node: "gpu2", Lost: true},
-			store.Event{At: at(4), What: store.EventReleased},
-			store.Event{At: at(5), What: store.EventClaimed},
-			store.Event{At: at(6), What: "of a newer version"},
-			store.Event{At: at(7), What: store.EventWaits, Reason: "Waiting for storage."})
+			store.JobEvent{At: at(1), What: store.EventWaits, Reason: "Waiting for a server.", Until: at(2)},
+			store.JobEvent{At: at(3), What: store.EventClaimed, Node: "gpu2", Lost: true},
+			store.JobEvent{At: at(4), What: store.EventReleased},
+			store.JobEvent{At: at(5), What: store.EventClaimed},
+			store.JobEvent{At: at(6), What: "of a newer version"},
+			store.JobEvent{At: at(7), What: store.EventWaits, Reason: "Waiting for storage."})
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -170,7 +170,7 @@ func TestTimeline_OfOwnersAndWaits(t *testing.T) {
 	f = w.running(`{"inputs":["a"]}`, 1)
 	if _, err := w.store.Update(t.Context(), f, func(r *store.Record) error {
 		for range store.MaxEvents {
-			r.AddEvent(store.Event{At: f.Epoch, What: store.EventReleased})
+			r.AddEvent(store.JobEvent{At: f.Epoch, What: store.EventReleased})
 		}
 		return nil
 	}); err != nil {

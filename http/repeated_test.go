@@ -260,14 +260,14 @@ func TestRepeated(t *testing.T) {
 			id := w.begun("a", "")
 			return repetition{
 				path: "/v1/uploads/" + id + "/parts", body: fieldOf("data", "part", "x"), headers: []string{"Content-Type", formType}, names: "id",
-				effects: w.objects(layout.UploadParts(id)),
+				effects: w.objects(layout.UploadPartsPrefix(id)),
 			}
 		}, times},
 		"Complete": {func(w cluster) repetition {
 			id := w.begun("a", "")
 			part, _ := w.sent(id, "x"), w.sent(id, "x")
 			return repetition{path: "/v1/uploads/" + id + "/complete", body: fmt.Sprintf(`{"part_ids":[%q]}`, part), names: "file", effects: func() int {
-				if n := w.objects(layout.UploadParts(id))(); n != 0 {
+				if n := w.objects(layout.UploadPartsPrefix(id))(); n != 0 {
 					w.Errorf("%d parts are left", n)
 				}
 				return w.files()
@@ -275,7 +275,7 @@ func TestRepeated(t *testing.T) {
 		}, 1},
 		"CancelUpload": {func(w cluster) repetition {
 			id := w.begun("a", "x")
-			return repetition{path: "/v1/uploads/" + id + "/cancel", effects: w.objects(layout.Upload(id))}
+			return repetition{path: "/v1/uploads/" + id + "/cancel", effects: w.objects(layout.UploadPrefix(id))}
 		}, 2}, // the upload's description and its mark
 		"Key": {func(w cluster) repetition {
 			return repetition{path: "/v1/keys", body: `{}`, names: "id", effects: func() int { return len(w.keyList("")) }}

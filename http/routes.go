@@ -49,13 +49,13 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 
 	auditor := &audit.Auditor{Exchange: s.exchange, Store: s.Store, Now: s.Now}
 	nodeRoutes := &nodes.Nodes{Exchange: s.exchange, Service: s.Service, Audit: auditor, Now: s.Now, Version: s.Version.Version}
-	always := engine.Group("/v1", own.Pass) // routes that nodes of all roles have
+	always := engine.Group("/v1", own.RequireAuth) // routes that nodes of all roles have
 	nodeRoutes.Route(always)
 
 	groups := s.newGroups(engine, own, sessions, nodeRoutes)
 	allJobs := jobs.New(jobs.Config{Exchange: s.exchange, Store: s.Store, Bucket: s.Bucket, Service: s.Service, Audit: auditor, Now: s.Now})
 	hub := events.New(events.Config{
-		Store: s.Store, Nodes: nodeRoutes.ListJSON, Waiting: s.Service.Waiting, Logger: s.Logger, Now: s.Now, Most: s.MaxStreams,
+		Store: s.Store, Nodes: nodeRoutes.ListJSON, Waiting: s.Service.WaitReason, Logger: s.Logger, Now: s.Now, Most: s.MaxStreams,
 	})
 	(&streams.Streams{Exchange: s.exchange, Jobs: allJobs, Gate: own, Hub: hub, Draining: s.Service.Draining}).Route(groups.own)
 	s.routeJobs(allJobs, groups, auditor)
@@ -73,9 +73,9 @@ func (s *Server) newEngine(metrics *requestMetrics) *gin.Engine {
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false // a redirected POST would lose its body
-	engine.Use(s.exchange.Linger, noSniff, assignID, s.observe(metrics), s.recoverPanic, s.limitHeaders)
-	engine.NoRoute(s.exchange.Do(exchange.UnknownRoute))
-	engine.NoMethod(s.exchange.Do(wrongMethod))
+	engine.Use(s.exchange.DrainRefusedBody, noSniff, assignID, s.observe(metrics), s.recoverPanic, s.limitHeaders)
+	engine.NoRoute(s.exchange.HandleRaw(exchange.UnknownRoute))
+	engine.NoMethod(s.exchange.HandleRaw(wrongMethod))
 	if s.Objects != nil {
 		engine.GET("/objects/*key", gin.WrapH(s.Objects))
 		engine.HEAD("/objects/*key", gin.WrapH(s.Objects))
@@ -97,7 +97,7 @@ type routeGroups struct {
 // requests to these routes.
 func (s *Server) newGroups(engine *gin.Engine, own *access.Gate, sessions *access.Sessions, nodeRoutes *nodes.Nodes) routeGroups {
 	enter := func(g *access.Gate, before ...gin.HandlerFunc) *gin.RouterGroup {
-		groups := engine.Group("/v1", append(before, g.Pass)...)
+		groups := engine.Group("/v1", append(before, g.RequireAuth)...)
 		if s.EnginesOnly {
 			groups.Use(nodeRoutes.RefuseJobs)
 		}
@@ -106,8 +106,8 @@ func (s *Server) newGroups(engine *gin.Engine, own *access.Gate, sessions *acces
 	return routeGroups{
 		own:       enter(own),
 		shared:    enter(own.WithSchemes(anthropic.HeaderKey, access.SchemeKey, openai.Scheme).WithSessions(sessions), exchange.WithErrorShape(errorOfModels)),
-		openai:    enter(own.WithSchemes("", openai.Scheme, access.SchemeKey).WithSessions(sessions), exchange.WithErrorShape(openai.Error)),
-		anthropic: enter(own.WithSchemes(anthropic.HeaderKey, anthropic.Scheme, access.SchemeKey), exchange.WithErrorShape(anthropic.Error), anthropic.SetRequestID),
+		openai:    enter(own.WithSchemes("", openai.Scheme, access.SchemeKey).WithSessions(sessions), exchange.WithErrorShape(openai.NewErrorBody)),
+		anthropic: enter(own.WithSchemes(anthropic.HeaderKey, anthropic.Scheme, access.SchemeKey), exchange.WithErrorShape(anthropic.NewErrorBody), anthropic.SetRequestID),
 	}
 }
 

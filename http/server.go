@@ -95,12 +95,12 @@ func New(config Config) (*Server, error) {
 
 // SetAdminKeys replaces Config.AdminKeys. It ends the browser sessions that were
 // started with a removed key.
-func (s *Server) SetAdminKeys(keys []string) { s.ring.Configure(keys) }
+func (s *Server) SetAdminKeys(keys []string) { s.ring.SetAdminKeys(keys) }
 
 // SealWith replaces the secrets that encrypt browser sessions. New sessions use the
 // first secret; sessions that were encrypted with any of the secrets stay valid. A nil
 // secret means the key in the store, which is also used if there are no secrets.
-func (s *Server) SealWith(secrets [][]byte) error { return s.seal.Use(secrets) }
+func (s *Server) SealWith(secrets [][]byte) error { return s.seal.SetSecrets(secrets) }
 
 // Handler returns the handler of all routes, to be served by an http.Server.
 func (s *Server) Handler() nethttp.Handler { return s.engine }

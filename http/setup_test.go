@@ -69,7 +69,7 @@ type fakeService struct {
 	servers   []served.Server
 	counting  map[string]Counting
 	actors    []nodes.Actor
-	answered  []nodes.Answered
+	answered  []nodes.NodeAnswer
 	asked     nodes.ActorFilter // filter of the last call of Actors
 	actorsErr error
 	drained   []string
@@ -95,13 +95,13 @@ func (f *fakeService) Points(context.Context) ([]nodes.NodePoints, error) {
 
 func (f *fakeService) GPUs(context.Context) ([]nodes.NodeGPUs, error) { return f.gpus, nil }
 
-func (f *fakeService) Submitted(record store.Record) {
+func (f *fakeService) NotifySubmitted(record store.Record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.submitted = append(f.submitted, record.Job.ID)
 }
 
-func (f *fakeService) Cancelled(id string) {
+func (f *fakeService) NotifyCancelled(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.cancelled = append(f.cancelled, id)
@@ -111,14 +111,14 @@ func (f *fakeService) RowDistribution(context.Context, *store.Record) *jobs.RowD
 	return f.where
 }
 
-func (f *fakeService) Checks(context.Context) []Check      { return f.checks }
-func (f *fakeService) Waiting(*rowmill.Job, string) string { return f.waiting }
-func (f *fakeService) Draining() bool                      { return f.draining }
-func (f *fakeService) Nodes(context.Context) []client.Node { return f.nodes }
-func (f *fakeService) Counting(m rowmill.Model) Counting   { return f.counting[m.ID] }
-func (f *fakeService) Servers() []served.Server            { return f.servers }
+func (f *fakeService) Checks(context.Context) []Check         { return f.checks }
+func (f *fakeService) WaitReason(*rowmill.Job, string) string { return f.waiting }
+func (f *fakeService) Draining() bool                         { return f.draining }
+func (f *fakeService) Nodes(context.Context) []client.Node    { return f.nodes }
+func (f *fakeService) Counting(m rowmill.Model) Counting      { return f.counting[m.ID] }
+func (f *fakeService) Servers() []served.Server               { return f.servers }
 
-func (f *fakeService) Actors(_ context.Context, filter nodes.ActorFilter) ([]nodes.Actor, []nodes.Answered, error) {
+func (f *fakeService) Actors(_ context.Context, filter nodes.ActorFilter) ([]nodes.Actor, []nodes.NodeAnswer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = filter
@@ -135,10 +135,10 @@ func (f *fakeService) Diagnose(context.Context) ([]nodes.Diagnosis, error) {
 
 func (f *fakeService) CheckStorage(_ context.Context, read bool) (deployment.NodeReport, error) {
 	checked := deployment.NodeReport{RecordsAt: "/data/rowmill.db", ObjectsAt: "/data/objects", SkewSeconds: 1, Report: deployment.Report{
-		Known: 7, Unknown: []deployment.Note{}, Missing: []deployment.Missing{{JobID: "job-1", Key: "k"}}, Damaged: []deployment.Damaged{},
+		Known: 7, Unknown: []deployment.QuarantineNote{}, Missing: []deployment.MissingFile{{JobID: "job-1", Key: "k"}}, Damaged: []deployment.DamagedItem{},
 	}}
 	if read {
-		checked.Damaged = append(checked.Damaged, deployment.Damaged{JobID: "job-2", Key: "p", Reason: "the page's checksum is wrong"})
+		checked.Damaged = append(checked.Damaged, deployment.DamagedItem{JobID: "job-2", Key: "p", Reason: "the page's checksum is wrong"})
 	}
 	return checked, nil
 }

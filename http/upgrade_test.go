@@ -34,17 +34,17 @@ func (w *world) wantValue(name string, texts ...string) {
 func TestSettings_KeepWhatANewerVersionWrote(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	w.putValue(store.SettingsValue("default"), `{"retention_days":7,"region":{"only":["eu"],"digits":1.10}}`, 0)
+	w.putValue(store.SettingsValueName("default"), `{"retention_days":7,"region":{"only":["eu"],"digits":1.10}}`, 0)
 	w.patchSettings("", `{"retention_days":1}`).wantBody(`{"account":"default","retention_days":1}`)
-	w.wantValue(store.SettingsValue("default"), `"retention_days":1`, `"region":{"only":["eu"],"digits":1.10}`)
+	w.wantValue(store.SettingsValueName("default"), `"retention_days":1`, `"region":{"only":["eu"],"digits":1.10}`)
 }
 
 func TestQuotas_KeepWhatANewerVersionWrote(t *testing.T) {
 	t.Parallel()
 	w := quotaed(t)
-	w.putValue(quotas.Value("default"), `{"quotas":[{"priority":1,"row_quota":3,"burst":9}],"cost_quota_usd":null,"jobs_a_day":5}`, 0)
+	w.putValue(quotas.ValueName("default"), `{"quotas":[{"priority":1,"row_quota":3,"burst":9}],"cost_quota_usd":null,"jobs_a_day":5}`, 0)
 	w.putQuotas("", `{"quotas":[{"priority":0,"row_quota":7},{"priority":1,"row_quota":4}]}`).want(200)
-	w.wantValue(quotas.Value("default"), `"row_quota":7`, `"row_quota":4`, `"burst":9`, `"jobs_a_day":5`)
+	w.wantValue(quotas.ValueName("default"), `"row_quota":7`, `"row_quota":4`, `"burst":9`, `"jobs_a_day":5`)
 }
 
 // An unknown role of a newer version may allow less than all known roles, so the key is

@@ -92,7 +92,7 @@ func TestUploads_BecomeFiles(t *testing.T) {
 	if got := w.get("/v1/files/" + file["id"].(string) + "/content").want(200).text; string(got) != text {
 		t.Errorf("content %q", got)
 	}
-	if parts, err := w.bucket.List(t.Context(), layout.UploadParts(id)); err != nil || len(parts) != 0 {
+	if parts, err := w.bucket.List(t.Context(), layout.UploadPartsPrefix(id)); err != nil || len(parts) != 0 {
 		t.Errorf("parts %v, %v", parts, err)
 	}
 	for _, step := range []string{"parts", "cancel"} {
@@ -187,7 +187,7 @@ func TestUploads_AreInputsOfJobs(t *testing.T) {
 	file := w.uploaded("rows.jsonl", `{"id":1,"text":"a"}`)
 	body := `{"inputs":"file:` + file + `","column_name":"text","id_column_name":"id"}`
 	record := w.record(w.submitted(body))
-	if record.Spec.File != file || record.Spec.Spooled != layout.Spooled(record.Job.ID) || record.Job.NumRows != nil {
+	if record.Spec.File != file || record.Spec.Spooled != layout.SpooledRowsKey(record.Job.ID) || record.Job.NumRows != nil {
 		t.Errorf("record %+v", record)
 	}
 	w.do("DELETE", "/v1/files/"+file, "").want(200)

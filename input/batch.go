@@ -49,12 +49,12 @@ type LineFault struct {
 //
 //	{"custom_id": "…", "method": "POST", "url": "/v1/…", "body": {"model": "…", …}}
 //
-// as rows of a rowmill.Raw job. After a bad line Batch continues, so that the client gets
+// as rows of a rowmill.RawBatch job. After a bad line Batch continues, so that the client gets
 // the first twenty faults at once. Then reading ends with a Failure whose
 // AdditionalContext is a JSON list of LineFault. Batch holds one line and a hash of
 // each custom_id in memory.
 type Batch struct {
-	lines  *lines
+	lines  *lineReader
 	path   string // URL path that all requests must have
 	limits Limits
 
@@ -103,7 +103,7 @@ func (b *Batch) Close() error { return nil }
 // Failure that lists the faults.
 func (b *Batch) Next(row *rowmill.Row) error {
 	for {
-		line, whole, err := b.lines.next()
+		line, whole, err := b.lines.readLine()
 		switch {
 		case errors.Is(err, io.EOF):
 			return b.endError()
@@ -160,7 +160,7 @@ func (b *Batch) endError() error {
 	return failure
 }
 
-// readRequest reads a non-blank line into row. If the line has faults, request adds them to
+// readRequest reads a non-blank line into row. If the line has faults, readRequest adds them to
 // b.faults instead.
 func (b *Batch) readRequest(line []byte, row *rowmill.Row) {
 	if !utf8.Valid(line) || !json.Valid(line) || !isObject(line) {
@@ -195,7 +195,7 @@ func (b *Batch) readRequest(line []byte, row *rowmill.Row) {
 		}
 		b.addFault(code, "url", "must have the url %s, the endpoint of the batch", b.path)
 	}
-	text := b.checkBody(body)
+	text := b.body(body)
 	if len(b.faults) > before {
 		return
 	}
@@ -206,17 +206,17 @@ func (b *Batch) readRequest(line []byte, row *rowmill.Row) {
 	*row = rowmill.Row{Text: text, ID: rowmill.ID{Kind: rowmill.IDString, Text: customID}}
 }
 
-// checkBody checks the body of a request and adds faults. It returns the body as JSON
+// body checks the body of a request and adds faults. It returns the body as JSON
 // without the member model.
-func (b *Batch) checkBody(checkBody []byte) string {
-	if !isObject(checkBody) {
+func (b *Batch) body(body []byte) string {
+	if !isObject(body) {
 		b.addFault(faultRequest, "body", "needs a body: the JSON object of a request")
 		return ""
 	}
 	var model, stream, background, conversation []byte
-	text := make([]byte, 1, len(checkBody))
+	text := make([]byte, 1, len(body))
 	text[0] = '{'
-	eachMember(checkBody, func(name string, member, value []byte) {
+	eachMember(body, func(name string, member, value []byte) {
 		switch name {
 		case "model":
 			model = value

@@ -13,31 +13,31 @@ const (
 	listedName    = 64
 )
 
-// selection says which columns of a file are read, and holds the values of the current
+// columnSelection says which columns of a file are read, and holds the values of the current
 // row.
-type selection struct {
+type columnSelection struct {
 	text []int // positions of the columns that make the text; each appears once
 	id   int   // position of the ID column, or -1
 
 	fields         *Fields  // nil if a single column is the text
-	fieldPositions []int    // slots[i] is the position of column text[i] in fields.Names
+	fieldPositions []int    // fieldPositions[i] is the position of column text[i] in fields.Names
 	values         []string // values of the current row by field; empty for a missing column
-	keptFields     string   // result of Fields.Keep for the current row
+	keptFields     string   // result of Fields.RowFields for the current row
 }
 
 // selectColumns finds the text and ID columns by name. names lists all columns of the
 // file.
-func selectColumns(names []string, opts Options) (*selection, error) {
+func selectColumns(names []string, opts Options) (*columnSelection, error) {
 	if opts.Fields != nil {
 		return selectFields(names, opts)
 	}
 	text, id, err := findColumns(names, opts)
-	return &selection{text: []int{text}, id: id}, err
+	return &columnSelection{text: []int{text}, id: id}, err
 }
 
 // selectFields finds the columns for the fields of a Function, and the ID column.
-func selectFields(names []string, opts Options) (*selection, error) {
-	s := &selection{id: -1, fields: opts.Fields, values: make([]string, len(opts.Fields.Names))}
+func selectFields(names []string, opts Options) (*columnSelection, error) {
+	s := &columnSelection{id: -1, fields: opts.Fields, values: make([]string, len(opts.Fields.Names))}
 	if opts.IDColumn != "" {
 		var err error
 		if s.id, err = findColumn(names, opts.IDColumn, "id_column_name"); err != nil {
@@ -45,7 +45,7 @@ func selectFields(names []string, opts Options) (*selection, error) {
 		}
 	}
 	for i, name := range opts.Fields.Names {
-		if !opts.Fields.Required[i] && count(names, name) == 0 {
+		if !opts.Fields.Required[i] && countName(names, name) == 0 {
 			continue
 		}
 		at, err := findColumn(names, name, "a required input of the Function")
@@ -63,7 +63,7 @@ func selectFields(names []string, opts Options) (*selection, error) {
 
 // render returns the text of the current row. value(i) must return the row's value in
 // the column at position s.text[i].
-func (s *selection) render(c *counter, value func(column int) (string, error)) (string, error) {
+func (s *columnSelection) render(c *counter, value func(column int) (string, error)) (string, error) {
 	for i := range s.text {
 		text, err := value(i)
 		if err != nil {
@@ -100,7 +100,7 @@ func findColumns(names []string, opts Options) (text, id int, err error) {
 		if text, err = findColumn(names, opts.Column, "column_name"); err != nil {
 			return 0, 0, err
 		}
-	} else if count(names, names[0]) > 1 && names[0] != "" {
+	} else if countName(names, names[0]) > 1 && names[0] != "" {
 		return 0, 0, ambiguousColumn(names, names[0], "The first column, which is read because column_name is not given,")
 	}
 	if text == id && opts.Column == "" {
@@ -117,7 +117,7 @@ func findColumns(names []string, opts Options) (text, id int, err error) {
 // findColumn returns the position of the column with a name. field says in the error
 // message who named the column.
 func findColumn(names []string, name, field string) (int, error) {
-	switch count(names, name) {
+	switch countName(names, name) {
 	case 1:
 		return slices.Index(names, name), nil
 	case 0:
@@ -127,14 +127,14 @@ func findColumn(names []string, name, field string) (int, error) {
 }
 
 // ambiguousColumn returns the error for a name that several columns have.
-func ambiguousColumn(names []string, name, what string) error {
+func ambiguousColumn(names []string, name, subject string) error {
 	var at []string
 	for i, other := range names {
 		if other == name {
 			at = append(at, fmt.Sprint(i+1))
 		}
 	}
-	return invalid("%s %s, appears %d times (columns %s). Rename all but one.", what, quoteName(name), len(at), strings.Join(at, ", "))
+	return invalid("%s %s, appears %d times (columns %s). Rename all but one.", subject, quoteName(name), len(at), strings.Join(at, ", "))
 }
 
 // suggestColumn suggests a column whose name differs from name only in case or blanks. It
@@ -148,7 +148,7 @@ func suggestColumn(names []string, name string) string {
 	return ""
 }
 
-func count(names []string, name string) (n int) {
+func countName(names []string, name string) (n int) {
 	for _, other := range names {
 		if other == name {
 			n++

@@ -40,7 +40,7 @@ func (c *Compressor) Write(p []byte) (n int, err error) {
 		if c.head = append(c.head, p[:n]...); len(c.head) < sniffBytes {
 			return n, nil
 		}
-		if err := c.begin(!isParquet(c.head) && !isGzip(c.head) && rejectOther(c.head) == nil); err != nil {
+		if err := c.writeHead(!isParquet(c.head) && !isGzip(c.head) && rejectOther(c.head) == nil); err != nil {
 			return 0, err
 		}
 		if n == len(p) {
@@ -51,11 +51,11 @@ func (c *Compressor) Write(p []byte) (n int, err error) {
 	return n + more, err
 }
 
-// begin chooses the form and writes the first bytes of the file. If text is true, the
+// writeHead chooses the form and writes the first bytes of the file. If compress is true, the
 // file is compressed.
-func (c *Compressor) begin(text bool) (err error) {
+func (c *Compressor) writeHead(compress bool) (err error) {
 	c.to = c.w
-	if text {
+	if compress {
 		if c.inner, err = gzip.NewWriterLevel(c.w, compressLevel); err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func (c *Compressor) begin(text bool) (err error) {
 // sniffBytes bytes unchanged.
 func (c *Compressor) Close() (err error) {
 	if c.to == nil {
-		err = c.begin(false)
+		err = c.writeHead(false)
 	}
 	if c.inner != nil {
 		err = errors.Join(err, c.inner.Close())

@@ -13,7 +13,7 @@ import (
 // *rowmill.Failure.
 type csvSource struct {
 	*csv.Reader
-	text *text
+	text *textReader
 }
 
 // header reads the header row and returns the column names.
@@ -69,16 +69,16 @@ func (s *csvSource) failure(err error) error {
 type csvRows struct {
 	counter
 	src     *csvSource
-	columns *selection
+	columns *columnSelection
 	cell    func(column int) (string, error) // method text, as a function value
 }
 
-func openCSV(text *text, opts Options) (Reader, error) {
+func openCSV(text *textReader, opts Options) (Reader, error) {
 	src := &csvSource{csv.NewReader(text, csv.Config{MaxRecord: int(opts.Limits.MaxRecordBytes)}), text}
 	if opts.Format == FormatTSV {
 		src.SetSeparator('\t')
 	} else if line, err := src.FirstLine(); err == nil { // if FirstLine fails, header returns its error
-		sep, _ := separator(line, opts)
+		sep, _ := detectSeparator(line, opts)
 		src.SetSeparator(sep)
 	}
 	names, err := src.header()
@@ -104,7 +104,7 @@ func (r *csvRows) Next(row *rowmill.Row) error {
 		}
 		return io.EOF
 	}
-	if err := r.next(row); err != nil {
+	if err := r.countRow(row); err != nil {
 		return err
 	}
 	var err error

@@ -160,18 +160,18 @@ func (d *download) run(address string, w io.Writer) (int64, error) {
 		return 0, failure
 	}
 	if resp.ContentLength > d.cfg.MaxBytes {
-		return 0, d.tooLarge()
+		return 0, d.tooLargeError()
 	}
 	if e, ok := w.(Expecter); ok && resp.ContentLength > 0 {
 		e.Expect(resp.ContentLength)
 	}
 	html := strings.HasPrefix(strings.ToLower(resp.Header.Get("Content-Type")), "text/html")
-	n, err := d.copy(w, resp.Body, html)
+	n, err := d.copyBody(w, resp.Body, html)
 	if err != nil {
 		return n, err
 	}
 	if resp.ContentLength > 0 && n != resp.ContentLength {
-		return n, d.truncated(n)
+		return n, d.truncatedError(n)
 	}
 	if n == 0 {
 		return 0, rowmill.Failf(rowmill.CodeInvalidInputFile, "The server %s sent an empty file. Check the URL.", d.host)
@@ -221,10 +221,10 @@ func refusalReason(resp *http.Response, asked *url.URL) string {
 // copyBuffer is the size of the copy buffer, in bytes.
 const copyBuffer = 256 << 10
 
-// copy copies body to w like io.Copy, with limits on the size and on pauses of the
+// copyBody copies body to w like io.Copy, with limits on the size and on pauses of the
 // server. The time that w takes does not count as a pause. html is true if the server
 // announced a web page.
-func (d *download) copy(w io.Writer, body io.Reader, html bool) (n int64, err error) {
+func (d *download) copyBody(w io.Writer, body io.Reader, html bool) (n int64, err error) {
 	stalled := time.AfterFunc(d.cfg.StallTimeout, func() { d.cancel(errStalled) })
 	defer stalled.Stop()
 	buf := make([]byte, copyBuffer)
@@ -236,7 +236,7 @@ func (d *download) copy(w io.Writer, body io.Reader, html bool) (n int64, err er
 			return 0, downloadFailure("The server %s sent a web page instead of the input file. Check that the URL leads to the file itself, needs no login and has not expired.", d.host)
 		}
 		if n+int64(got) > d.cfg.MaxBytes {
-			return n, d.tooLarge()
+			return n, d.tooLargeError()
 		}
 		if got > 0 {
 			wrote, err := w.Write(buf[:got])
@@ -250,18 +250,18 @@ func (d *download) copy(w io.Writer, body io.Reader, html bool) (n int64, err er
 		case errors.Is(readErr, io.EOF):
 			return n, nil
 		case errors.Is(readErr, io.ErrUnexpectedEOF) && d.ctx.Err() == nil:
-			return n, d.truncated(n)
+			return n, d.truncatedError(n)
 		default:
 			return n, d.failure(readErr)
 		}
 	}
 }
 
-func (d *download) tooLarge() error {
+func (d *download) tooLargeError() error {
 	return downloadFailure("The input file at %s has more than %d bytes. Split it into several jobs.", d.host, d.cfg.MaxBytes)
 }
 
-func (d *download) truncated(n int64) error {
+func (d *download) truncatedError(n int64) error {
 	return downloadFailure("The download from %s broke off after %d bytes. Downloads are not repeated: submit the job again.", d.host, n)
 }
 

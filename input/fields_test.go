@@ -120,17 +120,17 @@ func TestSpooledObjects(t *testing.T) {
 		}
 		return fmt.Sprintf("%d:%s", row, object), `["kept"]`, nil
 	}
-	got, err := drain(input.SpooledObjects(strings.NewReader("\"{plain}\"\n{\"a\":1}\n"), text))
+	got, err := drain(input.NewSpooledObjects(strings.NewReader("\"{plain}\"\n{\"a\":1}\n"), text))
 	want := []rowmill.Row{{Index: 0, Text: "{plain}"}, {Index: 1, Text: `1:{"a":1}`, Fields: `["kept"]`}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	_, err = drain(input.SpooledObjects(strings.NewReader("\"a\"\n{\"bad\":1}\n"), text))
+	_, err = drain(input.NewSpooledObjects(strings.NewReader("\"a\"\n{\"bad\":1}\n"), text))
 	var failure *rowmill.Failure
 	if !errors.As(err, &failure) || failure.Message != "row 1 is bad" {
 		t.Errorf("failure: %v", err)
 	}
-	if _, err = drain(input.Spooled(strings.NewReader("{\"secret\":1}\n"))); err == nil || strings.Contains(err.Error(), "secret") {
+	if _, err = drain(input.NewSpooledReader(strings.NewReader("{\"secret\":1}\n"))); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("an object without a Function: %v", err)
 	}
 }

@@ -54,29 +54,29 @@ func formatOfName(name string) Format {
 	return extensions[path.Ext(name)]
 }
 
-// Kind is the result of Detect: the format of a file, and whether its rows have
+// DetectedFormat is the result of Detect: the format of a file, and whether its rows have
 // columns.
-type Kind struct {
+type DetectedFormat struct {
 	Format Format
 	Table  bool // rows have columns or members
 }
 
 // Detect returns the format that Open would use for a file.
-func Detect(r io.ReaderAt, size int64, opts Options) (Kind, error) {
+func Detect(r io.ReaderAt, size int64, opts Options) (DetectedFormat, error) {
 	opts, file, packed, err := prepare(r, size, opts)
 	switch {
 	case err != nil:
-		return Kind{}, err
+		return DetectedFormat{}, err
 	case packed == containerParquet:
-		return Kind{FormatParquet, true}, nil
+		return DetectedFormat{FormatParquet, true}, nil
 	}
 	text, err := openText(file, packed, opts.Limits)
 	if err != nil {
-		return Kind{}, err
+		return DetectedFormat{}, err
 	}
 	defer text.close()
 	format, err := detect(text.head, opts)
-	return Kind{format, format == FormatCSV || format == FormatTSV || format == FormatJSONL && firstByte(text.head) == '{'}, err
+	return DetectedFormat{format, format == FormatCSV || format == FormatTSV || format == FormatJSONL && firstByte(text.head) == '{'}, err
 }
 
 // detect finds the format of a text from its first bytes. It looks, in this order, at:
@@ -113,7 +113,7 @@ func detect(head []byte, opts Options) (Format, error) {
 		}
 	}
 	plain := opts.Lines && byName == FormatAuto || byName == FormatLines
-	switch _, isHeader := separator(line, opts); {
+	switch _, isHeader := detectSeparator(line, opts); {
 	case byName != FormatAuto && byName != FormatLines:
 		opts.Format = byName
 		return detect(head, opts)
@@ -183,11 +183,11 @@ func beginsJSON(head []byte) bool {
 // separators lists the separators that a CSV file can have.
 const separators = ",\t;|"
 
-// separator finds the separator of a CSV file from its first line. If a separator
+// detectSeparator finds the separator of a CSV file from its first line. If a separator
 // splits the line into names that include all requested columns, certain is true.
 // Without such a separator, a comma is used if the line has one, and otherwise the
 // separator that gives the most columns.
-func separator(line []byte, opts Options) (sep byte, certain bool) {
+func detectSeparator(line []byte, opts Options) (sep byte, certain bool) {
 	var wanted []string
 	for _, name := range []string{opts.Column, opts.IDColumn} {
 		if name != "" {
@@ -203,7 +203,7 @@ func separator(line []byte, opts Options) (sep byte, certain bool) {
 	}
 	best, most := byte(','), 1
 	for _, candidate := range []byte(separators) {
-		names := header(line, candidate)
+		names := parseHeader(line, candidate)
 		has := func(name string) bool { return slices.Contains(names, name) }
 		if len(wanted) > 0 && !slices.ContainsFunc(wanted, func(name string) bool { return !has(name) }) {
 			return candidate, true
@@ -215,8 +215,8 @@ func separator(line []byte, opts Options) (sep byte, certain bool) {
 	return best, false
 }
 
-// header returns the column names in a line, or nil if the line is not a CSV record.
-func header(line []byte, separator byte) (names []string) {
+// parseHeader returns the column names in a line, or nil if the line is not a CSV record.
+func parseHeader(line []byte, separator byte) (names []string) {
 	r := csv.NewReader(bytes.NewReader(line), csv.Config{Separator: separator})
 	n, err := r.Read()
 	if err != nil {

@@ -122,9 +122,9 @@ func newGuard(cfg Config) *guard {
 	return &guard{ownAddresses: own, networks: ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...))}
 }
 
-// check returns an error if a connection to address is forbidden. The dialer calls
+// checkDial returns an error if a connection to address is forbidden. The dialer calls
 // check before each connection attempt.
-func (g *guard) check(ctx context.Context, network, address string, conn syscall.RawConn) error {
+func (g *guard) checkDial(ctx context.Context, network, address string, conn syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("parse the address: %w", err)
@@ -147,7 +147,7 @@ func (g *guard) check(ctx context.Context, network, address string, conn syscall
 // reachesServer reports whether a connection to an IP address would reach the server at
 // address (HOST:PORT). A server on this machine may listen on all addresses of the
 // machine, so a connection to any of them counts. If the host name cannot be resolved,
-// reaches returns false.
+// reachesServer returns false.
 func reachesServer(ctx context.Context, to netip.AddrPort, address string) bool {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || port != strconv.Itoa(int(to.Port())) {

@@ -201,9 +201,9 @@ type counter struct {
 	rowPosition func() string // returns the position of the current row for error messages, such as " (line 3)"
 }
 
-// next sets row.Index. It returns an error if the input has too many rows. Readers call
+// countRow sets row.Index. It returns an error if the input has too many rows. Readers call
 // next for each row, after the check for io.EOF.
-func (c *counter) next(row *rowmill.Row) error {
+func (c *counter) countRow(row *rowmill.Row) error {
 	if c.rows >= c.limits.MaxRows {
 		return invalid("The input has more than %d rows. Split it into several jobs.", c.limits.MaxRows)
 	}

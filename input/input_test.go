@@ -251,7 +251,7 @@ func TestSpooled(t *testing.T) {
 	long := strings.Repeat("long \\ \" ", 100_000)
 	want := []rowmill.Row{{Index: 0, Text: "a\nb"}, {Index: 1, Text: ""}, {Index: 2, Text: long}, {Index: 3, Text: "é"}}
 	spool := "\"a\\nb\"\n\"\"\n\"" + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(long) + "\"\n\"\\u00e9\"\n"
-	r := input.Spooled(strings.NewReader(spool))
+	r := input.NewSpooledReader(strings.NewReader(spool))
 	got, err := drain(r)
 	if err != nil || r.IDType().IDKind != rowmill.IDNull || r.Close() != nil {
 		t.Fatal(err)
@@ -264,7 +264,7 @@ func TestSpooled(t *testing.T) {
 func TestSpooledDamageIsAnErrorThatQuotesNothing(t *testing.T) {
 	t.Parallel()
 	for _, spool := range []string{"\"ok\"\n\"torn secret", "\"ok\"\nsecret\n", "\"ok\"\n\"secret\\x\"\n", "\"ok\"\n17\n", "\"ok\"\n\n"} {
-		rows, err := drain(input.Spooled(strings.NewReader(spool)))
+		rows, err := drain(input.NewSpooledReader(strings.NewReader(spool)))
 		var failure *rowmill.Failure
 		if len(rows) != 1 || err == nil || errors.As(err, &failure) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %d rows, %v", spool, len(rows), err)

@@ -20,22 +20,22 @@ import (
 // cell of a table: a string as it is, null as empty text, and other values as JSON.
 type jsonRows struct {
 	counter
-	src      *text
-	lines    *lines
+	src      *textReader
+	lines    *lineReader
 	paths    []string // paths of the columns that make the text
 	required []bool   // required[i] is true if every row must have paths[i]
 	id       string   // path of the ID; empty for none
-	columns  *selection
+	columns  *columnSelection
 	object   []byte       // the current line: a JSON object or a JSON string
 	found    int          // number of paths that the current row has
 	strings  bool         // true if the lines are strings; known after the first row
 	compact  bytes.Buffer // buffer for cellText
 }
 
-func openJSON(src *text, opts Options) (Reader, error) {
+func openJSON(src *textReader, opts Options) (Reader, error) {
 	r := &jsonRows{
 		counter: counter{limits: opts.Limits}, src: src, lines: newLines(src, opts.Limits.MaxRecordBytes), id: opts.IDColumn,
-		columns: &selection{fields: opts.Fields},
+		columns: &columnSelection{fields: opts.Fields},
 	}
 	r.rowPosition = r.lines.position
 	if opts.Fields == nil {
@@ -57,7 +57,7 @@ func (r *jsonRows) Next(row *rowmill.Row) error {
 	if err := r.read(); err != nil {
 		return err
 	}
-	if err := r.next(row); err != nil {
+	if err := r.countRow(row); err != nil {
 		return err
 	}
 	if r.strings {
@@ -73,7 +73,7 @@ func (r *jsonRows) Next(row *rowmill.Row) error {
 	// probably the wrong file.
 	if r.found == 0 && r.rows == 1 {
 		return invalid("The first object of the JSON Lines input has no member that the Function takes. Its inputs are %s; the object has %s.",
-			listColumns(r.paths), r.names())
+			listColumns(r.paths), r.listMembers())
 	}
 	row.ID, row.Fields = rowmill.ID{}, r.columns.keptFields
 	if r.id == "" {
@@ -92,7 +92,7 @@ func (r *jsonRows) Next(row *rowmill.Row) error {
 // read reads the next non-blank line into r.object and checks the line.
 func (r *jsonRows) read() error {
 	for {
-		line, whole, err := r.lines.next()
+		line, whole, err := r.lines.readLine()
 		switch {
 		case errors.Is(err, io.EOF) && r.src.file.err == nil:
 			if r.rows == 0 {
@@ -107,15 +107,15 @@ func (r *jsonRows) read() error {
 			return invalid("Line %d of the JSON Lines input is not UTF-8. Convert the file to UTF-8.", r.lines.number)
 		}
 		if r.object = bytes.TrimSpace(line); len(r.object) > 0 {
-			return r.check()
+			return r.checkLine()
 		}
 	}
 }
 
-// check returns an error if the current line is not valid JSON, or if one line is an
+// checkLine returns an error if the current line is not valid JSON, or if one line is an
 // object and another a string. It also returns an error if the lines are strings but
 // the client named columns.
-func (r *jsonRows) check() error {
+func (r *jsonRows) checkLine() error {
 	isString := r.object[0] == '"'
 	if r.rows == 0 {
 		r.strings = isString
@@ -123,7 +123,7 @@ func (r *jsonRows) check() error {
 	switch valid := json.Valid(r.object); {
 	case !valid || r.object[0] != '{' && !isString:
 		return invalid("Line %d of the JSON Lines input is not a JSON object. Write one object, or one string, on each line.", r.lines.number)
-	case textfmt.LoneSurrogate(r.object):
+	case textfmt.HasLoneSurrogate(r.object):
 		return invalid("Line %d of the JSON Lines input has half of a surrogate pair, such as \\ud800, which is no character. Remove it.", r.lines.number)
 	case isString != r.strings:
 		return invalid("Line %d of the JSON Lines input is not a JSON %s, but line 1 is. Write lines of one kind.", r.lines.number, map[bool]string{true: "string", false: "object"}[r.strings])
@@ -140,7 +140,7 @@ var errStrings = invalid("The JSON Lines input has strings, which have no column
 func (r *jsonRows) cell(column int) (string, error) {
 	path := r.paths[column]
 	if path == "" {
-		return "", invalid("The input is JSON Lines. Set column_name to the member with the text of each row; the first object has %s.", r.names())
+		return "", invalid("The input is JSON Lines. Set column_name to the member with the text of each row; the first object has %s.", r.listMembers())
 	}
 	value, there := memberAt(r.object, path)
 	switch {
@@ -148,7 +148,7 @@ func (r *jsonRows) cell(column int) (string, error) {
 		r.found++
 		return r.cellText(value), nil
 	case r.required[column]:
-		return "", invalid("Line %d of the JSON Lines input has no member %s. It has %s.", r.lines.number, quoteName(path), r.names())
+		return "", invalid("Line %d of the JSON Lines input has no member %s. It has %s.", r.lines.number, quoteName(path), r.listMembers())
 	}
 	return "", nil
 }
@@ -169,8 +169,8 @@ func (r *jsonRows) cellText(value []byte) string {
 	return r.compact.String()
 }
 
-// names lists the members of the current object, for an error message.
-func (r *jsonRows) names() string {
+// listMembers lists the members of the current object, for an error message.
+func (r *jsonRows) listMembers() string {
 	var names []string
 	eachMember(r.object, func(name string, _, _ []byte) { names = append(names, name) })
 	return strings.Replace(strings.Replace(listColumns(names), "one column", "one member", 1), "the columns", "the members", 1)

@@ -11,23 +11,23 @@ import (
 // lineBuffer is the size of the read buffer, in bytes.
 const lineBuffer = 256 << 10
 
-// lines splits a text into lines at line feeds. It removes a carriage return before a
+// lineReader splits a text into lines at line feeds. It removes a carriage return before a
 // line feed, and a byte order mark at the beginning of the text.
-type lines struct {
+type lineReader struct {
 	src      *bufio.Reader
 	maxBytes int64  // longest line with its line end, in bytes
 	number   int64  // number of the current line, from 1
 	line     []byte // buffer for the current line
 }
 
-func newLines(src io.Reader, maxBytes int64) *lines {
-	return &lines{src: bufio.NewReaderSize(src, lineBuffer), maxBytes: maxBytes}
+func newLines(src io.Reader, maxBytes int64) *lineReader {
+	return &lineReader{src: bufio.NewReaderSize(src, lineBuffer), maxBytes: maxBytes}
 }
 
-// next reads a line without its line end. The line is valid until the next call. If the
+// readLine reads a line without its line end. The line is valid until the next call. If the
 // line is too long, next skips it and whole is false. After the last line the error is
 // io.EOF.
-func (l *lines) next() (line []byte, whole bool, err error) {
+func (l *lineReader) readLine() (line []byte, whole bool, err error) {
 	l.number++
 	l.line, whole = l.line[:0], true
 	for {
@@ -52,6 +52,6 @@ func (l *lines) next() (line []byte, whole bool, err error) {
 
 // position returns the position of the current line for error messages, such as " (line
 // 3)".
-func (l *lines) position() string { return fmt.Sprintf(" (line %d)", l.number) }
+func (l *lineReader) position() string { return fmt.Sprintf(" (line %d)", l.number) }
 
 var byteOrderMark = []byte("\xEF\xBB\xBF")

@@ -26,17 +26,17 @@ const (
 // early.
 var ErrNoObject = errors.New("the body must be one JSON object and nothing else")
 
-// Messages reads the body of a Message Batch in Anthropic's form,
+// ConvertMessages reads the body of a Message Batch in Anthropic's form,
 //
 //	{"requests": [{"custom_id": "…", "params": {"model": "…", …}}, …]}
 //
 // and writes its requests to w as lines that OpenBatch reads, with the given URL path.
 // It returns the model and the number of the requests. After a bad request
-// Messages continues, so that the client gets the first twenty faults at once, in a
+// ConvertMessages continues, so that the client gets the first twenty faults at once, in a
 // *rowmill.InvalidError. If the body is not JSON, the error is ErrNoObject. Errors of
-// src are returned unchanged. Messages holds one request and a hash of each custom_id
+// src are returned unchanged. ConvertMessages holds one request and a hash of each custom_id
 // in memory.
-func Messages(src io.Reader, w io.Writer, path string, limits Limits) (model string, requests int64, err error) {
+func ConvertMessages(src io.Reader, w io.Writer, path string, limits Limits) (model string, requests int64, err error) {
 	m := &messages{
 		src: &budgetReader{src: src}, out: bufio.NewWriterSize(w, 64<<10), limits: limits.WithDefaults(),
 		seen: newIDSet(),
@@ -69,14 +69,14 @@ func (m *messages) read() error {
 	if err := m.expect(json.Delim('{')); err != nil {
 		return err
 	}
-	for m.more() {
+	for m.hasMore() {
 		name, err := m.token()
 		if err != nil {
 			return err
 		}
 		if name != "requests" {
 			var skipped json.RawMessage
-			if err := m.value(&skipped); err != nil {
+			if err := m.decodeValue(&skipped); err != nil {
 				return err
 			}
 			continue
@@ -112,7 +112,7 @@ func (m *messages) readRequests() error {
 		m.addFault("requests", "must be a list of requests")
 		return m.faultsError()
 	}
-	for m.more() {
+	for m.hasMore() {
 		if m.count++; m.count > m.limits.MaxRows {
 			m.addFault("requests", "has more than %d requests; split the batch", m.limits.MaxRows)
 		}
@@ -120,26 +120,26 @@ func (m *messages) readRequests() error {
 			return m.faultsError()
 		}
 		var request json.RawMessage
-		if err := m.value(&request); err != nil {
+		if err := m.decodeValue(&request); err != nil {
 			return err
 		}
-		if err := m.writeRequest(request); err != nil {
+		if err := m.request(request); err != nil {
 			return err
 		}
 	}
 	return m.expect(json.Delim(']'))
 }
 
-// writeRequest writes one request as a line of m.out. If the request has faults, it adds
+// request writes one request as a line of m.out. If the request has faults, it adds
 // them to m.faults instead.
-func (m *messages) writeRequest(writeRequest []byte) error {
+func (m *messages) request(request []byte) error {
 	field := "requests." + strconv.FormatInt(m.count-1, 10)
-	if !isObject(writeRequest) || !utf8.Valid(writeRequest) {
+	if !isObject(request) || !utf8.Valid(request) {
 		m.addFault(field, "must be a JSON object in UTF-8 with custom_id and params")
 		return nil
 	}
 	var id, params []byte
-	eachMember(writeRequest, func(name string, _, value []byte) {
+	eachMember(request, func(name string, _, value []byte) {
 		switch name { // if a name appears twice, its last value counts
 		case "custom_id":
 			id = value
@@ -149,9 +149,9 @@ func (m *messages) writeRequest(writeRequest []byte) error {
 	})
 	before := len(m.faults)
 	m.checkCustomID(field+".custom_id", id)
-	m.checkParams(field+".params", params)
+	m.params(field+".params", params)
 	if len(m.faults) > 0 {
-		if len(m.faults) == before && int64(len(writeRequest)) > m.limits.MaxRowBytes {
+		if len(m.faults) == before && int64(len(request)) > m.limits.MaxRowBytes {
 			m.addTooLongFault(field)
 		}
 		return nil
@@ -186,13 +186,13 @@ func (m *messages) checkCustomID(field string, value []byte) {
 	}
 }
 
-func (m *messages) checkParams(field string, checkParams []byte) {
-	if !isObject(checkParams) {
+func (m *messages) params(field string, params []byte) {
+	if !isObject(params) {
 		m.addFault(field, "must be the JSON object of a request for messages")
 		return
 	}
 	var name, stream []byte
-	eachMember(checkParams, func(member string, _, value []byte) {
+	eachMember(params, func(member string, _, value []byte) {
 		switch member {
 		case "model":
 			name = value
@@ -230,8 +230,8 @@ func (m *messages) faultsError() error {
 	return &rowmill.InvalidError{Code: "invalid_request", Fields: m.faults}
 }
 
-// more reports whether the current array or object has more elements.
-func (m *messages) more() bool {
+// hasMore reports whether the current array or object has more elements.
+func (m *messages) hasMore() bool {
 	m.src.budget = m.limits.MaxRowBytes
 	return m.body.More()
 }
@@ -250,8 +250,8 @@ func (m *messages) expect(delim json.Delim) error {
 	return err
 }
 
-// value decodes one JSON value. The value can be as long as a row, MaxRowBytes.
-func (m *messages) value(into *json.RawMessage) error {
+// decodeValue decodes one JSON value. The value can be as long as a row, MaxRowBytes.
+func (m *messages) decodeValue(into *json.RawMessage) error {
 	m.src.budget = m.limits.MaxRowBytes
 	err := m.body.Decode(into)
 	if errors.Is(err, errElementTooLong) {

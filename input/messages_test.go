@@ -41,7 +41,7 @@ func TestMessages_BecomeLines(t *testing.T) {
 		{"custom_id":"b","params":{"stream":false,"model":"m"},"more":{}}
 	], "last": null } `
 	var lines bytes.Buffer
-	model, n, err := Messages(iotest.OneByteReader(strings.NewReader(body)), &lines, messagesPath, Limits{})
+	model, n, err := ConvertMessages(iotest.OneByteReader(strings.NewReader(body)), &lines, messagesPath, Limits{})
 	if err != nil || model != "m" || n != 2 {
 		t.Fatal(model, n, err)
 	}
@@ -58,7 +58,7 @@ func TestMessages_BecomeLines(t *testing.T) {
 func TestMessages_BoundsARequest(t *testing.T) {
 	t.Parallel()
 	src := &counted{Reader: io.MultiReader(strings.NewReader(`{"requests":[{"custom_id":"`), endless{})}
-	_, _, err := Messages(src, io.Discard, messagesPath, Limits{MaxRowBytes: 1 << 20})
+	_, _, err := ConvertMessages(src, io.Discard, messagesPath, Limits{MaxRowBytes: 1 << 20})
 	invalid := (*rowmill.InvalidError)(nil)
 	if !errors.As(err, &invalid) || invalid.Fields[0].Field != "requests.0" {
 		t.Errorf("error %v", err)
@@ -92,7 +92,7 @@ func TestMessages_ReturnErrorsOfTheSource(t *testing.T) {
 	t.Parallel()
 	broke := errors.New("broke")
 	for _, begin := range []string{"", `{"requests":[`, `{"requests":[{"custom_id":"a","params":{"model":"m"}}`, `{"x":1`} {
-		_, _, err := Messages(io.MultiReader(strings.NewReader(begin), iotest.ErrReader(broke)), io.Discard, messagesPath, Limits{})
+		_, _, err := ConvertMessages(io.MultiReader(strings.NewReader(begin), iotest.ErrReader(broke)), io.Discard, messagesPath, Limits{})
 		if !errors.Is(err, broke) {
 			t.Errorf("%s: %v", begin, err)
 		}
@@ -111,7 +111,7 @@ func FuzzMessages(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body string) {
 		var lines bytes.Buffer
-		model, n, err := Messages(strings.NewReader(body), &lines, messagesPath, Limits{})
+		model, n, err := ConvertMessages(strings.NewReader(body), &lines, messagesPath, Limits{})
 		if err != nil {
 			return
 		}

@@ -13,8 +13,8 @@ import (
 // parquetRows is the Reader for Parquet files. It reads only the selected columns.
 type parquetRows struct {
 	counter
-	rows    *columnar.Rows // reads the text columns, then the ID column if there is one
-	columns *selection     // the selected columns
+	rows    *columnar.Rows   // reads the text columns, then the ID column if there is one
+	columns *columnSelection // the selected columns
 	idType  rowmill.IDType
 }
 
@@ -60,7 +60,7 @@ func (r *parquetRows) Next(row *rowmill.Row) error {
 		}
 		return io.EOF
 	}
-	if err := r.next(row); err != nil {
+	if err := r.countRow(row); err != nil {
 		return err
 	}
 	var err error

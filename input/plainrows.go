@@ -12,18 +12,18 @@ import (
 // row n is line n+1.
 type plainRows struct {
 	counter
-	src   *text
-	lines *lines
+	src   *textReader
+	lines *lineReader
 }
 
-func openPlain(src *text, opts Options) *plainRows {
+func openPlain(src *textReader, opts Options) *plainRows {
 	r := &plainRows{counter: counter{limits: opts.Limits}, src: src, lines: newLines(src, opts.Limits.MaxRecordBytes)}
 	r.rowPosition = r.lines.position
 	return r
 }
 
 func (r *plainRows) Next(row *rowmill.Row) error {
-	line, whole, err := r.lines.next()
+	line, whole, err := r.lines.readLine()
 	switch {
 	case errors.Is(err, io.EOF) && r.src.file.err == nil:
 		return io.EOF
@@ -34,7 +34,7 @@ func (r *plainRows) Next(row *rowmill.Row) error {
 	case !utf8.Valid(line):
 		return invalid("Line %d of the input is not UTF-8. Convert the file to UTF-8, for example with iconv.", r.lines.number)
 	}
-	if err := r.next(row); err != nil {
+	if err := r.countRow(row); err != nil {
 		return err
 	}
 	row.Text, row.ID, row.Fields = string(line), rowmill.ID{}, ""

@@ -15,15 +15,15 @@ import (
 // the longest in a submission, with every byte written as \u00XX.
 const maxSpoolLine = 6*(64<<20) + 3
 
-// Spooled returns a Reader of rows that this program spooled, with one JSON string per
+// NewSpooledReader returns a Reader of rows that this program spooled, with one JSON string per
 // line. The program checks rows before it spools them. So a bad line is not the
 // client's fault, and its error is not a *rowmill.Failure.
-func Spooled(src io.Reader) Reader { return SpooledObjects(src, nil) }
+func NewSpooledReader(src io.Reader) Reader { return NewSpooledObjects(src, nil) }
 
-// SpooledObjects is like Spooled, but a line can also be a JSON object. The function
+// NewSpooledObjects is like Spooled, but a line can also be a JSON object. The function
 // object returns the text and the fields of such a line; it must not keep the line. If
 // it returns a *rowmill.Failure, reading ends with that Failure.
-func SpooledObjects(src io.Reader, object func(row int64, object []byte) (text, fields string, err error)) Reader {
+func NewSpooledObjects(src io.Reader, object func(row int64, object []byte) (text, fields string, err error)) Reader {
 	return &spooledRows{src: bufio.NewReaderSize(src, 256<<10), object: object}
 }
 

@@ -12,8 +12,8 @@ import (
 // gzipBuffer is the size of the buffer for compressed input, in bytes.
 const gzipBuffer = 128 << 10
 
-// text reads a text file and decompresses it if needed.
-type text struct {
+// textReader reads a text file and decompresses it if needed.
+type textReader struct {
 	*bufio.Reader               // the decompressed text
 	head          []byte        // first bytes of the decompressed text, for the detection of the format
 	file          *sourceReader // the file as stored
@@ -56,8 +56,8 @@ func (r *inflateLimiter) Read(p []byte) (int, error) {
 
 // openText begins to read a text file. It returns an error if the first bytes show an
 // unsupported format.
-func openText(r *sourceReader, packed container, limits Limits) (*text, error) {
-	t := &text{file: r, gzip: packed == containerGzip, limits: limits}
+func openText(r *sourceReader, packed container, limits Limits) (*textReader, error) {
+	t := &textReader{file: r, gzip: packed == containerGzip, limits: limits}
 	var src io.Reader = t.file
 	if t.gzip {
 		var err error
@@ -86,7 +86,7 @@ func openText(r *sourceReader, packed container, limits Limits) (*text, error) {
 
 // failure converts an error of reading the text. It returns a *rowmill.Failure if the
 // file is at fault, otherwise an error that says that reading failed.
-func (t *text) failure(err error) error {
+func (t *textReader) failure(err error) error {
 	switch {
 	case t.file.err != nil:
 		return fmt.Errorf("read the input: %w", t.file.err)
@@ -98,7 +98,7 @@ func (t *text) failure(err error) error {
 	return fmt.Errorf("read the input: %w", err)
 }
 
-func (t *text) close() {
+func (t *textReader) close() {
 	if t.inflater != nil {
 		t.inflater.Close() //nolint:errcheck // Read returned the same error
 	}

@@ -25,7 +25,7 @@ const maxHeader = 1 << 20
 // connection, also after a redirect, the dialer checks the IP address to which the name
 // was resolved.
 func guardedTransport(cfg Config) http.RoundTripper {
-	dialer := &net.Dialer{Timeout: cfg.ConnectTimeout, ControlContext: newGuard(cfg).check}
+	dialer := &net.Dialer{Timeout: cfg.ConnectTimeout, ControlContext: newGuard(cfg).checkDial}
 	return &http.Transport{
 		Proxy:                  nil, // a proxy would dial without the check
 		DialContext:            dialer.DialContext,
@@ -86,14 +86,14 @@ func (d *download) failure(err error) error {
 	case cause != nil:
 		return fmt.Errorf("download from %s: %w", d.host, cause)
 	}
-	failure := rowmill.Failf(rowmill.CodeDownloadFailed, "The input cannot be downloaded from %s: %s. Downloads are not repeated.", d.host, Reason(err))
+	failure := rowmill.Failf(rowmill.CodeDownloadFailed, "The input cannot be downloaded from %s: %s. Downloads are not repeated.", d.host, FailureReason(err))
 	failure.AdditionalContext = detail(err)
 	return failure
 }
 
-// Reason returns the reason why a request to an address that a client chose got no
+// FailureReason returns the reason why a request to an address that a client chose got no
 // answer. The text continues a sentence and does not contain the URL.
-func Reason(err error) string {
+func FailureReason(err error) string {
 	var (
 		redirect *redirectError
 		dns      *net.DNSError

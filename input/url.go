@@ -21,9 +21,9 @@ func ValidateURL(raw string) error {
 	return err
 }
 
-// NameOf returns the file name in a URL: the last part of its path. It returns an empty
+// FileNameFromURL returns the file name in a URL: the last part of its path. It returns an empty
 // string if the URL has no path or is not valid.
-func NameOf(raw string) string {
+func FileNameFromURL(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Path == "" {
 		return ""

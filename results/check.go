@@ -14,7 +14,7 @@ var ErrDamaged = columnar.ErrDamaged
 // CheckFooter returns an error if the footer of a file cannot be read, for example
 // because storage has lost the end of the file.
 func CheckFooter(src Source) error {
-	if _, err := open(src); err != nil {
+	if _, err := openTable(src); err != nil {
 		return fmt.Errorf("read the footer: %w", err)
 	}
 	return nil
@@ -32,7 +32,7 @@ func CheckPart(ctx context.Context, part Source) error {
 // CheckResult reads all rows of a result file. It returns an error if a row cannot be
 // read.
 func CheckResult(ctx context.Context, file Source) error {
-	t, err := open(file)
+	t, err := openTable(file)
 	if err != nil {
 		return fmt.Errorf("read the footer: %w", err)
 	}

@@ -157,7 +157,7 @@ func openAll(ctx context.Context, parts []Source, number int) ([]*columnar.Table
 	var g errgroup.Group
 	for i, src := range parts {
 		openOne(ctx, &g, number+i, func() (err error) {
-			tables[i], err = open(src)
+			tables[i], err = openTable(src)
 			return err
 		})
 	}
@@ -181,7 +181,7 @@ func openOne(ctx context.Context, g *errgroup.Group, number int, open func() err
 // denseRange returns the first and the last row index of a part. ok is true if the part
 // has every row between them, and its row groups are in the order of the rows.
 func denseRange(t *columnar.Table) (low, high int64, ok bool) {
-	c := t.Column(columnRow)
+	c := t.ColumnPosition(columnRow)
 	if c < 0 {
 		return 0, -1, false
 	}
@@ -203,7 +203,7 @@ func denseRange(t *columnar.Table) (low, high int64, ok bool) {
 // Subset writes variant v of src to w. It copies column chunks without decoding. src is
 // the full file or another file that has the variant's columns.
 func Subset(ctx context.Context, w io.Writer, src Source, s Schema, v Variant) error {
-	t, err := open(src)
+	t, err := openTable(src)
 	if err == nil {
 		err = splice(w, s, s.variantColumns(v), func(to *columnar.Splicer) error { return to.Append(ctx, t) })
 	}

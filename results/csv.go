@@ -52,7 +52,7 @@ func writeCSV(ctx context.Context, w io.Writer, full Source, s Schema, v Variant
 			if c > 0 {
 				e.buf = append(e.buf, ',')
 			}
-			if !b.Null(c, i) {
+			if !b.IsNull(c, i) {
 				e.appendValue(b, c, c, i, false)
 			}
 		}

@@ -181,19 +181,19 @@ func (r *rowReader) output() any {
 // clients.
 func (r *rowReader) readInputAndAnswer(b *columnar.Block, i int) {
 	// The input is null if the row did not run and its input was removed.
-	r.row, r.out = rowmill.Row{Text: text(b, r.input, i), Fields: r.readFields(b, i)}, rowmill.Output{}
-	if r.id >= 0 && !b.Null(r.id, i) {
+	r.row, r.out = rowmill.Row{Text: cellText(b, r.input, i), Fields: r.readFields(b, i)}, rowmill.Output{}
+	if r.id >= 0 && !b.IsNull(r.id, i) {
 		r.row.ID = readID(r.IDKind, b, r.id, i)
 	}
-	r.hasOutput = !b.Null(r.answer, i)
+	r.hasOutput = !b.IsNull(r.answer, i)
 	switch {
 	case !r.hasOutput:
 	case r.Embedding:
 		r.out.Embedding = b.Floats(r.answer, i, nil)
 	default:
-		r.out.Text = text(b, r.answer, i)
+		r.out.Text = cellText(b, r.answer, i)
 	}
-	if r.score >= 0 && !b.Null(r.score, i) {
+	if r.score >= 0 && !b.IsNull(r.score, i) {
 		r.out.HasScore, r.out.Score = true, b.Real(r.score, i)
 	}
 }
@@ -201,12 +201,12 @@ func (r *rowReader) readInputAndAnswer(b *columnar.Block, i int) {
 // readFields returns the row's fields as rowmill.Row.Fields has them. It is the inverse
 // of PartWriter.addFields.
 func (r *rowReader) readFields(b *columnar.Block, i int) string {
-	if len(r.fields) == 0 || b.Null(r.fields[0], i) {
+	if len(r.fields) == 0 || b.IsNull(r.fields[0], i) {
 		return ""
 	}
 	r.values = r.values[:0]
 	for _, c := range r.fields {
-		r.values = append(r.values, text(b, c, i))
+		r.values = append(r.values, cellText(b, c, i))
 	}
 	return FieldsOf(r.values)
 }
@@ -248,9 +248,9 @@ func (r *rowReader) readReservedColumns(b *columnar.Block, i int) {
 		return b.Int(c, i)
 	}
 	r.row.Index = number(r.index)
-	r.out.Finish, r.out.Engine = rowmill.FinishReason(text(b, r.finish, i)), text(b, r.engine, i)
+	r.out.Finish, r.out.Engine = rowmill.FinishReason(cellText(b, r.finish, i)), cellText(b, r.engine, i)
 	r.out.InputTokens, r.out.OutputTokens, r.out.Attempts = number(r.inTokens), number(r.outTokens), int(number(r.attempts))
-	if r.code >= 0 && !b.Null(r.code, i) {
-		r.out.Err = &rowmill.RowError{Code: text(b, r.code, i), Message: text(b, r.message, i), Raw: text(b, r.raw, i)}
+	if r.code >= 0 && !b.IsNull(r.code, i) {
+		r.out.Err = &rowmill.RowError{Code: cellText(b, r.code, i), Message: cellText(b, r.message, i), Raw: cellText(b, r.raw, i)}
 	}
 }

@@ -24,7 +24,7 @@ type exporter struct {
 	t              *columnar.Table
 	schema         Schema
 	columns        []columnar.TableColumn // columns of the variant
-	tablePositions []int                  // at[c] is the position of columns[c] in t
+	tablePositions []int                  // tablePositions[c] is the position of columns[c] in t
 	w              io.Writer
 	buf            []byte
 	leaf           *columnar.Leaf // type of the IDs; set only if their kind is IDLeafValue
@@ -37,13 +37,13 @@ func newExporter(ctx context.Context, w io.Writer, full Source, s Schema, v Vari
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	t, err := open(full)
+	t, err := openTable(full)
 	if err != nil {
 		return nil, err
 	}
 	e := &exporter{ctx: ctx, t: t, w: w, schema: s, columns: s.variantColumns(v)}
 	for _, c := range e.columns {
-		at := t.Column(c.Name)
+		at := t.ColumnPosition(c.Name)
 		if at < 0 || t.Columns()[at] != c {
 			return nil, fmt.Errorf("the file has no column %q of the schema's type", c.Name)
 		}

@@ -29,7 +29,7 @@ func TestIDsKeepTheirTypes(t *testing.T) {
 	t.Parallel()
 	program, dir := python(t), t.TempDir()
 	script := filepath.Join("testdata", "ids.py")
-	seed := strconv.FormatUint(seed.Of(t)%(1<<30), 10)
+	seed := strconv.FormatUint(seed.ForTest(t)%(1<<30), 10)
 	if out, err := exec.Command(program, script, "make", dir, seed).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -44,7 +44,7 @@ func visitAcceptedRows(ctx context.Context, parts []*mergePart, visit func(c *cu
 	for last := int64(-1); len(queue) > 0; {
 		top := queue[0]
 		if top.block == nil { // no block is loaded yet: the first accepted row is low or a later row
-			if err := top.load(); err != nil {
+			if err := top.loadFirstBlock(); err != nil {
 				return err
 			}
 			queue.fixFirst()
@@ -59,7 +59,7 @@ func visitAcceptedRows(ctx context.Context, parts []*mergePart, visit func(c *cu
 		if err := visit(top); err != nil {
 			return err
 		}
-		if err := top.advance(); err != nil {
+		if err := top.advanceToAccepted(); err != nil {
 			return err
 		}
 		queue.fixFirst()
@@ -79,14 +79,14 @@ type cursor struct {
 	done  bool   // true after the end of the part
 }
 
-// load reads the first block and moves to the first accepted row.
-func (c *cursor) load() error {
+// loadFirstBlock reads the first block and moves to the first accepted row.
+func (c *cursor) loadFirstBlock() error {
 	c.at = -1
-	return c.advance()
+	return c.advanceToAccepted()
 }
 
-// advance moves to the next accepted row. After the last row it calls finish.
-func (c *cursor) advance() (err error) {
+// advanceToAccepted moves to the next accepted row. After the last row it calls finish.
+func (c *cursor) advanceToAccepted() (err error) {
 	c.at++
 	for {
 		for c.block == nil || c.at >= c.block.Rows {
@@ -132,7 +132,7 @@ func newQueue(parts []*mergePart) queue {
 		for i := range all {
 			all[i] = i
 		}
-		c := &cursor{mergePart: p, scan: p.table.Scan(all...), rowAt: p.table.Column(columnRow), row: p.low}
+		c := &cursor{mergePart: p, scan: p.table.Scan(all...), rowAt: p.table.ColumnPosition(columnRow), row: p.low}
 		if len(q) > 0 {
 			c.scan.ShareBuffer(q[0].scan)
 		}

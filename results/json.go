@@ -54,7 +54,7 @@ func (e *exporter) jsonColumn(c int) error {
 	err := e.each(e.tablePositions[c:c+1], func(b *columnar.Block, i int) {
 		e.buf = append(e.buf, separator)
 		separator = ','
-		if b.Null(0, i) {
+		if b.IsNull(0, i) {
 			e.buf = append(e.buf, "null"...)
 		} else {
 			e.appendValue(b, c, 0, i, true)

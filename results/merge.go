@@ -123,7 +123,7 @@ func newPart(number int, p PartSource) *mergePart {
 // open reads the part's footer and sets the fields that depend on it. It returns an
 // error if the part does not fit the schema or the shard.
 func (p *mergePart) open(s Schema) error {
-	t, err := open(p.Source)
+	t, err := openTable(p.Source)
 	if err != nil {
 		return err
 	}

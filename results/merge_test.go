@@ -97,7 +97,7 @@ func TestMergeOfRanges(t *testing.T) {
 				t.Fatal(err)
 			}
 			merged := bytes.NewReader(out.Bytes())
-			table, err := open(merged)
+			table, err := openTable(merged)
 			noError(t, err)
 			if want := map[string]int{"joined": 3, "rewritten": 1}[name]; table.Groups() != want {
 				t.Errorf("%d row groups, want %d", table.Groups(), want)

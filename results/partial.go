@@ -39,7 +39,7 @@ func NewPartialWriter(w io.Writer, s Schema, input ReadInput, reason func(row in
 // Add writes a row that ran. Before it, Add writes a failure for each row between the
 // last added row and this row.
 func (p *PartialWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
-	if err := p.fill(row.Index); err != nil {
+	if err := p.fillMissingRows(row.Index); err != nil {
 		return err
 	}
 	p.next = row.Index + 1
@@ -52,14 +52,14 @@ func (p *PartialWriter) Close(rows int64) error {
 	if p.next > rows {
 		return fmt.Errorf("close partial results: row %d was added, but the job has only %d rows", p.next-1, rows)
 	}
-	if err := p.fill(rows); err != nil {
+	if err := p.fillMissingRows(rows); err != nil {
 		return err
 	}
 	return p.part.Close()
 }
 
-// fill writes failures for the rows in [p.next, to).
-func (p *PartialWriter) fill(to int64) error {
+// fillMissingRows writes failures for the rows in [p.next, to).
+func (p *PartialWriter) fillMissingRows(to int64) error {
 	for ; p.next < to; p.next++ {
 		out := rowmill.Output{Err: p.reason(p.next)}
 		row, err := p.input(p.next)

@@ -27,11 +27,11 @@ type PreviewRow struct {
 // FirstRow returns the index of the first row of a part. It returns an error if the
 // part has no rows.
 func FirstRow(part Source) (int64, error) {
-	t, err := open(part)
+	t, err := openTable(part)
 	if err != nil {
 		return 0, fmt.Errorf("find the first row of a part: %w", err)
 	}
-	if c := t.Column(columnRow); c >= 0 && t.Groups() > 0 {
+	if c := t.ColumnPosition(columnRow); c >= 0 && t.Groups() > 0 {
 		if low, _, ok := t.GroupInts(0, c); ok {
 			return low, nil
 		}
@@ -42,7 +42,7 @@ func FirstRow(part Source) (int64, error) {
 // PreviewPart reads rows with the indexes in wanted from a part. It skips rows that the
 // part does not have. The indexes in wanted must ascend.
 func PreviewPart(ctx context.Context, part Source, wanted []int64) (found []PreviewRow, err error) {
-	t, err := open(part)
+	t, err := openTable(part)
 	if err == nil {
 		found, err = previewPart(ctx, t, wanted)
 	}
@@ -58,7 +58,7 @@ func previewPart(ctx context.Context, t *columnar.Table, wanted []int64) (found 
 		return nil, err
 	}
 	for g := range t.Groups() {
-		if low, high, ok := t.GroupInts(g, t.Column(columnRow)); ok && (high < wanted[0] || low > wanted[len(wanted)-1]) {
+		if low, high, ok := t.GroupInts(g, t.ColumnPosition(columnRow)); ok && (high < wanted[0] || low > wanted[len(wanted)-1]) {
 			continue
 		}
 		from, to := t.GroupRows(g)
@@ -126,9 +126,9 @@ func newPreviewReader(content, reserved *columnar.Table, names ...string) (*rowR
 // row in the job.
 func (r *rowReader) preview(row int64) PreviewRow {
 	p := PreviewRow{Row: row, Output: r.output()}
-	p.Input = p.cut(r.row.Text)
+	p.Input = p.shortenText(r.row.Text)
 	if text, ok := p.Output.(string); ok {
-		p.Output = p.cut(text)
+		p.Output = p.shortenText(text)
 	}
 	if r.out.Err != nil {
 		p.Code = r.out.Err.Code
@@ -136,9 +136,9 @@ func (r *rowReader) preview(row int64) PreviewRow {
 	return p
 }
 
-// cut returns text, shortened to at most PreviewText bytes of whole characters. It sets
+// shortenText returns text, shortened to at most PreviewText bytes of whole characters. It sets
 // r.Cut if it shortened the text.
-func (r *PreviewRow) cut(text string) string {
+func (r *PreviewRow) shortenText(text string) string {
 	if len(text) <= PreviewText {
 		return text
 	}

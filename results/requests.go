@@ -19,7 +19,7 @@ const (
 	columnErrorMessage = "error_message"
 )
 
-// RequestWriter writes the Parquet file of a batch (rowmill.Raw). For each request, the
+// RequestWriter writes the Parquet file of a batch (rowmill.RawBatch). For each request, the
 // file has the custom_id, the request if inputs is true, and the server's reply (also
 // an error reply) with status code and tokens, or the reason why there is no reply.
 type RequestWriter struct {

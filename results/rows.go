@@ -50,7 +50,7 @@ func Failures(ctx context.Context, rows Source, after int64, limit int) (failure
 	if limit < 1 {
 		return nil, -1, fmt.Errorf("list failures: the limit is %d, and must be at least 1", limit)
 	}
-	t, err := open(rows)
+	t, err := openTable(rows)
 	if err == nil {
 		failures, err = findFailures(ctx, t, after, limit+1)
 	}
@@ -76,19 +76,19 @@ func findFailures(ctx context.Context, t *columnar.Table, after int64, limit int
 	}
 	for g := range t.Groups() {
 		from, to := t.GroupRows(g)
-		_, high, known := t.GroupInts(g, t.Column(columnRow))
-		if known && high <= after || t.GroupNulls(g, t.Column(columnCode)) == to-from {
+		_, high, known := t.GroupInts(g, t.ColumnPosition(columnRow))
+		if known && high <= after || t.GroupNulls(g, t.ColumnPosition(columnCode)) == to-from {
 			continue
 		}
 		err := codes.each(ctx, from, to, func(b *columnar.Block, i int) (bool, error) {
-			if b.Null(1, i) || b.Int(0, i) <= after {
+			if b.IsNull(1, i) || b.Int(0, i) <= after {
 				return true, nil
 			}
 			d, j, err := details.blockAt(b.First + int64(i))
 			if err != nil {
 				return false, err
 			}
-			found = append(found, Failure{Row: b.Int(0, i), Code: text(d, 0, j), Message: text(d, 1, j), Raw: text(d, 2, j)})
+			found = append(found, Failure{Row: b.Int(0, i), Code: cellText(d, 0, j), Message: cellText(d, 1, j), Raw: cellText(d, 2, j)})
 			return len(found) < limit, nil
 		})
 		if err != nil || len(found) == limit {
@@ -119,8 +119,8 @@ func ReadRow(full, rows Source, n int64) (view RowView, err error) {
 
 // openBoth opens a job's full file and its "rows" file.
 func openBoth(full, rows Source) (content, reserved *columnar.Table, err error) {
-	if content, err = open(full); err == nil {
-		reserved, err = open(rows)
+	if content, err = openTable(full); err == nil {
+		reserved, err = openTable(rows)
 	}
 	return content, reserved, err
 }
@@ -128,7 +128,7 @@ func openBoth(full, rows Source) (content, reserved *columnar.Table, err error) 
 // FindRow reads row n of a job from one part, merged or not. If the part does not have
 // the row, the error is rowmill.ErrNotFound.
 func FindRow(part Source, n int64) (view RowView, err error) {
-	t, err := open(part)
+	t, err := openTable(part)
 	if err == nil {
 		var position int64
 		if position, err = findRow(t, n); err == nil {
@@ -150,7 +150,7 @@ func findRow(t *columnar.Table, n int64) (position int64, err error) {
 	}
 	position = -1
 	for g := range t.Groups() {
-		low, high, ok := t.GroupInts(g, t.Column(columnRow))
+		low, high, ok := t.GroupInts(g, t.ColumnPosition(columnRow))
 		if ok && (n < low || n > high) {
 			continue
 		}

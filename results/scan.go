@@ -28,7 +28,7 @@ func newRowScan(t *columnar.Table, names ...string) (*rowScan, error) {
 	s := &rowScan{}
 	var at []int
 	for _, name := range names {
-		c := t.Column(name)
+		c := t.ColumnPosition(name)
 		if c < 0 {
 			return nil, fmt.Errorf("the file has no column %q", name)
 		}
@@ -76,10 +76,10 @@ func (s *rowScan) each(ctx context.Context, from, to int64, visit func(b *column
 	return nil
 }
 
-// text returns the text of row i in column c. It returns an empty string for a null,
+// cellText returns the text of row i in column c. It returns an empty string for a null,
 // and for a column that is not scanned (-1).
-func text(b *columnar.Block, c, i int) string {
-	if c < 0 || b.Null(c, i) {
+func cellText(b *columnar.Block, c, i int) string {
+	if c < 0 || b.IsNull(c, i) {
 		return ""
 	}
 	return string(b.Text(c, i))

@@ -151,7 +151,7 @@ func (s Schema) meta() []columnar.KeyValue {
 // file of a variant. The "rows" file has no ID and output column, so the schema
 // cannot be read from it.
 func ReadSchema(src Source) (Schema, error) {
-	t, err := open(src)
+	t, err := openTable(src)
 	if err != nil {
 		return Schema{}, fmt.Errorf("read schema: %w", err)
 	}
@@ -180,8 +180,8 @@ func schemaOf(t *columnar.Table) (Schema, error) {
 	return s, nil
 }
 
-// open opens a file as a table.
-func open(src Source) (*columnar.Table, error) { return columnar.OpenTable(src, src.Size()) }
+// openTable opens a file as a table.
+func openTable(src Source) (*columnar.Table, error) { return columnar.OpenTable(src, src.Size()) }
 
 // idKinds returns the column kind for each kind of ID.
 func idKinds() map[rowmill.IDKind]columnar.TableKind {

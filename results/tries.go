@@ -94,7 +94,7 @@ func (w *triesWriter) flush() error {
 // copyTries copies the attempts at rows from t to another file.
 func copyTries(to attacher, t *columnar.Table) error {
 	for _, key := range t.Keys(triesPrefix) {
-		b, err := t.Attached(key)
+		b, err := t.ReadAttachment(key)
 		if err != nil {
 			return err
 		}
@@ -155,7 +155,7 @@ func (r *triesReader) attempts(row int64) (*rowmill.Tries, error) {
 		return nil, nil
 	}
 	if r.loaded != at {
-		if err := r.load(at); err != nil {
+		if err := r.loadAttachment(at); err != nil {
 			return nil, fmt.Errorf("read the attempts at row %d: %w", row, err)
 		}
 	}
@@ -166,9 +166,9 @@ func (r *triesReader) attempts(row int64) (*rowmill.Tries, error) {
 	return &r.rows[i].Tries, nil
 }
 
-// load reads and decodes the attachment all[at].
-func (r *triesReader) load(at int) error {
-	b, err := r.t.Attached(r.all[at].key)
+// loadAttachment reads and decodes the attachment all[at].
+func (r *triesReader) loadAttachment(at int) error {
+	b, err := r.t.ReadAttachment(r.all[at].key)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func TestTriesOfManyRows(t *testing.T) {
 	ctx, s := context.Background(), schemas()["none/generation"]
 	all := triedEntries(s, 6000)
 	part := writePart(t, s, all)
-	table, err := open(part)
+	table, err := openTable(part)
 	noError(t, err)
 	if n := len(table.Keys(triesPrefix)); n < 3 {
 		t.Fatalf("%d attachments; the test is about many", n)

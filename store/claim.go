@@ -18,8 +18,8 @@ type Claim struct {
 	Epoch   int64  `json:"epoch"`           // epoch of the claim; the store sets it
 }
 
-// At returns the time of the claim by the store's clock.
-func (c Claim) At() time.Time { return time.UnixMilli(c.Epoch).UTC() }
+// ClaimedAt returns the time of the claim by the store's clock.
+func (c Claim) ClaimedAt() time.Time { return time.UnixMilli(c.Epoch).UTC() }
 
 // MaxClaims limits the claims of a record. If the list is full, the next claim
 // starts a new list.
@@ -37,15 +37,15 @@ func (rec *Record) AddClaim(session string, epoch int64, by Claim) {
 	by.Epoch = epoch
 	rec.Claims = append(rec.Claims[:n:n], by)
 	rec.Session, rec.Epoch = session, epoch
-	rec.AddEvent(Event{At: epoch, What: EventClaimed, Node: by.Node, Process: by.Process, Lost: lost})
+	rec.AddEvent(JobEvent{At: epoch, What: EventClaimed, Node: by.Node, Process: by.Process, Lost: lost})
 }
 
 // Park applies Jobs.Park to rec. It removes the claim of the present owner and keeps only
 // the last two of the earlier claims, so that the next owner also runs the job alone.
 // Park sets Alone to false in these two claims: they no longer count as evidence that the
 // job crashes nodes.
-func (rec *Record) Park(rest time.Duration, now time.Time, message string) {
-	until := now.Add(rest).UTC()
+func (rec *Record) Park(pause time.Duration, now time.Time, message string) {
+	until := now.Add(pause).UTC()
 	rec.Job.ParkedUntil, rec.Session = &until, ""
 	rec.SetMessage(message, true, now)
 	rec.RemoveOwnersClaim()

@@ -15,11 +15,11 @@ func EncodeCursor(position []byte) string {
 	return base64.RawURLEncoding.EncodeToString(append([]byte{cursorVersion}, position...))
 }
 
-// CheckPage decodes a cursor and returns the position after which the page begins, or nil
+// DecodePageCursor decodes a cursor and returns the position after which the page begins, or nil
 // for the newest entry. width is the number of bytes that encode the time in the cursor.
 // A limit below 1, and a cursor that EncodeCursor did not make, are a
 // *rowmill.InvalidError.
-func CheckPage(limit int, cursor string, width int) ([]byte, error) {
+func DecodePageCursor(limit int, cursor string, width int) ([]byte, error) {
 	if limit <= 0 {
 		return nil, rowmill.Invalid("limit", "The limit is %d and must be at least 1.", limit)
 	}

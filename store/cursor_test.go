@@ -12,7 +12,7 @@ func FuzzCheckPage(f *testing.F) {
 	f.Add("AAAAAAAAAAAAAA")
 	f.Add("A")
 	f.Fuzz(func(t *testing.T, cursor string) {
-		place, err := store.CheckPage(1, cursor, 8)
+		place, err := store.DecodePageCursor(1, cursor, 8)
 		if err != nil || cursor == "" {
 			return
 		}

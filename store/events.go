@@ -7,10 +7,10 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// An Event is a step in a job's history that no other field of the job's record shows.
+// A JobEvent is a step in a job's history that no other field of the job's record shows.
 // Events cost no extra write: the writes of claims, of releases and of the job's message
 // add them.
-type Event struct {
+type JobEvent struct {
 	At      int64  `json:"at"`                // ms since 1970; for EventClaimed, the epoch of the claim
 	What    string `json:"what"`              // EventClaimed, EventReleased or EventWaits
 	Node    string `json:"node,omitempty"`    // name of the node that claimed the job, for people
@@ -38,13 +38,13 @@ const (
 )
 
 // Time returns when the event happened.
-func (e Event) Time() time.Time { return time.UnixMilli(e.At).UTC() }
+func (e JobEvent) Time() time.Time { return time.UnixMilli(e.At).UTC() }
 
 // AddEvent adds an event to the record.
-func (rec *Record) AddEvent(e Event) {
+func (rec *Record) AddEvent(e JobEvent) {
 	events := slices.Clone(rec.Events)
 	if len(events) >= MaxEvents {
-		gone := max(0, slices.IndexFunc(events, func(e Event) bool { return e.What == EventWaits }))
+		gone := max(0, slices.IndexFunc(events, func(e JobEvent) bool { return e.What == EventWaits }))
 		events = slices.Delete(events, gone, gone+1)
 	}
 	rec.Events = append(events, e)
@@ -71,16 +71,16 @@ func (rec *Record) SetMessage(message string, waits bool, now time.Time) {
 		rec.Events[i].Until = max(now.UnixMilli(), rec.Events[i].At)
 	}
 	if reason != "" {
-		rec.AddEvent(Event{At: now.UnixMilli(), What: EventWaits, Reason: reason})
+		rec.AddEvent(JobEvent{At: now.UnixMilli(), What: EventWaits, Reason: reason})
 	}
 }
 
-// Owner returns the claim event of the present owner. ok is false when the job has no
+// OwnerClaim returns the claim event of the present owner. ok is false when the job has no
 // owner, or when a version of the program without events claimed the job.
-func (rec *Record) Owner() (claim Event, ok bool) {
-	i := slices.IndexFunc(rec.Events, func(e Event) bool { return e.What == EventClaimed && e.At == rec.Epoch })
+func (rec *Record) OwnerClaim() (claim JobEvent, ok bool) {
+	i := slices.IndexFunc(rec.Events, func(e JobEvent) bool { return e.What == EventClaimed && e.At == rec.Epoch })
 	if i < 0 || rec.Session == "" {
-		return Event{}, false
+		return JobEvent{}, false
 	}
 	return rec.Events[i], true
 }

@@ -19,14 +19,14 @@ func TestRecord_Say(t *testing.T) {
 	rec.SetMessage("a server", true, at(2))
 	before := rec.Events
 	rec.SetMessage("a server", true, at(3))
-	rec.AddEvent(store.Event{At: 4, What: store.EventReleased})
+	rec.AddEvent(store.JobEvent{At: 4, What: store.EventReleased})
 	rec.SetMessage("a server", true, at(5))
 	rec.SetMessage("storage", true, at(6))
 	rec.SetMessage("Processing rows.", false, at(7))
 	rec.SetMessage("Processing rows.", false, at(8))
 	rec.SetMessage("storage", true, at(9))
 	rec.SetMessage("Processing rows.", false, at(3)) // by another clock
-	want := []store.Event{
+	want := []store.JobEvent{
 		{At: 2, What: store.EventWaits, Reason: "a server", Until: 6},
 		{At: 4, What: store.EventReleased},
 		{At: 6, What: store.EventWaits, Reason: "storage", Until: 7},

@@ -16,20 +16,20 @@ type Movable interface {
 	// nodes run is left out: sessions, owners of jobs, and the order in which the
 	// accounts take turns. The error is rowmill.ErrConflict if a node has a live session,
 	// and ErrNewer if a newer version of the program wrote a record.
-	Export(ctx context.Context, visit func(Entry) error) error
+	Export(ctx context.Context, visit func(ExportEntry) error) error
 
 	// Import stores entries and replaces existing records with the same names. A
 	// repeated call is harmless. The imported open jobs wait for an owner, which continues
 	// from their parts.
-	Import(ctx context.Context, entries []Entry) error
+	Import(ctx context.Context, entries []ExportEntry) error
 
 	// Clear removes all records.
 	Clear(ctx context.Context) error
 }
 
-// An Entry is one stored record of any kind, in a format that all stores share. Exactly
+// An ExportEntry is one stored record of any kind, in a format that all stores share. Exactly
 // one field is set.
-type Entry struct {
+type ExportEntry struct {
 	Job         *MovedJob         `json:"job,omitempty"`
 	Idempotency *MovedIdempotency `json:"idempotency,omitempty"`
 	Usage       *MovedUsage       `json:"usage,omitempty"`
@@ -78,7 +78,7 @@ type MovedDelivery struct {
 }
 
 // Kind returns the JSON name of the field that is set.
-func (e Entry) Kind() string {
+func (e ExportEntry) Kind() string {
 	switch {
 	case e.Job != nil:
 		return "job"

@@ -11,14 +11,14 @@ import (
 // Retention finds ended jobs that still have data (input, parts and results) or only an
 // input. Data is removed in three steps, and each step is harmless to repeat: RemoveData,
 // so that no reader starts to read data that is about to be deleted; the deletion of the
-// objects and of the part records; DataGone.
+// objects and of the part records; MarkDataDeleted.
 type Retention interface {
 	// AccountsWithData returns the accounts that have retained jobs, sorted.
 	AccountsWithData(ctx context.Context) ([]string, error)
 
 	// RetainedJobs returns up to limit (> 0) ids of an account's retained jobs that ended
 	// at or before ended, earliest end first. The end is Record.EndedAt. A job is retained
-	// from its end until DataGone.
+	// from its end until MarkDataDeleted.
 	RetainedJobs(ctx context.Context, account string, ended time.Time, limit int) ([]string, error)
 
 	// RemoveData sets DataRemoved to now, unless it is set, and removes the rows and
@@ -26,25 +26,25 @@ type Retention interface {
 	// the job is open.
 	RemoveData(ctx context.Context, jobID string, now time.Time) (Record, error)
 
-	// DataGone records that the objects and part records of a job are deleted. The error
+	// MarkDataDeleted records that the objects and part records of a job are deleted. The error
 	// is rowmill.ErrConflict before RemoveData.
-	DataGone(ctx context.Context, jobID string) error
+	MarkDataDeleted(ctx context.Context, jobID string) error
 
 	// DueJobs returns up to limit (> 0) ids of jobs whose next removal of data is due at
 	// the time by or earlier, the earliest first. A removal is due at the end of the job
-	// or, after KeepInput, at the time until which the input is kept. After InputGone no
-	// removal is due. From RemoveData to DataGone a removal is due too, because the node
+	// or, after KeepInput, at the time until which the input is kept. After MarkInputRemoved no
+	// removal is due. From RemoveData to MarkDataDeleted a removal is due too, because the node
 	// that began the removal may have stopped.
 	DueJobs(ctx context.Context, by time.Time, limit int) ([]string, error)
 	// KeepInput records that objects hold the whole input of a job until a time, and
 	// that nothing else of the job needs removal. It removes input rows from the
-	// specification. It changes nothing after InputGone. The error is rowmill.ErrConflict
+	// specification. It changes nothing after MarkInputRemoved. The error is rowmill.ErrConflict
 	// while the job is open.
 	KeepInput(ctx context.Context, jobID string, until time.Time) error
-	// InputGone sets InputRemoved to now, unless it is set, and removes the rows of the
+	// MarkInputRemoved sets InputRemoved to now, unless it is set, and removes the rows of the
 	// input from the specification. The error is rowmill.ErrConflict while the job is
 	// open.
-	InputGone(ctx context.Context, jobID string, now time.Time) error
+	MarkInputRemoved(ctx context.Context, jobID string, now time.Time) error
 }
 
 // EndTolerance is the largest allowed difference between the end time in a record and the
@@ -64,7 +64,7 @@ func (rec *Record) EndedAt() time.Time {
 }
 
 // RecordEnd completes the record of a job that this change has ended; was is the status before
-// the change, and now is the time of the store's clock. End clears rec.Claims. If the end
+// the change, and now is the time of the store's clock. RecordEnd clears rec.Claims. If the end
 // time in the record differs from now by more than EndTolerance, RecordEnd sets rec.Ended to
 // now. The clock of the node that ended the job may be wrong by days; retention by that
 // clock would delete the data at once, or never.
@@ -110,8 +110,8 @@ func (rec *Record) KeepInput(until time.Time) (changed bool, err error) {
 	return true, nil
 }
 
-// InputGone applies Retention.InputGone to rec and reports whether rec changed.
-func (rec *Record) InputGone(now time.Time) (changed bool, err error) {
+// MarkInputRemoved applies Retention.MarkInputRemoved to rec and reports whether rec changed.
+func (rec *Record) MarkInputRemoved(now time.Time) (changed bool, err error) {
 	switch {
 	case !rec.Job.Status.Terminal():
 		return false, fmt.Errorf("remove the input of job %s, which is %s: %w", rec.Job.ID, rec.Job.Status, rowmill.ErrConflict)
@@ -123,8 +123,8 @@ func (rec *Record) InputGone(now time.Time) (changed bool, err error) {
 	return true, nil
 }
 
-// Continued applies Jobs.Continued to rec and reports whether rec changed.
-func (rec *Record) Continued(by string) (changed bool, err error) {
+// MarkContinued applies Jobs.MarkContinued to rec and reports whether rec changed.
+func (rec *Record) MarkContinued(by string) (changed bool, err error) {
 	switch {
 	case !rec.Job.Status.Terminal():
 		return false, fmt.Errorf("continue job %s, which is %s: %w", rec.Job.ID, rec.Job.Status, rowmill.ErrConflict)

@@ -18,15 +18,15 @@ import (
 const MaxName = 1024
 
 // CheckName returns an error for a name that cannot be part of a key in a store. The
-// error text begins with what, for example "the job id".
-func CheckName(what, name string) error {
+// error text begins with label, for example "the job id".
+func CheckName(label, name string) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("%s is empty", what)
+		return fmt.Errorf("%s is empty", label)
 	case len(name) > MaxName:
-		return fmt.Errorf("%s is %d bytes long, at most %d are allowed", what, len(name), MaxName)
+		return fmt.Errorf("%s is %d bytes long, at most %d are allowed", label, len(name), MaxName)
 	case strings.IndexByte(name, 0) >= 0:
-		return fmt.Errorf("%s holds a NUL byte", what)
+		return fmt.Errorf("%s holds a NUL byte", label)
 	}
 	return nil
 }
@@ -95,16 +95,16 @@ func (rec *Record) CheckVersion() error {
 	return nil
 }
 
-// Change calls change with rec, for an Update or, if end is true, for a Finish. It
+// ApplyChange calls change with rec, for an Update or, if end is true, for a Finish. It
 // returns an error for a forbidden change, and returns an error of change unmodified. It
 // does not check rec.Spec, because the store compares the stored form of the
 // specification.
-func (rec *Record) Change(change func(*Record) error, end bool) error {
+func (rec *Record) ApplyChange(change func(*Record) error, end bool) error {
 	before := fixedFieldsOf(*rec)
 	if err := change(rec); err != nil {
 		return err
 	}
-	if err := before.check(rec); err != nil {
+	if err := before.checkUnchanged(rec); err != nil {
 		return fmt.Errorf("change job %s: %w", before.id, err)
 	}
 	rec.dropEarlierClaims(before)
@@ -129,7 +129,7 @@ func (rec *Record) Cancel(now time.Time, change func(*Record)) error {
 	}
 	err := rec.Job.Become(rowmill.StatusCancelled, now)
 	if err == nil {
-		err = before.check(rec)
+		err = before.checkUnchanged(rec)
 	}
 	if err != nil {
 		return fmt.Errorf("cancel job %s: %w", before.id, err)
@@ -159,7 +159,7 @@ type fixedFields struct {
 
 func fixedFieldsOf(rec Record) fixedFields {
 	k := fixedFields{
-		id: rec.Job.ID, created: rec.Job.Created, run: rec.Job.RunType, key: KeyOf(rec.Job), status: rec.Job.Status,
+		id: rec.Job.ID, created: rec.Job.Created, run: rec.Job.RunType, key: APIKeyID(rec.Job), status: rec.Job.Status,
 		session: rec.Session, epoch: rec.Epoch, version: rec.Version, schema: rec.SchemaVersion, reserved: rec.Reserved,
 		started: rec.DownloadStarted != nil, finished: rec.DownloadFinished != nil, shards: rec.Shards,
 	}
@@ -169,9 +169,9 @@ func fixedFieldsOf(rec Record) fixedFields {
 	return k
 }
 
-// check returns an error if rec has another value in a field that must not change, or a
+// checkUnchanged returns an error if rec has another value in a field that must not change, or a
 // status that the state machine does not allow after the status in k.
-func (k fixedFields) check(rec *Record) error {
+func (k fixedFields) checkUnchanged(rec *Record) error {
 	switch {
 	case rec.Job.ID != k.id:
 		return errors.New("its id cannot change")
@@ -179,7 +179,7 @@ func (k fixedFields) check(rec *Record) error {
 		return errors.New("its time of creation cannot change")
 	case rec.Job.RunType != k.run:
 		return errors.New("its run type cannot change")
-	case KeyOf(rec.Job) != k.key:
+	case APIKeyID(rec.Job) != k.key:
 		return errors.New("the key that submitted it cannot change")
 	case rec.Reserved != k.reserved:
 		return errors.New("only Reserve can change its reservation")
@@ -189,20 +189,20 @@ func (k fixedFields) check(rec *Record) error {
 		return errors.New("only the store can change its versions")
 	case k.counted && (rec.Job.NumRows == nil || *rec.Job.NumRows != k.rows):
 		return fmt.Errorf("its number of rows is %d and cannot change", k.rows)
-	case rec.Job.Status != k.status && !reachable(k.status, rec.Job.Status):
+	case rec.Job.Status != k.status && !isReachable(k.status, rec.Job.Status):
 		return &rowmill.TransitionError{From: k.status, To: rec.Job.Status}
 	}
 	return nil
 }
 
-// reachable reports whether a job with status from can get the status to, in one or more
+// isReachable reports whether a job with status from can get the status to, in one or more
 // steps. The state machine has no cycles, so the search ends.
-func reachable(from, to rowmill.Status) bool {
+func isReachable(from, to rowmill.Status) bool {
 	if from.CanBecome(to) {
 		return true
 	}
 	for _, next := range rowmill.Statuses() {
-		if from.CanBecome(next) && reachable(next, to) {
+		if from.CanBecome(next) && isReachable(next, to) {
 			return true
 		}
 	}

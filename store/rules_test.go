@@ -98,7 +98,7 @@ func TestRecord_ChangeRefusesFixedFields(t *testing.T) {
 		rec := newRecord()
 		count := rows
 		rec.Job.NumRows = &count
-		err := rec.Change(func(r *Record) error { change(r); return nil }, false)
+		err := rec.ApplyChange(func(r *Record) error { change(r); return nil }, false)
 		wantError(t, says, err, says)
 	}
 }
@@ -108,15 +108,15 @@ func TestRecord_ChangeFollowsStateMachine(t *testing.T) {
 	rec := newRecord()
 	rec.Job.Status = rowmill.StatusFailed
 	var step *rowmill.TransitionError
-	if err := rec.Change(func(r *Record) error { r.Job.Status = rowmill.StatusRunning; return nil }, false); !errors.As(err, &step) {
+	if err := rec.ApplyChange(func(r *Record) error { r.Job.Status = rowmill.StatusRunning; return nil }, false); !errors.As(err, &step) {
 		t.Errorf("got %v", err)
 	}
 	rec = newRecord()
 	own := errors.New("own")
-	if err := rec.Change(func(*Record) error { return own }, false); err != own { //nolint:errorlint // passed through as it is
+	if err := rec.ApplyChange(func(*Record) error { return own }, false); err != own { //nolint:errorlint // passed through as it is
 		t.Errorf("got %v", err)
 	}
-	wantError(t, "finish", rec.Change(func(*Record) error { return nil }, true), "the change leaves it")
+	wantError(t, "finish", rec.ApplyChange(func(*Record) error { return nil }, true), "the change leaves it")
 }
 
 func TestRecord_Cancel(t *testing.T) {

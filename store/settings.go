@@ -24,14 +24,14 @@ type Settings struct {
 	RetentionDays *int `json:"retention_days"`
 }
 
-// SettingsValue returns the name of the value that holds an account's settings.
-func SettingsValue(account string) string { return "settings/" + account }
+// SettingsValueName returns the name of the value that holds an account's settings.
+func SettingsValueName(account string) string { return "settings/" + account }
 
 // LoadSettings returns an account's settings and the version of their document. The
 // version is 0 when no document exists and the defaults apply.
 func LoadSettings(ctx context.Context, values Values, account string) (Settings, int64, error) {
 	days := defaultRetentionDays
-	text, version, err := values.GetValue(ctx, SettingsValue(account))
+	text, version, err := values.GetValue(ctx, SettingsValueName(account))
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return Settings{RetentionDays: &days}, 0, nil
 	}

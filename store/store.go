@@ -148,7 +148,7 @@ type Record struct {
 
 	// Events lists the steps of the job's history that no other field shows, oldest
 	// first, at most MaxEvents.
-	Events []Event `json:"events,omitempty"`
+	Events []JobEvent `json:"events,omitempty"`
 
 	DownloadStarted  *time.Time `json:"download_started,omitempty"`  // when the download of the input began; stored before the first request
 	Downloader       string     `json:"downloader,omitempty"`        // address of the node that began the download, HOST:PORT; empty without a cluster
@@ -271,11 +271,11 @@ type Jobs interface {
 	// jobs of all accounts, not with the number of ended or waiting jobs.
 	Active(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error)
 
-	// Batches returns a page of the records of an account whose Spec has a Raw of the
+	// ListBatches returns a page of the records of an account whose Spec has a Raw of the
 	// dialect, ordered by id, which is the order of creation. more reports whether
 	// further records follow. Jobs that are created between two calls are neither
 	// skipped nor repeated.
-	Batches(ctx context.Context, account, dialect string, page Page) (batches []Record, more bool, err error)
+	ListBatches(ctx context.Context, account, dialect string, page Page) (batches []Record, more bool, err error)
 
 	// Orphans returns up to limit open jobs without a live owner. The accounts take
 	// turns, so that no account waits behind the backlog of another account. The oldest
@@ -326,13 +326,13 @@ type Jobs interface {
 	// artifact than old, nothing changes. The returned record holds the stored artifact.
 	ReplaceArtifact(ctx context.Context, jobID, variant string, old, remade Artifact) (Record, error)
 
-	// Continued records in the ended job jobID that the job by takes over its rows. If
+	// MarkContinued records in the ended job jobID that the job by takes over its rows. If
 	// several jobs take over the rows, the record keeps the greatest id, which is the
 	// newest job. The error is rowmill.ErrConflict while the job jobID is open.
-	Continued(ctx context.Context, jobID, by string) error
+	MarkContinued(ctx context.Context, jobID, by string) error
 
 	// Park releases a job, sets its message, and sets Job.ParkedUntil to the time of the
-	// store's clock plus rest. Until this time, Orphans does not list the job.
+	// store's clock plus pause. Until this time, Orphans does not list the job.
 	Park(ctx context.Context, f Fence, pause time.Duration, message string) error
 
 	// Unpark ends the parking of a job at once, so that a node can claim the job. A
@@ -474,8 +474,8 @@ type KeyUsage struct {
 	Key string // id of the key; empty for none
 }
 
-// KeyOf returns the id of the API key that submitted a job; empty for none.
-func KeyOf(j rowmill.Job) string {
+// APIKeyID returns the id of the API key that submitted a job; empty for none.
+func APIKeyID(j rowmill.Job) string {
 	if j.KeyID == nil {
 		return ""
 	}

@@ -45,8 +45,8 @@ func (w *Writer) Name() string {
 	return w.name
 }
 
-// Acked returns the number of acknowledged writes.
-func (w *Writer) Acked() int64 {
+// AckedWrites returns the number of acknowledged writes.
+func (w *Writer) AckedWrites() int64 {
 	if w == nil {
 		return 0
 	}
@@ -62,14 +62,14 @@ func (w *Writer) Ack(n int64) {
 	}
 }
 
-// Reset sets the number of acknowledged writes to n. Call Reset when the lost writes have
+// ResetAcked sets the number of acknowledged writes to n. Call ResetAcked when the lost writes have
 // been repeated, or when no node will repeat them.
-func (w *Writer) Reset(n int64) { w.acked.Store(n) }
+func (w *Writer) ResetAcked(n int64) { w.acked.Store(n) }
 
-// Check returns ErrLostWrites when n, the number of w's writes in the record, is below
+// CheckLostWrites returns ErrLostWrites when n, the number of w's writes in the record, is below
 // the number of acknowledged writes.
-func (w *Writer) Check(jobID string, n int64) error {
-	if acked := w.Acked(); n < acked {
+func (w *Writer) CheckLostWrites(jobID string, n int64) error {
+	if acked := w.AckedWrites(); n < acked {
 		return fmt.Errorf("the store acknowledged %d writes to job %s, but has only %d of them: %w", acked, jobID, n, ErrLostWrites)
 	}
 	return nil

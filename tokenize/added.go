@@ -107,7 +107,7 @@ func beginsWithWord(s string) bool {
 
 // isWord reports whether r is a word character, as \w in regular expressions.
 func isWord(r rune) bool {
-	c := classes().of(r)
+	c := classes().classOf(r)
 	return c&(letter|mark) != 0 || c&number != 0 && !unicode.Is(unicode.No, r) ||
 		r == '\u200c' || r == '\u200d' || unicode.In(r, unicode.Pc, unicode.Other_Alphabetic)
 }

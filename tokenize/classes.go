@@ -28,23 +28,23 @@ type classTable struct {
 	pages [][256]class
 }
 
-// of returns the class of r. r must be a valid code point.
-func (t *classTable) of(r rune) class { return t.pages[t.index[uint32(r)>>8]][uint8(r)] }
+// classOf returns the class of r. r must be a valid code point.
+func (t *classTable) classOf(r rune) class { return t.pages[t.index[uint32(r)>>8]][uint8(r)] }
 
-// at returns the class of the character of s at byte i, and its size in bytes. s must
+// classAt returns the class of the character of s at byte i, and its size in bytes. s must
 // be valid UTF-8, and a character must begin at i.
-func (t *classTable) at(s string, i int) (class, int) {
+func (t *classTable) classAt(s string, i int) (class, int) {
 	switch c := s[i]; {
 	case c < 0x80:
 		return t.pages[0][c], 1
 	case c < 0xE0:
-		return t.of(rune(c&0x1F)<<6 | rune(s[i+1]&0x3F)), 2
+		return t.classOf(rune(c&0x1F)<<6 | rune(s[i+1]&0x3F)), 2
 	case c < 0xF0:
 		_ = s[i+2]
-		return t.of(rune(c&0x0F)<<12 | rune(s[i+1]&0x3F)<<6 | rune(s[i+2]&0x3F)), 3
+		return t.classOf(rune(c&0x0F)<<12 | rune(s[i+1]&0x3F)<<6 | rune(s[i+2]&0x3F)), 3
 	default:
 		_ = s[i+3]
-		return t.of(rune(c&0x07)<<18 | rune(s[i+1]&0x3F)<<12 | rune(s[i+2]&0x3F)<<6 | rune(s[i+3]&0x3F)), 4
+		return t.classOf(rune(c&0x07)<<18 | rune(s[i+1]&0x3F)<<12 | rune(s[i+2]&0x3F)<<6 | rune(s[i+3]&0x3F)), 4
 	}
 }
 

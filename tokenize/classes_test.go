@@ -46,8 +46,8 @@ func TestClasses(t *testing.T) {
 				want |= c
 			}
 		}
-		c, n := table.at(string(r)+"x", 0)
-		if c != want || n != len(string(r)) || table.of(r) != want {
+		c, n := table.classAt(string(r)+"x", 0)
+		if c != want || n != len(string(r)) || table.classOf(r) != want {
 			t.Errorf("%U is of class %b and %d bytes, want %b", r, c, n, want)
 		}
 	}

@@ -66,10 +66,10 @@ func (e *Encoding) WithSpecials() *Encoding {
 
 // Count returns the number of tokens in a text.
 func (e *Encoding) Count(text string) int {
-	s := e.take()
-	defer e.give(s)
+	s := e.getScratch()
+	defer e.putScratch(s)
 	n := 0
-	for part := range e.parts(s, valid(text)) {
+	for part := range e.parts(s, toValidUTF8(text)) {
 		if part.id >= 0 {
 			n++
 		} else {
@@ -86,9 +86,9 @@ func (e *Encoding) CountBytes(text []byte) int {
 
 // Encode appends the IDs of the tokens of a text to dst.
 func (e *Encoding) Encode(dst []int, text string) []int {
-	s := e.take()
-	defer e.give(s)
-	for part := range e.parts(s, valid(text)) {
+	s := e.getScratch()
+	defer e.putScratch(s)
+	for part := range e.parts(s, toValidUTF8(text)) {
 		if part.id >= 0 {
 			dst = append(dst, part.id)
 		} else {
@@ -168,18 +168,18 @@ func (e *Encoding) prepare(s *scratch, text string) string {
 	return text
 }
 
-// valid returns a text in which U+FFFD replaces every byte that is not part of valid
+// toValidUTF8 returns a text in which U+FFFD replaces every byte that is not part of valid
 // UTF-8, as JSON encodes it.
-func valid(text string) string {
+func toValidUTF8(text string) string {
 	if utf8.ValidString(text) {
 		return text
 	}
 	return string([]rune(text))
 }
 
-func (e *Encoding) take() *scratch { return e.pool.Get().(*scratch) }
+func (e *Encoding) getScratch() *scratch { return e.pool.Get().(*scratch) }
 
-func (e *Encoding) give(s *scratch) {
+func (e *Encoding) putScratch(s *scratch) {
 	// Do not keep the large memory of a scratch that encoded one long piece.
 	if cap(s.tokens)+cap(s.whole)+cap(s.long.tokens)+cap(s.ends)+cap(s.other)+cap(s.text) < maxKeptScratch {
 		s.long.piece = ""

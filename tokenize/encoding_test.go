@@ -18,7 +18,7 @@ func checkRoundTrip(t *testing.T, e *Encoding, text string) {
 	if ids[0] != -7 || len(ids)-1 != e.Count(text) || e.CountBytes([]byte(text)) != len(ids)-1 {
 		t.Fatalf("%s, %q: Encode appends %d tokens to one, Count has %d", e.name, text, len(ids)-1, e.Count(text))
 	}
-	if got, want := decoded(t, e, ids[1:]), valid(text); got != want {
+	if got, want := decoded(t, e, ids[1:]), toValidUTF8(text); got != want {
 		t.Fatalf("%s: %q becomes %q", e.name, want, got)
 	}
 }
@@ -90,7 +90,7 @@ func checkMerges(t *testing.T, e *Encoding, piece string) {
 		t.Fatalf("%s, %q: tokens %d, want %d", e.name, piece, got, want)
 	}
 	s.tokens, s.products = grow(s.tokens, len(piece)), grow(s.products, len(piece))
-	if got := v.mergeHeap(s, v.units(s.tokens, piece)); !slices.Equal(got, want) {
+	if got := v.mergeHeap(s, v.fillInitialTokens(s.tokens, piece)); !slices.Equal(got, want) {
 		t.Fatalf("%s, %q: by a heap tokens %d, want %d", e.name, piece, got, want)
 	}
 	for _, size := range []int{8, 40, 150} {

@@ -14,8 +14,8 @@ type scratch struct {
 	whole      []token  // tokens of a piece that is longer than window
 	cache      pieceCache
 	last       boundaries
-	long       long  // a piece that Truncate cuts
-	ends       []int // ends of a text's pieces, if there is no scanner
+	long       longPieceTokens // a piece that Truncate cuts
+	ends       []int           // ends of a text's pieces, if there is no scanner
 	other      []int
 	text       []byte // a text with a leading space
 }
@@ -50,14 +50,14 @@ func (v *vocabulary) merge(s *scratch, piece string) []token {
 
 func (v *vocabulary) mergeWindow(s *scratch, piece string) []token {
 	s.tokens, s.products = grow(s.tokens, len(piece)), grow(s.products, len(piece))
-	n := v.units(s.tokens, piece)
+	n := v.fillInitialTokens(s.tokens, piece)
 	if n <= fewUnits {
 		return v.mergeLinear(s, n)
 	}
 	return v.mergeHeap(s, n)
 }
 
-// units fills in the tokens that merging a piece starts with, and returns their
+// fillInitialTokens fills in the tokens that merging a piece starts with, and returns their
 // number. These are bytes, and characters that will certainly become one token
 // before their bytes merge with others.
 //
@@ -68,7 +68,7 @@ func (v *vocabulary) mergeWindow(s *scratch, piece string) []token {
 // characters, both tokens do too. All other products are recorded in
 // unsafeBorders. It does not matter that the character is merged early: all
 // merges of the character come later anyway.
-func (v *vocabulary) units(tokens []token, piece string) int {
+func (v *vocabulary) fillInitialTokens(tokens []token, piece string) int {
 	n := 0
 	for i := 0; i < len(piece); {
 		c := piece[i]
@@ -157,7 +157,7 @@ func (v *vocabulary) mergeHeap(s *scratch, n int) []token {
 		}
 	}
 	for i := len(heap)/2 - 1; i >= 0; i-- {
-		sink(heap, i)
+		siftDown(heap, i)
 	}
 	offer := func(at int32) {
 		products[at] = none
@@ -165,7 +165,7 @@ func (v *vocabulary) mergeHeap(s *scratch, n int) []token {
 			if p := v.pairs.find(tokens[at], tokens[right]); p != none {
 				products[at] = p
 				heap = append(heap, uint64(p)<<32|uint64(at))
-				rise(heap)
+				siftUp(heap)
 			}
 		}
 	}
@@ -174,7 +174,7 @@ func (v *vocabulary) mergeHeap(s *scratch, n int) []token {
 		last := len(heap) - 1
 		heap[0] = heap[last]
 		heap = heap[:last]
-		sink(heap, 0)
+		siftDown(heap, 0)
 		if products[at] != product {
 			continue // an outdated entry: one token of the pair has changed
 		}
@@ -244,8 +244,8 @@ func grow[T any](s []T, n int) []T {
 	return slices.Grow(s[:0], n)[:n]
 }
 
-// sink moves the element at index i of a heap down to its position.
-func sink(heap []uint64, i int) {
+// siftDown moves the element at index i of a heap down to its position.
+func siftDown(heap []uint64, i int) {
 	if i >= len(heap) {
 		return
 	}
@@ -267,8 +267,8 @@ func sink(heap []uint64, i int) {
 	heap[i] = moving
 }
 
-// rise moves the last element of a heap up to its position.
-func rise(heap []uint64) {
+// siftUp moves the last element of a heap up to its position.
+func siftUp(heap []uint64) {
 	i := len(heap) - 1
 	moving := heap[i]
 	for i > 0 {

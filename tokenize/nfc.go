@@ -17,7 +17,7 @@ func nfc(text string) string {
 	}
 	marks := 0
 	for _, r := range text {
-		if marks++; classes().of(r)&mark == 0 {
+		if marks++; classes().classOf(r)&mark == 0 {
 			marks = 0
 		}
 		// x/text has no Unicode 9, and inserts U+034F after 30 marks.

@@ -93,7 +93,7 @@ func checkScanner(t *testing.T, scan *scanner, pattern string, expression *regex
 	if newer(text) {
 		return
 	}
-	text = valid(text)
+	text = toValidUTF8(text)
 	want := matches{expression}.split(nil, text, 0)
 	if got := scan.split(nil, text, 0); !slices.Equal(got, want) {
 		t.Fatalf("%s\n%q: pieces end at %d, by regexp2 at %d", pattern, text, got, want)

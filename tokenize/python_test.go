@@ -38,7 +38,7 @@ func TestOriginals(t *testing.T) {
 	}
 	var texts []string
 	for _, text := range hardTexts {
-		texts = append(texts, valid(text))
+		texts = append(texts, toValidUTF8(text))
 	}
 	texts = append(texts, strings.Repeat("a", 3000), strings.Repeat(" ", 3000)+"x", strings.Repeat("北京赛车", 300),
 		"so<think> a<tool_call><tool [left] [left][right]  x word sword word", "<|start|>user<|message|>hi<|end|><|endofprompt|>")
@@ -48,7 +48,7 @@ func TestOriginals(t *testing.T) {
 		if r.IntN(8) == 0 {
 			extras := []string{"<think>", "<tool", "<tool_call>", " [left]", "[right] ", " word ", "word", "<|start|>", "<|end|>"}
 			at := r.IntN(len(text) + 1)
-			text = valid(text[:at]) + extras[r.IntN(len(extras))] + valid(text[at:])
+			text = toValidUTF8(text[:at]) + extras[r.IntN(len(extras))] + toValidUTF8(text[at:])
 		}
 		texts = append(texts, text)
 	}
@@ -146,7 +146,7 @@ func checkClasses(t *testing.T, library string, sets map[string][][2]rune) {
 		}
 	}
 	for r := range want {
-		if got := classes().of(rune(r)) &^ line; got != want[r] {
+		if got := classes().classOf(rune(r)) &^ line; got != want[r] {
 			t.Errorf("%U is of class %b, for %s of %b", r, got, library, want[r])
 		}
 	}

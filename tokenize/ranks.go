@@ -17,14 +17,14 @@ import (
 // Each encoding is made once. Patterns and special tokens come from
 // tiktoken_ext/openai_public.py in tiktoken.
 var builtIn = map[string]func() (*Encoding, error){
-	"o200k_base":    once("o200k_base", o200kRanks, patternO200K, o200kSpecials),
-	"o200k_harmony": once("o200k_harmony", o200kRanks, patternO200K, harmonySpecials),
-	"cl100k_base":   once("cl100k_base", cl100kRanks, patternCL100K, cl100kSpecials),
+	"o200k_base":    onceEncoding("o200k_base", o200kRanks, patternO200K, o200kSpecials),
+	"o200k_harmony": onceEncoding("o200k_harmony", o200kRanks, patternO200K, harmonySpecials),
+	"cl100k_base":   onceEncoding("cl100k_base", cl100kRanks, patternCL100K, cl100kSpecials),
 }
 
 var o200kRanks, cl100kRanks = rankLoader("o200k_base"), rankLoader("cl100k_base")
 
-func once(name string, ranks func() (*vocabulary, error), pattern string, specials func() map[string]int) func() (*Encoding, error) {
+func onceEncoding(name string, ranks func() (*vocabulary, error), pattern string, specials func() map[string]int) func() (*Encoding, error) {
 	return sync.OnceValues(func() (*Encoding, error) {
 		v, err := ranks()
 		if err != nil {

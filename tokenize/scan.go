@@ -41,18 +41,18 @@ func (p *scanner) next(s string, i int) int {
 //	 ?[^\s\p{L}\p{N}]+[\r\n/]*
 //	\s*[\r\n]+|\s+(?!\S)|\s+
 func (p *scanner) nextO200k(s string, i int) int {
-	c, n := p.table.at(s, i)
+	c, n := p.table.classAt(s, i)
 	switch {
 	case c&letter != 0:
-		_, end := p.word(s, i)
+		_, end := p.matchWord(s, i)
 		return end
 	case c&number != 0:
 		return p.run(s, i+n, number, p.digits-1)
 	case c&line == 0 && i+n < len(s):
 		// The first character is part of a word if one follows.
-		small, end := p.word(s, i+n)
+		small, end := p.matchWord(s, i+n)
 		if c&mark != 0 && !small {
-			_, end = p.word(s, i) // the pattern tries the first kind without this character before the second kind with it
+			_, end = p.matchWord(s, i) // the pattern tries the first kind without this character before the second kind with it
 		}
 		if end > i+n {
 			return end
@@ -61,16 +61,16 @@ func (p *scanner) nextO200k(s string, i int) int {
 	if c&mark != 0 {
 		return i + n
 	}
-	if end := p.symbols(s, i, '/'); end > i {
+	if end := p.matchSymbols(s, i, '/'); end > i {
 		return end
 	}
-	return p.blank(s, i, true)
+	return p.matchSpace(s, i, true)
 }
 
-// word matches the two kinds of words of o200k at byte i, without the character before
+// matchWord matches the two kinds of words of o200k at byte i, without the character before
 // the word. end is i if neither kind matches. small is true if the first kind matched:
 // a word that ends in letters that are not capitals.
-func (p *scanner) word(s string, i int) (small bool, end int) {
+func (p *scanner) matchWord(s string, i int) (small bool, end int) {
 	ascii := &p.table.pages[0]
 	// Only ASCII up to the end of the word, so every letter has a case.
 	at := i
@@ -91,7 +91,7 @@ func (p *scanner) word(s string, i int) (small bool, end int) {
 	at = i
 	caseless := -1 // end of the last character of the run that is not a capital, or -1
 	for at < len(s) {
-		c, n := p.table.at(s, at)
+		c, n := p.table.classAt(s, at)
 		if c&(upper|other|mark) == 0 {
 			break
 		}
@@ -126,7 +126,7 @@ func (p *scanner) word(s string, i int) (small bool, end int) {
 // in one piece. No token of cl100k_base crosses the position where this pattern
 // splits, so the tokens are the same.
 func (p *scanner) nextCL100k(s string, i int) int {
-	c, n := p.table.at(s, i)
+	c, n := p.table.classAt(s, i)
 	switch {
 	case c&p.letters != 0:
 		return p.run(s, i+n, p.letters, len(s))
@@ -142,10 +142,10 @@ func (p *scanner) nextCL100k(s string, i int) int {
 			return end
 		}
 	}
-	if end := p.symbols(s, i, '\n'); end > i {
+	if end := p.matchSymbols(s, i, '\n'); end > i {
 		return end
 	}
-	return p.blank(s, i, true)
+	return p.matchSpace(s, i, true)
 }
 
 // nextGPT2 matches
@@ -161,22 +161,22 @@ func (p *scanner) nextGPT2(s string, i int) int {
 	if s[i] == ' ' && i+1 < len(s) {
 		at++
 	}
-	switch c, n := p.table.at(s, at); {
+	switch c, n := p.table.classAt(s, at); {
 	case c&letter != 0:
 		return p.run(s, at+n, letter, len(s))
 	case c&number != 0:
 		return p.run(s, at+n, number, len(s))
 	case c&space == 0:
-		return p.others(s, at+n)
+		return p.skipOthers(s, at+n)
 	}
-	return p.blank(s, i, false)
+	return p.matchSpace(s, i, false)
 }
 
 // run returns the end of the longest sequence of characters in set that begins at byte
 // i, with at most limit characters.
 func (p *scanner) run(s string, i int, set class, limit int) int {
 	for ; limit > 0 && i < len(s); limit-- {
-		c, n := p.table.at(s, i)
+		c, n := p.table.classAt(s, i)
 		if c&set == 0 {
 			break
 		}
@@ -185,12 +185,12 @@ func (p *scanner) run(s string, i int, set class, limit int) int {
 	return i
 }
 
-// others returns the end of the longest sequence of [^\s\p{L}\p{N}] that begins at byte
+// skipOthers returns the end of the longest sequence of [^\s\p{L}\p{N}] that begins at byte
 // i.
-func (p *scanner) others(s string, i int) int {
+func (p *scanner) skipOthers(s string, i int) int {
 	outside := space | number | letter | p.letters
 	for i < len(s) {
-		c, n := p.table.at(s, i)
+		c, n := p.table.classAt(s, i)
 		if c&outside != 0 {
 			break
 		}
@@ -199,14 +199,14 @@ func (p *scanner) others(s string, i int) int {
 	return i
 }
 
-// symbols returns the end of a match of " ?[^\s\p{L}\p{N}]+[\r\n]*" at byte i; the last
+// matchSymbols returns the end of a match of " ?[^\s\p{L}\p{N}]+[\r\n]*" at byte i; the last
 // set also includes the byte also. It returns i if nothing matches.
-func (p *scanner) symbols(s string, i int, also byte) int {
+func (p *scanner) matchSymbols(s string, i int, also byte) int {
 	at := i
 	if s[i] == ' ' {
 		at++
 	}
-	end := p.others(s, at)
+	end := p.skipOthers(s, at)
 	if end == at {
 		return i
 	}
@@ -216,12 +216,12 @@ func (p *scanner) symbols(s string, i int, also byte) int {
 	return end
 }
 
-// blank returns the end of a match of "\s+(?!\S)|\s+" at byte i, where white space must
+// matchSpace returns the end of a match of "\s+(?!\S)|\s+" at byte i, where white space must
 // begin. If lines is true, it first tries "\s*[\r\n]+".
-func (p *scanner) blank(s string, i int, lines bool) int {
+func (p *scanner) matchSpace(s string, i int, lines bool) int {
 	end, last, newline := i, i, -1
 	for end < len(s) {
-		c, n := p.table.at(s, end)
+		c, n := p.table.classAt(s, end)
 		if c&space == 0 {
 			break
 		}

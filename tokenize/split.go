@@ -126,7 +126,7 @@ func (d digits) split(ends []int, s string, base int) []int {
 // in bytes. The tokenizers library uses Rust here, with the numbers of Unicode 17.
 func (d digits) number(s string, i int) (yes bool, size int) {
 	r, size := utf8.DecodeRuneInString(s[i:])
-	return d.table.of(r)&number != 0 || r >= 0x11DE0 && r <= 0x11DE9 || r >= 0x16FF4 && r <= 0x16FF6, size
+	return d.table.classOf(r)&number != 0 || r >= 0x11DE0 && r <= 0x11DE9 || r >= 0x16FF4 && r <= 0x16FF6, size
 }
 
 // pieces is an iterator over the pieces of a text.

@@ -26,9 +26,9 @@ func (e *Encoding) Truncate(text string, n int) string {
 	if len(text) <= n && !e.nfc && !e.spaceFirst && utf8.ValidString(text) {
 		return text // every token has at least one byte
 	}
-	s := e.take()
-	defer e.give(s)
-	seen := valid(text)
+	s := e.getScratch()
+	defer e.putScratch(s)
+	seen := toValidUTF8(text)
 	if e.nfc && !norm.NFC.IsNormalString(seen) {
 		seen = e.normalized(s, seen)
 	}
@@ -94,11 +94,11 @@ func (m *boundaries) add(at, tokens int) {
 // last returns the boundary that was added last.
 func (m *boundaries) last() boundary { return m.ring[(m.n-1)%len(m.ring)] }
 
-// before returns the last boundary that is at least lookahead bytes before end, or the
+// lastBefore returns the last boundary that is at least lookahead bytes before end, or the
 // beginning of the text. A text that ends at end has the same pieces before this
 // boundary. If known is false, the pattern has no scanner, and before returns the
 // oldest such boundary.
-func (m *boundaries) before(end int, known bool) boundary {
+func (m *boundaries) lastBefore(end int, known bool) boundary {
 	first := max(0, m.n-len(m.ring))
 	from := m.n - 1
 	if !known {
@@ -138,9 +138,9 @@ type prefixes struct {
 	e     *Encoding
 	s     *scratch
 	text  string
-	n     int   // largest number of tokens; counts above it need not be exact
-	begin int   // beginning of the piece with which the count exceeds n
-	long  *long // the tokens of that piece if it is long; otherwise nil
+	n     int              // largest number of tokens; counts above it need not be exact
+	begin int              // beginning of the piece with which the count exceeds n
+	long  *longPieceTokens // the tokens of that piece if it is long; otherwise nil
 }
 
 // search returns the length that fitPrefix returns. The first piece that does not fit
@@ -190,7 +190,7 @@ func (p *prefixes) count(end int) int {
 	if !utf8.RuneStart(p.text[end]) {
 		return p.n + 1
 	}
-	from := p.s.last.before(end, p.e.scan != nil)
+	from := p.s.last.lastBefore(end, p.e.scan != nil)
 	total := from.tokens
 	rest := p.text[from.at:end]
 	all := p.e.pieces(p.s, rest)
@@ -205,8 +205,8 @@ func (p *prefixes) count(end int) int {
 	return total
 }
 
-// long is a long piece and its tokens. Its first n tokens fit into the limit.
-type long struct {
+// longPieceTokens is a long piece and its tokens. Its first n tokens fit into the limit.
+type longPieceTokens struct {
 	piece  string
 	tokens []token
 	n      int
@@ -218,7 +218,7 @@ type long struct {
 
 // encodeLong stores a piece that has more than n tokens, and its tokens, in s.long.
 func (v *vocabulary) encodeLong(s *scratch, piece string, n int) {
-	s.long = long{piece: piece, tokens: append(s.long.tokens[:0], v.merge(s, piece)...), n: n}
+	s.long = longPieceTokens{piece: piece, tokens: append(s.long.tokens[:0], v.merge(s, piece)...), n: n}
 	l := &s.long
 	for _, t := range l.tokens[:n] {
 		l.end += len(v.text(t))
@@ -246,14 +246,14 @@ func (v *vocabulary) maxTokenAt(text string) int {
 // The bytes after some token are encoded separately. If the first token of this
 // encoding is again the piece's token, then all tokens before it are also
 // right, for the reason given at mergeLong.
-func (l *long) count(v *vocabulary, s *scratch, end int) int {
+func (l *longPieceTokens) count(v *vocabulary, s *scratch, end int) int {
 	if l.counted != end {
 		l.counted, l.countedTokens = end, l.countFrom(v, s, end)
 	}
 	return l.countedTokens
 }
 
-func (l *long) countFrom(v *vocabulary, s *scratch, end int) int {
+func (l *longPieceTokens) countFrom(v *vocabulary, s *scratch, end int) int {
 	if v.words.find(l.piece[:end]) != none {
 		return 1
 	}

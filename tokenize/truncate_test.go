@@ -47,7 +47,7 @@ func TestTruncate(t *testing.T) {
 					t.Fatalf("%s: %q is cut to %q with %d tokens, more than %d", e.name, text, got, e.Count(got), n)
 				}
 			}
-			text = valid(text)
+			text = toValidUTF8(text)
 			for n := -1; n <= e.Count(text)+1; n++ {
 				checkTruncate(t, e, text, n)
 			}
@@ -78,7 +78,7 @@ func TestTruncateOthers(t *testing.T) {
 			text := randomText(r, 20)
 			for range r.IntN(3) {
 				at := r.IntN(len(text) + 1)
-				text = valid(text[:at]) + []string{"<think>", "<", "<|im_start|>", "<|end|>"}[r.IntN(4)] + valid(text[at:])
+				text = toValidUTF8(text[:at]) + []string{"<think>", "<", "<|im_start|>", "<|end|>"}[r.IntN(4)] + toValidUTF8(text[at:])
 			}
 			if e.nfc {
 				text = norm.NFC.String(text)
@@ -145,7 +145,7 @@ func FuzzTruncate(f *testing.F) {
 		if len(text) > 400 {
 			return
 		}
-		text = valid(text)
+		text = toValidUTF8(text)
 		for _, e := range all {
 			checkTruncate(t, e, text, n%(e.Count(text)+2))
 		}

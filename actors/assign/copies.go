@@ -33,9 +33,9 @@ func (o *Owner) Copies(of *shard.Copies) {
 	o.dueAll = true
 }
 
-// Copyable returns a shard and its copies, if the owner can write these copies now: all
+// NextCopyableShard returns a shard and its copies, if the owner can write these copies now: all
 // their originals are committed. ok is false if there is no such shard.
-func (o *Owner) Copyable() (n int, rows *roaring.Bitmap, ok bool) {
+func (o *Owner) NextCopyableShard() (n int, rows *roaring.Bitmap, ok bool) {
 	c := &o.copies
 	if c.of == nil || o.states.copies.Count() == 0 {
 		return 0, nil, false
@@ -43,11 +43,11 @@ func (o *Owner) Copyable() (n int, rows *roaring.Bitmap, ok bool) {
 	for c.settled < len(o.plan.shards) && o.answered(c.settled) {
 		c.settled++
 	}
-	for c.next < len(o.plan.shards) && o.states.copies.of(c.next) == nil {
+	for c.next < len(o.plan.shards) && o.states.copies.inShard(c.next) == nil {
 		c.next++
 	}
 	for n = c.next; n < min(c.next+copiesAhead, len(o.plan.shards)); n++ {
-		if rows := o.states.copies.of(n); rows != nil && c.of.Last(n) < c.settled {
+		if rows := o.states.copies.inShard(n); rows != nil && c.of.LastOriginalShard(n) < c.settled {
 			return n, rows.Clone(), true
 		}
 	}
@@ -56,7 +56,7 @@ func (o *Owner) Copyable() (n int, rows *roaring.Bitmap, ok bool) {
 
 // answered reports whether every row of shard n is committed or a copy.
 func (o *Owner) answered(n int) bool {
-	rows, done, copied := uint64(o.plan.shards[n].Rows), o.states.committed.of(n), o.copies.of.Rows(n) //nolint:gosec // a number of rows
+	rows, done, copied := uint64(o.plan.shards[n].Rows), o.states.committed.inShard(n), o.copies.of.Rows(n) //nolint:gosec // a number of rows
 	if done == nil {
 		done = new(roaring.Bitmap)
 	}
@@ -66,11 +66,11 @@ func (o *Owner) answered(n int) bool {
 	return done.GetCardinality()+copied.GetCardinality() >= rows && done.OrCardinality(copied) == rows
 }
 
-// Copied returns the proposal to commit part p, which holds copies of a shard. The
+// ProposeCopies returns the proposal to commit part p, which holds copies of a shard. The
 // proposal is a Repeat if a row of the part is no longer a copy, because a worker has
 // got the row.
-func (o *Owner) Copied(p Part) Proposal {
-	if o.states.copies.in(p.Shard, p.Rows.Bitmap).GetCardinality() != p.Rows.GetCardinality() {
+func (o *Owner) ProposeCopies(p Part) Proposal {
+	if o.states.copies.intersect(p.Shard, p.Rows.Bitmap).GetCardinality() != p.Rows.GetCardinality() {
 		return Proposal{Part: p, Repeat: true}
 	}
 	return o.proposal("", p)

@@ -41,7 +41,7 @@ func TestReplayEqualsTheOriginal(t *testing.T) {
 			for range rapid.IntRange(1, 20).Draw(t, "rows of part") {
 				set.Add(uint32(rapid.IntRange(0, shards[shard].Rows-1).Draw(t, "row")))
 			}
-			if done := o.states.committed.of(shard); done != nil {
+			if done := o.states.committed.inShard(shard); done != nil {
 				set.AndNot(done)
 			}
 			if set.IsEmpty() {
@@ -52,7 +52,7 @@ func TestReplayEqualsTheOriginal(t *testing.T) {
 			if proposal.Repeat {
 				t.Fatal("part of open rows refused")
 			}
-			o.Committed("w", p, time.Unix(0, 0))
+			o.MarkCommitted("w", p, time.Unix(0, 0))
 			l.Add(proposal.Record)
 			records = append(records, proposal.Record)
 			if l.Mergeable(shard) && rapid.Bool().Draw(t, "merge now") {
@@ -79,7 +79,7 @@ func TestReplayEqualsTheOriginal(t *testing.T) {
 			t.Fatalf("replayed %+v/%d, want %+v/%d", again.Totals, again.open, l.Totals, l.open)
 		}
 		for i := range shards {
-			if again.Mergeable(i) != l.Mergeable(i) || !states.committed.in(i, rows(0, 40)).Equals(o.states.committed.in(i, rows(0, 40))) {
+			if again.Mergeable(i) != l.Mergeable(i) || !states.committed.intersect(i, rows(0, 40)).Equals(o.states.committed.intersect(i, rows(0, 40))) {
 				t.Fatalf("shard %d differs after replay", i)
 			}
 		}

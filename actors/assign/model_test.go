@@ -39,7 +39,7 @@ func (h *hand) report() *Heartbeat {
 }
 
 func (h *hand) obeyOrders(o *Assignment) {
-	spans, _, back, ok := h.Obey(o)
+	spans, _, back, ok := h.ApplyAssignment(o)
 	if !ok {
 		return
 	}
@@ -213,7 +213,7 @@ func (s *site) drawCopies() {
 
 // copy starts to write the copies of a shard with committed originals.
 func (s *site) copy() {
-	n, rows, ok := s.owner.Copyable()
+	n, rows, ok := s.owner.NextCopyableShard()
 	if !ok {
 		return
 	}
@@ -222,7 +222,7 @@ func (s *site) copy() {
 		s.t.Fatal(err)
 	}
 	for i, rel := range s.copies.Rows(n).ToArray() {
-		m := s.copies.Shard(originals[i])
+		m := s.copies.ShardOf(originals[i])
 		if rows.Contains(rel) && !s.owner.states.committed.has(m, int(originals[i]-s.shards[m].First)) {
 			s.t.Fatalf("row %d of shard %d is to be copied from row %d, which is not done", rel, n, originals[i])
 		}
@@ -234,7 +234,7 @@ func (s *site) copy() {
 // writtenCopies reports the written copies to the owner.
 func (s *site) writtenCopies() {
 	for _, p := range s.copied {
-		if made := s.owner.Copied(p); !made.Repeat {
+		if made := s.owner.ProposeCopies(p); !made.Repeat {
 			s.pending = append(s.pending, made)
 		}
 	}
@@ -281,7 +281,7 @@ func (s *site) exchange(h *hand, loseReport, loseOrders bool) {
 }
 
 func (s *site) hear(r *Heartbeat) *Assignee {
-	a, parts := s.owner.Hear(r, time.Unix(0, 0))
+	a, parts := s.owner.HandleHeartbeat(r, time.Unix(0, 0))
 	for _, p := range parts {
 		if !p.Repeat {
 			s.pending = append(s.pending, p)
@@ -303,7 +303,7 @@ func (s *site) commit() {
 	}
 	for _, p := range s.pending {
 		s.records = append(s.records, p.Record)
-		s.owner.Committed(p.Worker, p.Part, time.Unix(0, 0))
+		s.owner.MarkCommitted(p.Worker, p.Part, time.Unix(0, 0))
 	}
 	s.pending = nil
 }
@@ -444,7 +444,7 @@ func (s *site) check() {
 			}
 		}
 	}
-	if complete, _ := s.owner.Complete(); complete != whole {
+	if complete, _ := s.owner.CountCompleteShards(); complete != whole {
 		s.t.Fatalf("the owner knows %d complete shards, want %d", complete, whole)
 	}
 	for _, share := range s.owner.Shares(time.Unix(0, 0)) {
@@ -465,7 +465,7 @@ func (b *rowStates) count(shard int) (count int, all *roaring.Bitmap) {
 		states = append(states, rows)
 	}
 	for _, rows := range states {
-		if set := rows.of(shard); set != nil {
+		if set := rows.inShard(shard); set != nil {
 			count += rows.countOf(shard)
 			all.Or(set)
 		}

@@ -65,7 +65,7 @@ func NewOwner(shards []shard.Info, parts []store.Part) (*Owner, error) {
 		nodes: make(map[string]*pace), paces: make(map[string]*pace), suspects: make(suspects),
 	}
 	for n := range shards {
-		if o.whole(n) {
+		if o.isShardCommitted(n) {
 			o.complete++
 		}
 	}
@@ -109,9 +109,9 @@ func rowsIn(shards []shard.Info) (rows int64) {
 // Shards returns the number of shards that the owner knows.
 func (o *Owner) Shards() int { return len(o.plan.shards) }
 
-// Hear processes a heartbeat that arrived at now. It returns the worker, and a proposal
+// HandleHeartbeat processes a heartbeat that arrived at now. It returns the worker, and a proposal
 // for each part that the owner did not know. If a is nil, the worker must stop.
-func (o *Owner) Hear(h *Heartbeat, now time.Time) (a *Assignee, parts []Proposal) {
+func (o *Owner) HandleHeartbeat(h *Heartbeat, now time.Time) (a *Assignee, parts []Proposal) {
 	if o.retired[h.Worker] || !o.possible(h) {
 		return nil, nil
 	}
@@ -158,8 +158,8 @@ func (o *Owner) hasRowsCommittedByOthers(h *Heartbeat) bool {
 		own.Add(p.Shard, p.Rows.Bitmap)
 	}
 	return slices.ContainsFunc(h.Holds, func(s ShardRows) bool {
-		done := o.states.committed.in(s.Shard, s.Rows.Bitmap)
-		if mine := own.of(s.Shard); mine != nil {
+		done := o.states.committed.intersect(s.Shard, s.Rows.Bitmap)
+		if mine := own.inShard(s.Shard); mine != nil {
 			done.AndNot(mine)
 		}
 		return !done.IsEmpty()
@@ -265,16 +265,16 @@ func (o *Owner) join(h *Heartbeat) *Assignee {
 	}
 	holds := rowsOf(h.Holds)
 	for n, rows := range holds.shards {
-		o.plan.touch(n)
-		free, done := o.states.free.in(n, rows), o.states.committed.in(n, rows)
-		free.Or(o.states.copies.in(n, rows))
+		o.plan.markBegun(n)
+		free, done := o.states.free.intersect(n, rows), o.states.committed.intersect(n, rows)
+		free.Or(o.states.copies.intersect(n, rows))
 		if free.GetCardinality()+done.GetCardinality() != rows.GetCardinality() {
 			return nil
 		}
 	}
 	for n, rows := range holds.shards {
-		have := o.states.free.in(n, rows)
-		have.Or(o.states.copies.in(n, rows))
+		have := o.states.free.intersect(n, rows)
+		have.Or(o.states.copies.intersect(n, rows))
 		o.states.assign(h.Worker, n, have)
 	}
 	a := &Assignee{Worker: h.Worker, Address: h.Address, parts: make(map[string]*reported)}
@@ -288,7 +288,7 @@ func (o *Owner) join(h *Heartbeat) *Assignee {
 // release makes rows of a worker free, so that any worker can get them.
 func (o *Owner) release(worker string, shard int, rows *roaring.Bitmap) {
 	o.states.release(worker, shard, rows)
-	o.plan.touch(shard)
+	o.plan.markBegun(shard)
 	o.dueAll = true
 }
 
@@ -305,9 +305,9 @@ func (o *Owner) count(a *Assignee, now counts) {
 	a.counted = now
 }
 
-// Committed processes the news that the store has recorded part p of a worker. It
+// MarkCommitted processes the news that the store has recorded part p of a worker. It
 // returns the worker, or nil if the worker was removed.
-func (o *Owner) Committed(worker string, p Part, now time.Time) *Assignee {
+func (o *Owner) MarkCommitted(worker string, p Part, now time.Time) *Assignee {
 	o.commit(worker, p, now)
 	a := o.workers[worker]
 	if a == nil {
@@ -349,8 +349,8 @@ func (o *Owner) Remove(a *Assignee) (again int64) {
 	o.count(a, counts{})
 	o.retired[a.Worker] = true
 	o.dueAll = true
-	for n := range o.states.of(a.Worker).shards {
-		o.plan.touch(n)
+	for n := range o.states.assignedTo(a.Worker).shards {
+		o.plan.markBegun(n)
 	}
 	return o.states.releaseAll(a.Worker)
 }
@@ -372,8 +372,8 @@ func (o *Owner) Silent(since time.Time) []*Assignee {
 	return slices.DeleteFunc(o.Workers(), func(a *Assignee) bool { return !a.heard.Before(since) })
 }
 
-// At returns a worker on the node with this address, or nil if the node has no worker.
-func (o *Owner) At(address string) *Assignee {
+// WorkerAt returns a worker on the node with this address, or nil if the node has no worker.
+func (o *Owner) WorkerAt(address string) *Assignee {
 	if there := o.at[address]; len(there) > 0 {
 		return there[0]
 	}
@@ -389,15 +389,15 @@ func (o *Owner) Free() int64 { return o.states.free.Count() }
 // Workers returns all workers, sorted by name.
 func (o *Owner) Workers() []*Assignee { return slices.Clone(o.sorted) }
 
-// A Place is the state of a row, and the worker that has the row.
-type Place struct {
+// A RowLocation is the state of a row, and the worker that has the row.
+type RowLocation struct {
 	State  State  `json:"state"`
 	Worker string `json:"worker,omitempty"` // name of the worker; empty unless the row is assigned
 }
 
-// Where returns the state and the worker of a row. row is the row's number in the
+// LocateRow returns the state and the worker of a row. row is the row's number in the
 // input.
-func (o *Owner) Where(row int64) (p Place) {
+func (o *Owner) LocateRow(row int64) (p RowLocation) {
 	n, found := slices.BinarySearchFunc(o.plan.shards, row, func(s shard.Info, row int64) int {
 		switch {
 		case row < s.First:
@@ -409,7 +409,7 @@ func (o *Owner) Where(row int64) (p Place) {
 	})
 	p.State = Elsewhere
 	if found {
-		p.State, p.Worker = o.states.where(n, int(row-o.plan.shards[n].First))
+		p.State, p.Worker = o.states.stateOf(n, int(row-o.plan.shards[n].First))
 	}
 	return p
 }

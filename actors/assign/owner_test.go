@@ -18,7 +18,7 @@ func hears(t *testing.T, o *Owner, worker string, holds [2]int, parts ...Part) (
 	if holds[1] > holds[0] {
 		h.Holds = []ShardRows{{0, NewRowSet(rows(holds[0], holds[1]))}}
 	}
-	return o.Hear(h, start)
+	return o.HandleHeartbeat(h, start)
 }
 
 func part(key string, from, to int) Part {
@@ -44,7 +44,7 @@ func TestOwnerDropsAPartThatRepeatsRows(t *testing.T) {
 	if a == nil || len(parts) != 1 || !parts[0].Repeat {
 		t.Fatalf("heard %+v, want a part that repeats", parts)
 	}
-	if got := o.states.free.of(0); got == nil || !got.Equals(rows(6, 10)) {
+	if got := o.states.free.inShard(0); got == nil || !got.Equals(rows(6, 10)) {
 		t.Errorf("free are %v, want the rows that are not done", got)
 	}
 	if m := o.Assignment(a); len(m.Acked) != 1 {
@@ -74,10 +74,10 @@ func TestOwnerCommitsPartsOfLostWorkers(t *testing.T) {
 	if again := o.Remove(a); again != 5 || o.states.free.Count() != 5 {
 		t.Errorf("%d rows run again and %d are free, want those that are in no part", again, o.states.free.Count())
 	}
-	if o.Committed("w", parts[0].Part, time.Unix(0, 0)) != nil {
+	if o.MarkCommitted("w", parts[0].Part, time.Unix(0, 0)) != nil {
 		t.Error("a worker that is gone was found")
 	}
-	if p := o.Where(4); p.State != Committed {
+	if p := o.LocateRow(4); p.State != Committed {
 		t.Errorf("row 4 is %s", p.State)
 	}
 	if a, _ := hears(t, o, "w", [2]int{5, 10}); a != nil {
@@ -121,7 +121,7 @@ func TestOwnerTakesBackRowsDoneElsewhere(t *testing.T) {
 	join := func(own ...Part) *Assignment {
 		o := owner(t, 10, committed("done", 0, rows(0, 6)))
 		h := &Heartbeat{Worker: "w", Number: 1, Fresh: true, Engines: 1, Ready: 3, Holds: []ShardRows{{0, NewRowSet(rows(4, 10))}}, Parts: own}
-		a, _ := o.Hear(h, start)
+		a, _ := o.HandleHeartbeat(h, start)
 		if a == nil {
 			t.Fatal("it may not go on")
 		}
@@ -140,18 +140,18 @@ func TestOwnerRevokesForIdleWorkers(t *testing.T) {
 	t.Parallel()
 	o := owner(t, 10)
 	hears(t, o, "busy", [2]int{0, 10})
-	o.Hear(&Heartbeat{Worker: "busy", Number: 2, Engines: 1, Ready: 8}, start)
+	o.HandleHeartbeat(&Heartbeat{Worker: "busy", Number: 2, Engines: 1, Ready: 8}, start)
 	a, _ := hears(t, o, "idle", [2]int{})
-	o.Hear(&Heartbeat{Worker: "idle", Number: 2, Engines: 1, Want: true, Hungry: true}, start)
+	o.HandleHeartbeat(&Heartbeat{Worker: "idle", Number: 2, Engines: 1, Want: true, Hungry: true}, start)
 	changed := o.Serve()
 	if len(changed) != 1 || changed[0].Worker != "busy" || o.Assignment(changed[0]).Revoke.Rows != 4 {
 		t.Fatalf("changed %+v, want half of the waiting rows back", changed)
 	}
-	o.Hear(&Heartbeat{Worker: "busy", Number: 3, Engines: 1, Ready: 4, Recalled: 1, Batch: 1, Back: []ShardRows{{0, NewRowSet(rows(6, 10))}}}, start)
+	o.HandleHeartbeat(&Heartbeat{Worker: "busy", Number: 3, Engines: 1, Ready: 4, Recalled: 1, Batch: 1, Back: []ShardRows{{0, NewRowSet(rows(6, 10))}}}, start)
 	if changed := o.Serve(); len(changed) != 1 || changed[0] != a {
 		t.Fatalf("changed %+v, want the worker that was idle", changed)
 	}
-	if p := o.Where(7); p.State != Assigned || p.Worker != "idle" {
+	if p := o.LocateRow(7); p.State != Assigned || p.Worker != "idle" {
 		t.Errorf("row 7 is %s with %q", p.State, p.Worker)
 	}
 }
@@ -163,13 +163,13 @@ func TestOwnerRevokesNothingWhileItIsWary(t *testing.T) {
 	o := owner(t, 8)
 	o.Wary = true
 	hears(t, o, "busy", [2]int{0, 4})
-	o.Hear(&Heartbeat{Worker: "busy", Number: 2, Engines: 1, Want: true, Ready: 3}, start)
+	o.HandleHeartbeat(&Heartbeat{Worker: "busy", Number: 2, Engines: 1, Want: true, Ready: 3}, start)
 	hears(t, o, "waits", [2]int{4, 8})
-	o.Hear(&Heartbeat{Worker: "waits", Number: 2, Engines: 1, Want: true, Hungry: true}, start)
+	o.HandleHeartbeat(&Heartbeat{Worker: "waits", Number: 2, Engines: 1, Want: true, Hungry: true}, start)
 	if changed := o.Serve(); len(changed) != 0 {
 		t.Fatalf("changed %+v, want no worker", changed)
 	}
-	o.Trust()
+	o.ClearWary()
 	if changed := o.Serve(); len(changed) != 1 || changed[0].Worker != "busy" || o.Assignment(changed[0]).Revoke.Rows != 1 {
 		t.Fatalf("changed %+v, want a row of the busy worker", changed)
 	}
@@ -185,11 +185,11 @@ func TestOwnerRefusesImpossibleRows(t *testing.T) {
 		{Worker: "w", Fresh: true, Back: []ShardRows{{-1, NewRowSet(rows(0, 1))}}},
 		{Worker: "w", Fresh: true, Parts: []Part{part("p", 9, 12)}},
 	} {
-		if a, _ := o.Hear(h, start); a != nil {
+		if a, _ := o.HandleHeartbeat(h, start); a != nil {
 			t.Errorf("heard %+v", h)
 		}
 	}
-	if p := o.Where(10); p.State != Elsewhere {
+	if p := o.LocateRow(10); p.State != Elsewhere {
 		t.Errorf("row 10 of 10 is %s", p.State)
 	}
 }
@@ -212,17 +212,17 @@ func TestOwnerFindsWorkersByTheirNodes(t *testing.T) {
 	o := owner(t, 100)
 	for i, worker := range []string{"former", "later"} {
 		h := &Heartbeat{Worker: worker, Number: 1, Fresh: true, Engines: 1, Address: "node"}
-		if a, _ := o.Hear(h, start); a == nil || o.At("node").Worker != "former" || len(o.Workers()) != i+1 {
+		if a, _ := o.HandleHeartbeat(h, start); a == nil || o.WorkerAt("node").Worker != "former" || len(o.Workers()) != i+1 {
 			t.Fatalf("%s is not heard, or not found", worker)
 		}
 	}
 	for _, left := range []string{"later", ""} {
-		o.Remove(o.At("node"))
-		if a := o.At("node"); (a != nil) != (left != "") || a != nil && a.Worker != left {
+		o.Remove(o.WorkerAt("node"))
+		if a := o.WorkerAt("node"); (a != nil) != (left != "") || a != nil && a.Worker != left {
 			t.Errorf("found %+v, want %q", a, left)
 		}
 	}
-	if o.At("elsewhere") != nil {
+	if o.WorkerAt("elsewhere") != nil {
 		t.Error("a worker was found on a node that has none")
 	}
 }
@@ -235,9 +235,9 @@ func TestOwnerKeepsTheLastRowsForIdleWorkers(t *testing.T) {
 	report := func(worker string, ready int, hungry bool) *Heartbeat {
 		return &Heartbeat{Worker: worker, Number: 1, Fresh: true, Engines: 1, Want: true, Ready: ready, Hungry: hungry, Address: worker}
 	}
-	rich, _ := o.Hear(report("rich", 100, false), start) // two workers share 40 rows: 10 at a time
-	poor, _ := o.Hear(report("poor", 4, false), start)
-	hungry, _ := o.Hear(report("hungry", 0, true), start)
+	rich, _ := o.HandleHeartbeat(report("rich", 100, false), start) // two workers share 40 rows: 10 at a time
+	poor, _ := o.HandleHeartbeat(report("poor", 4, false), start)
+	hungry, _ := o.HandleHeartbeat(report("hungry", 0, true), start)
 	o.Serve()
 	if got := len(rich.unconfirmed); got != 0 {
 		t.Errorf("who has a hundred rows gets %+v", rich.unconfirmed)

@@ -19,14 +19,14 @@ type pace struct {
 
 // add counts a number of rows that were committed at now.
 func (p *pace) add(rows int64, now time.Time) {
-	p.turn(now)
+	p.advanceTo(now)
 	p.all += rows
 	p.steps[p.last%paceSteps] += rows
 }
 
-// turn moves to the step that contains now, and clears the steps that are older than a
+// advanceTo moves to the step that contains now, and clears the steps that are older than a
 // minute.
-func (p *pace) turn(now time.Time) {
+func (p *pace) advanceTo(now time.Time) {
 	for step := int64(now.Sub(p.began) / paceStep); p.last < step; {
 		p.last = max(p.last, step-paceSteps) + 1
 		p.steps[p.last%paceSteps] = 0
@@ -36,7 +36,7 @@ func (p *pace) turn(now time.Time) {
 // rate returns the committed rows per second over the last minute. It returns nil
 // before the first step has ended.
 func (p *pace) rate(now time.Time) *float64 {
-	p.turn(now)
+	p.advanceTo(now)
 	if p.last == 0 {
 		return nil
 	}

@@ -20,7 +20,7 @@ type partition struct {
 	shards []shard.Info
 	groups []byte // the group of each row, by the row's number in the job
 	blocks []partitionBlock
-	cursor map[string]share // by worker: the share from which the worker gets rows
+	cursor map[string]shareID // by worker: the share from which the worker gets rows
 }
 
 // A partitionBlock is a block of a partition: a range of consecutive shards.
@@ -33,8 +33,8 @@ type partitionBlock struct {
 	rows map[int][]*roaring.Bitmap
 }
 
-// share identifies one share: the index of its block, and its number in the block.
-type share struct{ block, number int }
+// shareID identifies one share: the index of its block, and its number in the block.
+type shareID struct{ block, number int }
 
 // shareBytes is the approximate size of the text of a share, in bytes. A worker loads 16
 // MiB by default, so it has a whole share in memory. Group 0 has a share of its own.
@@ -42,7 +42,7 @@ const shareBytes = 4 << 20
 
 // newPartition returns a partition of the shards whose rows all have groups.
 func newPartition(shards []shard.Info, free *Rows, groups []byte) *partition {
-	d := &partition{free: free, shards: shards, groups: groups, cursor: make(map[string]share)}
+	d := &partition{free: free, shards: shards, groups: groups, cursor: make(map[string]shareID)}
 	for n := 0; n < len(shards) && shards[n].First+int64(shards[n].Rows) <= int64(len(groups)); {
 		b := partitionBlock{from: n, rows: make(map[int][]*roaring.Bitmap)}
 		var bytes int64
@@ -76,7 +76,7 @@ func (b *partitionBlock) divide(groups []byte) {
 // is false if the partition has no free row.
 func (d *partition) rows(worker string) (n int, rows *roaring.Bitmap, ok bool) {
 	if s, has := d.cursor[worker]; has {
-		if n, rows, ok = d.of(s); ok {
+		if n, rows, ok = d.firstFreeRows(s); ok {
 			return n, rows, true
 		}
 		delete(d.cursor, worker)
@@ -86,12 +86,12 @@ func (d *partition) rows(worker string) (n int, rows *roaring.Bitmap, ok bool) {
 		return 0, nil, false
 	}
 	d.cursor[worker] = s
-	return d.of(s)
+	return d.firstFreeRows(s)
 }
 
-// of returns the first shard in which share s has free rows, and these rows. ok is
+// firstFreeRows returns the first shard in which share s has free rows, and these rows. ok is
 // false if the share has no free rows.
-func (d *partition) of(s share) (n int, rows *roaring.Bitmap, ok bool) {
+func (d *partition) firstFreeRows(s shareID) (n int, rows *roaring.Bitmap, ok bool) {
 	for n = d.blocks[s.block].from; n < d.blocks[s.block].to; n++ {
 		if rows = d.freeOf(s, n); rows != nil {
 			return n, rows, true
@@ -101,8 +101,8 @@ func (d *partition) of(s share) (n int, rows *roaring.Bitmap, ok bool) {
 }
 
 // freeOf returns the free rows of share s in shard n; nil if there are none.
-func (d *partition) freeOf(s share, n int) *roaring.Bitmap {
-	b, free := &d.blocks[s.block], d.free.of(n)
+func (d *partition) freeOf(s shareID, n int) *roaring.Bitmap {
+	b, free := &d.blocks[s.block], d.free.inShard(n)
 	if free == nil {
 		delete(b.rows, n)
 		return nil
@@ -133,8 +133,8 @@ func (d *partition) sharesOf(b *partitionBlock, n int) []*roaring.Bitmap {
 // next returns the share from which a worker should get rows next: the first share with
 // free rows that no worker has, or else the share with the most free rows. It returns
 // false if no row is free.
-func (d *partition) next() (share, bool) {
-	taken := make(map[share]bool, len(d.cursor))
+func (d *partition) next() (shareID, bool) {
+	taken := make(map[shareID]bool, len(d.cursor))
 	for _, s := range d.cursor {
 		taken[s] = true
 	}
@@ -143,16 +143,16 @@ func (d *partition) next() (share, bool) {
 			continue
 		}
 		for number := range b.shares {
-			s := share{i, number}
+			s := shareID{i, number}
 			if taken[s] {
 				continue
 			}
-			if _, _, ok := d.of(s); ok {
+			if _, _, ok := d.firstFreeRows(s); ok {
 				return s, true
 			}
 		}
 	}
-	best, most := share{}, 0
+	best, most := shareID{}, 0
 	for s := range taken {
 		if n := d.count(s); n > most || n == most && n > 0 && s.before(best) {
 			best, most = s, n
@@ -162,14 +162,14 @@ func (d *partition) next() (share, bool) {
 }
 
 // before reports whether share s comes before another share in the order of the input.
-func (s share) before(other share) bool {
+func (s shareID) before(other shareID) bool {
 	return s.block < other.block || s.block == other.block && s.number < other.number
 }
 
 // hasFree reports whether a block has free rows.
 func (d *partition) hasFree(b partitionBlock) bool {
 	for n := b.from; n < b.to; n++ {
-		if d.free.of(n) != nil {
+		if d.free.inShard(n) != nil {
 			return true
 		}
 	}
@@ -177,7 +177,7 @@ func (d *partition) hasFree(b partitionBlock) bool {
 }
 
 // count returns the number of free rows in share s.
-func (d *partition) count(s share) (rows int) {
+func (d *partition) count(s shareID) (rows int) {
 	b := &d.blocks[s.block]
 	for n := b.from; n < b.to; n++ {
 		if free := d.freeOf(s, n); free != nil {

@@ -76,7 +76,7 @@ func (p *plan) span(worker string, most int) (Span, bool) {
 	if !ok {
 		return Span{}, false
 	}
-	return p.spanOf(n, p.free.of(n), most), true
+	return p.spanOf(n, p.free.inShard(n), most), true
 }
 
 // spanOf returns a span with the first rows of free, at most this many. free has rows
@@ -107,7 +107,7 @@ func (p *plan) shardFor(worker string) (int, bool) {
 	if p.exhausted() {
 		return 0, false
 	}
-	if n, ok := p.cursor[worker]; ok && p.free.of(n) != nil {
+	if n, ok := p.cursor[worker]; ok && p.free.inShard(n) != nil {
 		return n, true
 	}
 	n, ok := p.abandoned()
@@ -117,7 +117,7 @@ func (p *plan) shardFor(worker string) (int, bool) {
 	if !ok {
 		n = p.fullest()
 	}
-	p.touch(n)
+	p.markBegun(n)
 	p.cursor[worker] = n
 	return n, true
 }
@@ -132,7 +132,7 @@ func (p *plan) abandoned() (int, bool) {
 	first, found := 0, false
 	for n := range p.open {
 		switch {
-		case p.free.of(n) == nil:
+		case p.free.inShard(n) == nil:
 			delete(p.open, n)
 		case !taken[n] && (!found || n < first):
 			first, found = n, true
@@ -144,7 +144,7 @@ func (p *plan) abandoned() (int, bool) {
 // untouched returns the first shard that has free rows and that no worker has begun.
 func (p *plan) untouched() (int, bool) {
 	for ; p.next < len(p.shards); p.next++ {
-		if !p.begun[p.next] && p.free.of(p.next) != nil {
+		if !p.begun[p.next] && p.free.inShard(p.next) != nil {
 			return p.next, true
 		}
 	}
@@ -162,8 +162,8 @@ func (p *plan) fullest() int {
 	return best
 }
 
-// touch records that a worker has got rows of a shard or has given back rows of it.
-func (p *plan) touch(shard int) { p.begun[shard], p.open[shard] = true, true }
+// markBegun records that a worker has got rows of a shard or has given back rows of it.
+func (p *plan) markBegun(shard int) { p.begun[shard], p.open[shard] = true, true }
 
 // forget removes a worker, so that other workers can get the rest of its current shard.
 func (p *plan) forget(worker string) {

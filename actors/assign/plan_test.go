@@ -74,7 +74,7 @@ func TestPlanAssignsEveryOpenRowOnce(t *testing.T) {
 			if int(rows.GetCardinality()) != s.Count() {
 				t.Fatalf("span %+v has %d rows and says %d", s, rows.GetCardinality(), s.Count())
 			}
-			if !out.in(s.Shard, rows).IsEmpty() {
+			if !out.intersect(s.Shard, rows).IsEmpty() {
 				t.Fatalf("span %+v was assigned before", s)
 			}
 			if done[s.Shard].Intersects(rows) {
@@ -157,7 +157,7 @@ func TestOwnerRefusesAWorkerWithAssignedRows(t *testing.T) {
 		for n, rows := range holds {
 			h.Holds = append(h.Holds, ShardRows{n, NewRowSet(rows)})
 		}
-		a, _ := o.Hear(h, start)
+		a, _ := o.HandleHeartbeat(h, start)
 		return a
 	}
 	if join("a", map[int]*roaring.Bitmap{0: rows(5, 30), 1: rows(0, 100)}) == nil || o.states.free.Count() != 70 {

@@ -51,12 +51,12 @@ func (r *Rows) remove(shard int, rows *roaring.Bitmap) {
 	}
 }
 
-// of returns the rows of a shard in the set; nil if there are none. The caller must not
+// inShard returns the rows of a shard in the set; nil if there are none. The caller must not
 // change the result.
-func (r *Rows) of(shard int) *roaring.Bitmap { return r.shards[shard] }
+func (r *Rows) inShard(shard int) *roaring.Bitmap { return r.shards[shard] }
 
-// in returns a copy of the given rows, without rows that are not in the set.
-func (r *Rows) in(shard int, rows *roaring.Bitmap) *roaring.Bitmap {
+// intersect returns a copy of the given rows, without rows that are not in the set.
+func (r *Rows) intersect(shard int, rows *roaring.Bitmap) *roaring.Bitmap {
 	if have := r.shards[shard]; have != nil {
 		return roaring.And(have, rows)
 	}

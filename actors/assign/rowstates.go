@@ -82,7 +82,7 @@ func span(from, to int) *roaring.Bitmap {
 func (b *rowStates) assign(worker string, shard int, rows *roaring.Bitmap) {
 	b.free.remove(shard, rows)
 	b.copies.remove(shard, rows)
-	have := b.of(worker)
+	have := b.assignedTo(worker)
 	if had := have.countOf(shard); had == 0 && !rows.IsEmpty() {
 		if b.holders == nil {
 			b.holders = make(map[int][]*Rows)
@@ -100,18 +100,18 @@ func (b *rowStates) setCopies(shard int, copies *roaring.Bitmap) {
 	if copies == nil {
 		copies = roaring.New()
 	}
-	if had := b.copies.of(shard); had != nil {
+	if had := b.copies.inShard(shard); had != nil {
 		others := roaring.AndNot(had, copies)
 		b.copies.remove(shard, others)
 		b.free.Add(shard, others)
 	}
-	rows := b.free.in(shard, copies)
+	rows := b.free.intersect(shard, copies)
 	b.free.remove(shard, rows)
 	b.copies.Add(shard, rows)
 }
 
-// take removes rows of a shard from the row set of one worker.
-func (b *rowStates) take(have *Rows, shard int, rows *roaring.Bitmap) {
+// unassign removes rows of a shard from the row set of one worker.
+func (b *rowStates) unassign(have *Rows, shard int, rows *roaring.Bitmap) {
 	before := have.Count()
 	have.remove(shard, rows)
 	b.assignedCount -= before - have.Count()
@@ -132,15 +132,15 @@ func (b *rowStates) removeHolder(have *Rows, shard int) {
 // release makes rows of a worker free. Rows that the worker does not have do not
 // change.
 func (b *rowStates) release(worker string, shard int, rows *roaring.Bitmap) {
-	have := b.of(worker)
-	rows = have.in(shard, rows)
-	b.take(have, shard, rows)
+	have := b.assignedTo(worker)
+	rows = have.intersect(shard, rows)
+	b.unassign(have, shard, rows)
 	b.free.Add(shard, rows)
 }
 
 // releaseAll makes all rows of a worker free, and returns their number.
 func (b *rowStates) releaseAll(worker string) int64 {
-	have := b.of(worker)
+	have := b.assignedTo(worker)
 	for n, rows := range have.shards {
 		b.free.Add(n, rows)
 		b.removeHolder(have, n)
@@ -152,9 +152,9 @@ func (b *rowStates) releaseAll(worker string) int64 {
 
 // finish moves rows of a worker into the state Finished, because they have answers.
 func (b *rowStates) finish(worker string, shard int, rows *roaring.Bitmap) {
-	have := b.of(worker)
-	rows = have.in(shard, rows)
-	b.take(have, shard, rows)
+	have := b.assignedTo(worker)
+	rows = have.intersect(shard, rows)
+	b.unassign(have, shard, rows)
 	b.finished.Add(shard, rows)
 }
 
@@ -178,26 +178,26 @@ func (b *rowStates) forget(shard int, rows *roaring.Bitmap) {
 	b.finished.remove(shard, rows)
 	b.written.remove(shard, rows)
 	for _, have := range slices.Clone(b.holders[shard]) {
-		b.take(have, shard, rows)
+		b.unassign(have, shard, rows)
 	}
 }
 
 // anyWritten reports whether at least one of the rows is in a stored part, recorded or
 // not.
 func (b *rowStates) anyWritten(shard int, rows *roaring.Bitmap) bool {
-	return !b.written.in(shard, rows).IsEmpty() || !b.committed.in(shard, rows).IsEmpty()
+	return !b.written.intersect(shard, rows).IsEmpty() || !b.committed.intersect(shard, rows).IsEmpty()
 }
 
-// of returns the rows that are assigned to a worker.
-func (b *rowStates) of(worker string) *Rows {
+// assignedTo returns the rows that are assigned to a worker.
+func (b *rowStates) assignedTo(worker string) *Rows {
 	if b.assigned[worker] == nil {
 		b.assigned[worker] = new(Rows)
 	}
 	return b.assigned[worker]
 }
 
-// where returns the state of a row. worker is empty unless the row is assigned.
-func (b *rowStates) where(shard, row int) (state State, worker string) {
+// stateOf returns the state of a row. worker is empty unless the row is assigned.
+func (b *rowStates) stateOf(shard, row int) (state State, worker string) {
 	switch {
 	case b.free.has(shard, row):
 		return Free, ""

@@ -79,12 +79,12 @@ func (c *crowd) report(tb testing.TB, h *hand) {
 	r := h.report()
 	r.Want = h.unsent.Count() < 4*crowdPart
 	began := time.Now()
-	a, parts := c.owner.Hear(r, time.Unix(0, 0))
+	a, parts := c.owner.HandleHeartbeat(r, time.Unix(0, 0))
 	if a == nil {
 		tb.Fatal("a worker has to stop")
 	}
 	for _, p := range parts {
-		c.owner.Committed(p.Worker, p.Part, time.Unix(0, 0))
+		c.owner.MarkCommitted(p.Worker, p.Part, time.Unix(0, 0))
 	}
 	c.owner.Serve()
 	m := c.owner.Assignment(a)

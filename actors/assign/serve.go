@@ -42,7 +42,7 @@ func (o *Owner) assign(a *Assignee) bool {
 			break
 		}
 		o.states.assign(a.Worker, s.Shard, s.Rows())
-		s.Suspects = o.suspects.in(func(shard, row int) bool { return shard == s.Shard && s.From <= row && row < s.To && s.Has(row) })
+		s.Suspects = o.suspects.filter(func(shard, row int) bool { return shard == s.Shard && s.From <= row && row < s.To && s.Has(row) })
 		spans = append(spans, s)
 		most -= s.Count()
 	}
@@ -59,9 +59,9 @@ func (o *Owner) assign(a *Assignee) bool {
 // committed at once.
 const waryRows = 4
 
-// Trust ends the limit of waryRows rows for each worker: the job is no longer suspected
+// ClearWary ends the limit of waryRows rows for each worker: the job is no longer suspected
 // of crashing servers or nodes.
-func (o *Owner) Trust() { o.Wary, o.dueAll = false, true }
+func (o *Owner) ClearWary() { o.Wary, o.dueAll = false, true }
 
 // minBatchDivisor limits how small a batch may be: a batch with fewer rows than 1/minBatchDivisor
 // of the rows that the worker has ready is not worth a message.
@@ -76,7 +76,7 @@ const minBatchDivisor = 4
 // rows.
 func (o *Owner) maxRows(a *Assignee) int {
 	if o.Wary {
-		return int(max(0, waryRows-o.states.of(a.Worker).Count()))
+		return int(max(0, waryRows-o.states.assignedTo(a.Worker).Count()))
 	}
 	workers := max(o.Working(), o.Nodes)
 	most := o.plan.share(workers)
@@ -84,7 +84,7 @@ func (o *Owner) maxRows(a *Assignee) int {
 		return most
 	}
 	open := o.states.free.Count() + o.states.assignedCount
-	most = int(min(int64(most), open/int64(workers)-o.states.of(a.Worker).Count()))
+	most = int(min(int64(most), open/int64(workers)-o.states.assignedTo(a.Worker).Count()))
 	if most < max(leastBatch, a.last.Ready/minBatchDivisor) {
 		return 0
 	}

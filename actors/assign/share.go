@@ -23,7 +23,7 @@ func (o *Owner) Shares(now time.Time) []Share {
 			done := o.nodes[a.Address]
 			shares = append(shares, Share{Address: a.Address, Done: done.all, Rate: done.rate(now)})
 		}
-		shares[i].Assigned += o.states.of(a.Worker).Count()
+		shares[i].Assigned += o.states.assignedTo(a.Worker).Count()
 		for _, p := range a.parts {
 			if !p.acked { // the rows of p are no longer assigned, and not committed yet
 				shares[i].Assigned += int64(p.Rows.GetCardinality())
@@ -33,17 +33,17 @@ func (o *Owner) Shares(now time.Time) []Share {
 	return shares
 }
 
-// Complete returns how many shards have all rows committed, and the number of all
+// CountCompleteShards returns how many shards have all rows committed, and the number of all
 // shards.
-func (o *Owner) Complete() (complete, all int) { return o.complete, len(o.plan.shards) }
+func (o *Owner) CountCompleteShards() (complete, all int) { return o.complete, len(o.plan.shards) }
 
 // commit moves the rows of a recorded part into the state Committed, and counts them
 // for the node of the worker that wrote the part.
 func (o *Owner) commit(worker string, p Part, now time.Time) {
-	before, whole := o.states.committed.Count(), o.whole(p.Shard)
+	before, whole := o.states.committed.Count(), o.isShardCommitted(p.Shard)
 	o.states.commit(p.Shard, p.Rows.Bitmap)
 	o.suspects.remove(func(shard, row int) bool { return shard == p.Shard && p.Rows.ContainsInt(row) })
-	if !whole && o.whole(p.Shard) {
+	if !whole && o.isShardCommitted(p.Shard) {
 		o.complete++
 	}
 	if done := o.paces[worker]; done != nil {
@@ -51,8 +51,8 @@ func (o *Owner) commit(worker string, p Part, now time.Time) {
 	}
 }
 
-// whole reports whether all rows of a shard are committed.
-func (o *Owner) whole(shard int) bool {
+// isShardCommitted reports whether all rows of a shard are committed.
+func (o *Owner) isShardCommitted(shard int) bool {
 	return o.states.committed.countOf(shard) == o.plan.shards[shard].Rows
 }
 

@@ -17,7 +17,7 @@ func TestSharesByNode(t *testing.T) {
 	}
 	at := func(worker, address string, from, to int, parts ...Part) (*Assignee, []Proposal) {
 		t.Helper()
-		return o.Hear(&Heartbeat{
+		return o.HandleHeartbeat(&Heartbeat{
 			Worker: worker, Address: address, Number: 1, Fresh: true, Engines: 1, Want: true, Parts: parts,
 			Holds: []ShardRows{{0, NewRowSet(rows(from, to))}},
 		}, start)
@@ -27,7 +27,7 @@ func TestSharesByNode(t *testing.T) {
 	if got := o.Shares(start); len(got) != 2 || got[0] != (Share{Address: "one", Assigned: 6}) || got[1] != (Share{Address: "two", Assigned: 2}) {
 		t.Errorf("%+v, want those that are written and not committed too", got)
 	}
-	o.Committed("a", parts[0].Part, start.Add(10*time.Second))
+	o.MarkCommitted("a", parts[0].Part, start.Add(10*time.Second))
 	later := start.Add(20 * time.Second)
 	if got := o.Shares(later)[0]; got.Assigned != 2 || got.Done != 4 || got.Rate == nil || *got.Rate != 0.2 {
 		t.Errorf("%+v, want 4 rows in 20 s", got)
@@ -37,18 +37,18 @@ func TestSharesByNode(t *testing.T) {
 		t.Errorf("%+v, want the rows of both workers", got)
 	}
 	o.Remove(a)
-	o.Committed("c", parts[0].Part, later)
+	o.MarkCommitted("c", parts[0].Part, later)
 	if got := o.Shares(later)[1]; got.Address != "one" || got.Assigned != 0 || got.Done != 6 {
 		t.Errorf("%+v, want what the worker did that is gone", got)
 	}
-	if complete, all := o.Complete(); complete != 0 || all != 2 {
+	if complete, all := o.CountCompleteShards(); complete != 0 || all != 2 {
 		t.Errorf("%d of %d shards are complete", complete, all)
 	}
 	again := Part{Key: "rest", Shard: 0, Rows: NewRowSet(rows(2, 8))} // some of these rows are committed already
 	for range 2 {
-		o.Committed("b", again, later)
+		o.MarkCommitted("b", again, later)
 	}
-	if complete, _ := o.Complete(); complete != 1 {
+	if complete, _ := o.CountCompleteShards(); complete != 1 {
 		t.Errorf("%d shards are complete", complete)
 	}
 	if got := o.Shares(later)[0]; got.Done != 4 {

@@ -17,16 +17,16 @@ type Suspect struct {
 }
 
 // suspects has the suspect rows by their place.
-type suspects map[place]Suspect
+type suspects map[rowKey]Suspect
 
-// place identifies a row: its shard, and its number in the shard.
-type place struct{ shard, row int }
+// rowKey identifies a row: its shard, and its number in the shard.
+type rowKey struct{ shard, row int }
 
-func (s suspects) add(row Suspect) { s[place{row.Shard, row.Row}] = row }
+func (s suspects) add(row Suspect) { s[rowKey{row.Shard, row.Row}] = row }
 
-// in returns the suspects for which has returns true, in the order of the input; nil if
+// filter returns the suspects for which has returns true, in the order of the input; nil if
 // there are none.
-func (s suspects) in(has func(shard, row int) bool) (rows []Suspect) {
+func (s suspects) filter(has func(shard, row int) bool) (rows []Suspect) {
 	for at, row := range s {
 		if has(at.shard, at.row) {
 			rows = append(rows, row)
@@ -38,7 +38,7 @@ func (s suspects) in(has func(shard, row int) bool) (rows []Suspect) {
 
 // remove removes the suspects for which has returns true.
 func (s suspects) remove(has func(shard, row int) bool) {
-	maps.DeleteFunc(s, func(at place, _ Suspect) bool { return has(at.shard, at.row) })
+	maps.DeleteFunc(s, func(at rowKey, _ Suspect) bool { return has(at.shard, at.row) })
 }
 
 // suspectsGivenBack reports whether every row in Suspects is also in Back.

@@ -20,14 +20,14 @@ func TestSuspectsTravel(t *testing.T) {
 		}
 		h := &Heartbeat{Address: name, Engines: 1, Want: holds, Hungry: holds}
 		w.Report(h)
-		a, _ := o.Hear(h, start)
+		a, _ := o.HandleHeartbeat(h, start)
 		if a == nil {
 			t.Fatalf("the report of %s is not heard: %+v", name, h)
 		}
 		o.Serve()
 		m := o.Assignment(a)
 		m.Epoch = 1
-		spans, _, _, _ := w.Obey(m)
+		spans, _, _, _ := w.ApplyAssignment(m)
 		for _, s := range spans {
 			told = append(told, s.Suspects...)
 		}
@@ -55,7 +55,7 @@ func TestSuspectsTravel(t *testing.T) {
 	if told := tell("three", true); !slices.Equal(told, want) {
 		t.Errorf("the third worker gets %v, want %v", told, want)
 	}
-	o.Committed("three", part("p", 2, 4), start)
+	o.MarkCommitted("three", part("p", 2, 4), start)
 	if len(o.suspects) > 0 {
 		t.Errorf("after the row is committed the owner has %v", o.suspects)
 	}
@@ -65,7 +65,7 @@ func TestSuspectsTravel(t *testing.T) {
 func TestSuspectsAreRowsGivenBack(t *testing.T) {
 	t.Parallel()
 	o := owner(t, 10)
-	a, _ := o.Hear(&Heartbeat{
+	a, _ := o.HandleHeartbeat(&Heartbeat{
 		Worker: "w", Fresh: true, Batch: 1, Back: []ShardRows{{0, NewRowSet(rows(2, 4))}}, Suspects: []Suspect{{Row: 4, Group: 1}},
 	}, start)
 	if a != nil {
@@ -78,7 +78,7 @@ func TestSuspectsAreRowsGivenBack(t *testing.T) {
 func TestSuspectsEndWithTheirOwner(t *testing.T) {
 	t.Parallel()
 	w := worker()
-	w.Obey(batch(1, 0, 4))
+	w.ApplyAssignment(batch(1, 0, 4))
 	w.GiveBack(0, rows(2, 4))
 	w.Suspect(Suspect{Row: 2, Group: 1})
 	w.Adopt(2, "another")

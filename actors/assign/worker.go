@@ -64,7 +64,7 @@ func (w *Worker) Report(h *Heartbeat) {
 		w.batch++
 	}
 	h.Back, h.Batch = w.back.list(), w.batch
-	h.Suspects = w.suspects.in(w.back.has)
+	h.Suspects = w.suspects.filter(w.back.has)
 	for _, key := range slices.Sorted(maps.Keys(w.parts)) {
 		h.Parts = append(h.Parts, w.parts[key])
 	}
@@ -74,7 +74,7 @@ func (w *Worker) Report(h *Heartbeat) {
 func (w *Worker) holds() []ShardRows {
 	w.applyAnswered()
 	var all Rows
-	for _, rows := range []*Rows{w.states.of(w.name), &w.states.finished, &w.states.written} {
+	for _, rows := range []*Rows{w.states.assignedTo(w.name), &w.states.finished, &w.states.written} {
 		for n, set := range rows.shards {
 			all.Add(n, set)
 		}
@@ -82,10 +82,10 @@ func (w *Worker) holds() []ShardRows {
 	return all.list()
 }
 
-// Obey applies an assignment and returns its new content: the spans to run, the keys of
+// ApplyAssignment applies an assignment and returns its new content: the spans to run, the keys of
 // parts that are now acknowledged, and the number of rows to give back. ok is false if
 // the assignment comes from another owner or is for another worker.
-func (w *Worker) Obey(m *Assignment) (spans []Span, acked []string, back int, ok bool) {
+func (w *Worker) ApplyAssignment(m *Assignment) (spans []Span, acked []string, back int, ok bool) {
 	if m.Epoch != w.epoch || m.Worker != w.name {
 		return nil, nil, 0, false
 	}
@@ -119,7 +119,7 @@ func (w *Worker) Obey(m *Assignment) (spans []Span, acked []string, back int, ok
 }
 
 // Finished records that a row has an answer. Changing the states is fast only for many
-// rows at once, so Finished collects the rows, and enter changes their states later.
+// rows at once, so Finished collects the rows, and applyAnswered changes their states later.
 func (w *Worker) Finished(shard, row int) {
 	w.answered[shard] = append(w.answered[shard], uint32(row))
 }
@@ -149,12 +149,12 @@ func (w *Worker) GiveBack(shard int, rows *roaring.Bitmap) { w.states.release(w.
 
 // Unfinished returns how many of the worker's rows in a shard have no answer yet.
 func (w *Worker) Unfinished(shard int) int {
-	return w.states.of(w.name).countOf(shard) - len(w.answered[shard])
+	return w.states.assignedTo(w.name).countOf(shard) - len(w.answered[shard])
 }
 
 // Idle reports whether the worker has no rows and no parts, and the owner knows this.
 func (w *Worker) Idle() bool {
 	w.applyAnswered()
-	return w.states.of(w.name).Count() == 0 && w.states.finished.Count() == 0 && w.states.written.Count() == 0 &&
+	return w.states.assignedTo(w.name).Count() == 0 && w.states.finished.Count() == 0 && w.states.written.Count() == 0 &&
 		len(w.parts) == 0 && w.back.Count() == 0 && w.states.free.Count() == 0
 }

@@ -9,7 +9,7 @@ func batch(number int64, from, to int) *Assignment {
 }
 
 func where(w *Worker, shard, row int) State {
-	state, _ := w.states.where(shard, row)
+	state, _ := w.states.stateOf(shard, row)
 	return state
 }
 
@@ -17,13 +17,13 @@ func where(w *Worker, shard, row int) State {
 func TestWorkerKeepsRowsThatComeBackWithAnAcknowledgement(t *testing.T) {
 	t.Parallel()
 	w := worker()
-	w.Obey(batch(1, 0, 2))
+	w.ApplyAssignment(batch(1, 0, 2))
 	w.Finished(0, 0)
 	w.Finished(0, 1)
 	w.Wrote(part("p", 0, 2))
 	m := batch(2, 1, 2)
 	m.Acked = []string{"p"}
-	if spans, acked, _, ok := w.Obey(m); !ok || len(spans) != 1 || len(acked) != 1 {
+	if spans, acked, _, ok := w.ApplyAssignment(m); !ok || len(spans) != 1 || len(acked) != 1 {
 		t.Fatalf("new are %v and %v", spans, acked)
 	}
 	if where(w, 0, 0) != Elsewhere || where(w, 0, 1) != Assigned {
@@ -36,16 +36,16 @@ func TestWorkerObeysOnce(t *testing.T) {
 	t.Parallel()
 	w, m := worker(), batch(1, 0, 4)
 	m.Revoke = Revocation{1, 3}
-	if spans, _, back, _ := w.Obey(m); len(spans) != 1 || back != 3 {
+	if spans, _, back, _ := w.ApplyAssignment(m); len(spans) != 1 || back != 3 {
 		t.Errorf("first: %v, %d back", spans, back)
 	}
-	if spans, _, back, ok := w.Obey(m); !ok || len(spans) != 0 || back != 0 {
+	if spans, _, back, ok := w.ApplyAssignment(m); !ok || len(spans) != 0 || back != 0 {
 		t.Errorf("again: %v, %d back", spans, back)
 	}
-	if _, _, _, ok := w.Obey(&Assignment{Epoch: 1, Worker: "another"}); ok {
+	if _, _, _, ok := w.ApplyAssignment(&Assignment{Epoch: 1, Worker: "another"}); ok {
 		t.Error("an assignment for another worker was applied")
 	}
-	if _, _, _, ok := w.Obey(&Assignment{Epoch: 2, Worker: "w"}); ok {
+	if _, _, _, ok := w.ApplyAssignment(&Assignment{Epoch: 2, Worker: "w"}); ok {
 		t.Error("another owner was obeyed")
 	}
 }
@@ -55,7 +55,7 @@ func TestWorkerObeysOnce(t *testing.T) {
 func TestWorkerGivesBackInBatches(t *testing.T) {
 	t.Parallel()
 	w := worker()
-	w.Obey(batch(1, 0, 10))
+	w.ApplyAssignment(batch(1, 0, 10))
 	w.GiveBack(0, rows(0, 3))
 	report := func() (h Heartbeat) { w.Report(&h); return h }
 	if h := report(); h.Batch != 1 || !h.Back[0].Rows.Equals(rows(0, 3)) {
@@ -65,7 +65,7 @@ func TestWorkerGivesBackInBatches(t *testing.T) {
 	if h := report(); h.Batch != 1 || !h.Back[0].Rows.Equals(rows(0, 3)) {
 		t.Errorf("reported %+v before the first batch was taken", h)
 	}
-	w.Obey(&Assignment{Epoch: 1, Worker: "w", Taken: 1})
+	w.ApplyAssignment(&Assignment{Epoch: 1, Worker: "w", Taken: 1})
 	if h := report(); h.Batch != 2 || !h.Back[0].Rows.Equals(rows(3, 4)) {
 		t.Errorf("reported %+v", h)
 	}
@@ -79,7 +79,7 @@ func TestWorkerGivesBackInBatches(t *testing.T) {
 func TestWorkerReportsItsRowsToANewOwner(t *testing.T) {
 	t.Parallel()
 	w := worker()
-	w.Obey(batch(1, 0, 10))
+	w.ApplyAssignment(batch(1, 0, 10))
 	w.Finished(0, 1)
 	w.Wrote(part("p", 2, 4))
 	w.GiveBack(0, rows(8, 10))

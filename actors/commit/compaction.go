@@ -43,8 +43,8 @@ func (c *Compaction) Heavy() bool { return c.Make == MakeMerge || c.Make == Make
 
 // Run makes the object and returns its size in bytes. wait calls the work again after a
 // temporary error.
-func (c *Compaction) Run(ctx context.Context, bucket blob.Bucket, wait Wait) (size int64, err error) {
-	ctx = context.WithValue(ctx, making{}, c.Make)
+func (c *Compaction) Run(ctx context.Context, bucket blob.Bucket, wait RetryFunc) (size int64, err error) {
+	ctx = context.WithValue(ctx, kindKey{}, c.Make)
 	err = wait(ctx, func() error {
 		size, err = c.run(ctx, bucket)
 		return err
@@ -52,14 +52,14 @@ func (c *Compaction) Run(ctx context.Context, bucket blob.Bucket, wait Wait) (si
 	return size, err
 }
 
-// making is the key of a context value. The value is the kind of object that is being
+// kindKey is the key of a context value. The value is the kind of object that is being
 // made under the context.
-type making struct{}
+type kindKey struct{}
 
-// Making returns the kind of object that is being made under ctx; empty if ctx belongs
+// KindFromContext returns the kind of object that is being made under ctx; empty if ctx belongs
 // to no compaction.
-func Making(ctx context.Context) string {
-	kind, _ := ctx.Value(making{}).(string)
+func KindFromContext(ctx context.Context) string {
+	kind, _ := ctx.Value(kindKey{}).(string)
 	return kind
 }
 
@@ -81,7 +81,7 @@ func (c *Compaction) make(ctx context.Context, bucket blob.Bucket) (info blob.In
 		if err != nil {
 			return info, err
 		}
-		return write(ctx, bucket, c.Key, c.Rows, c.size(), func(w io.Writer) (int64, error) {
+		return writeObject(ctx, bucket, c.Key, c.Rows, c.size(), func(w io.Writer) (int64, error) {
 			return results.Merge(ctx, w, c.Schema, sources)
 		})
 	}
@@ -92,7 +92,7 @@ func (c *Compaction) make(ctx context.Context, bucket blob.Bucket) (info blob.In
 		defer part.Close()
 		sources[i] = part
 	}
-	return write(ctx, bucket, c.Key, c.Rows, c.size(), func(w io.Writer) (int64, error) {
+	return writeObject(ctx, bucket, c.Key, c.Rows, c.size(), func(w io.Writer) (int64, error) {
 		switch c.Make {
 		case MakeJoin:
 			return results.Join(ctx, w, c.Schema, c.First, sources)
@@ -134,21 +134,21 @@ func sourcesOf(ctx context.Context, bucket blob.Bucket, first int64, parts []sto
 	return sources, release, nil
 }
 
-// write creates an object and lets the function write fill it. It returns an error if
+// writeObject creates an object and lets the function write fill it. It returns an error if
 // the number of written rows is not rows. about is the approximate size of the object
 // in bytes.
-func write(ctx context.Context, bucket blob.Bucket, key string, rows, about int64, write func(io.Writer) (int64, error)) (info blob.Info, err error) {
+func writeObject(ctx context.Context, bucket blob.Bucket, key string, rows, about int64, writeObject func(io.Writer) (int64, error)) (info blob.Info, err error) {
 	w, err := bucket.Create(ctx, key, layout.Parquet)
 	if err != nil {
 		return info, err
 	}
 	defer w.Abort()
-	buffered := &ranges{Writer: bufio.NewWriterSize(w, 256<<10)}
+	buffered := &rangeWriter{Writer: bufio.NewWriterSize(w, 256<<10)}
 	if to, ok := w.(blob.Appender); ok {
 		buffered.to = to
 		to.Expect(about)
 	}
-	written, err := write(buffered)
+	written, err := writeObject(buffered)
 	switch {
 	case err != nil:
 		return info, err
@@ -170,21 +170,21 @@ func (c *Compaction) size() (size int64) {
 	return size
 }
 
-// ranges writes an object, as a columnar.RangeWriter. The bucket itself copies long
+// rangeWriter writes an object, as a columnar.RangeWriter. The bucket itself copies long
 // ranges of other objects, so that these bytes do not pass through this node.
-type ranges struct {
+type rangeWriter struct {
 	*bufio.Writer
 	to blob.Appender // the object being written; nil if the bucket cannot copy ranges
 }
 
-var _ columnar.RangeWriter = (*ranges)(nil)
+var _ columnar.RangeWriter = (*rangeWriter)(nil)
 
 // copiedFrom is the size in bytes of the shortest range that the bucket copies itself.
 // A shorter range is cheaper to read and write.
 const copiedFrom = 512 << 10
 
 // WriteRange appends length bytes of src from offset.
-func (r *ranges) WriteRange(src io.ReaderAt, offset, length int64) error {
+func (r *rangeWriter) WriteRange(src io.ReaderAt, offset, length int64) error {
 	object, ok := src.(*blob.LazyObject)
 	if !ok || r.to == nil || length < copiedFrom {
 		_, err := io.Copy(r.Writer, io.NewSectionReader(src, offset, length))

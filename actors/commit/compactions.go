@@ -19,16 +19,16 @@ type Compactions struct {
 	life    context.Context // ends all compactions
 	stop    context.CancelFunc
 	mu      sync.Mutex
-	running map[string]*running // by the key of the object that the compaction makes
+	running map[string]*runningCompaction // by the key of the object that the compaction makes
 }
 
 // ownerSilenceLimit is the time after the owner's last request at which a compaction is
 // dropped. It is longer than a lease: by then the job has another owner.
 const ownerSilenceLimit = 10 * time.Second
 
-// running is a compaction that runs, or that has ended and whose result its owner may
+// runningCompaction is a compaction that runs, or that has ended and whose result its owner may
 // still request.
-type running struct {
+type runningCompaction struct {
 	job    string             // id of the job
 	end    context.CancelFunc // cancels the compaction
 	silent *time.Timer        // ends the compaction ownerSilenceLimit after the last request
@@ -46,7 +46,7 @@ type CompactionState struct {
 
 // NewCompactions returns a Compactions without compactions. all counts its goroutines.
 func NewCompactions(all *sync.WaitGroup) *Compactions {
-	s := &Compactions{all: all, running: make(map[string]*running)}
+	s := &Compactions{all: all, running: make(map[string]*runningCompaction)}
 	s.life, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -54,9 +54,9 @@ func NewCompactions(all *sync.WaitGroup) *Compactions {
 // Stop ends all compactions.
 func (s *Compactions) Stop() { s.stop() }
 
-// Ask returns the state of the compaction that makes the object at key. If no such
+// StartOrQuery returns the state of the compaction that makes the object at key. If no such
 // compaction is known, Ask starts one, which calls run.
-func (s *Compactions) Ask(job, key string, run func(ctx context.Context) (size int64, err error)) (state CompactionState) {
+func (s *Compactions) StartOrQuery(job, key string, run func(ctx context.Context) (size int64, err error)) (state CompactionState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.running[key]
@@ -84,9 +84,9 @@ func (s *Compactions) Has(key string) bool {
 }
 
 // begin starts a compaction. The caller must hold the lock.
-func (s *Compactions) begin(job, key string, run func(ctx context.Context) (int64, error)) *running {
+func (s *Compactions) begin(job, key string, run func(ctx context.Context) (int64, error)) *runningCompaction {
 	ctx, end := context.WithCancel(s.life)
-	r := &running{job: job, end: end, silent: time.AfterFunc(ownerSilenceLimit, end), done: make(chan struct{})}
+	r := &runningCompaction{job: job, end: end, silent: time.AfterFunc(ownerSilenceLimit, end), done: make(chan struct{})}
 	s.running[key] = r
 	s.all.Go(func() {
 		defer close(r.done)
@@ -100,7 +100,7 @@ func (s *Compactions) begin(job, key string, run func(ctx context.Context) (int6
 }
 
 // forget waits until a compaction has ended, and then removes it.
-func (s *Compactions) forget(key string, r *running) {
+func (s *Compactions) forget(key string, r *runningCompaction) {
 	<-r.done
 	r.silent.Stop()
 	s.mu.Lock()
@@ -110,12 +110,12 @@ func (s *Compactions) forget(key string, r *running) {
 	}
 }
 
-// End cancels the compactions of a job. The function wait returns when they have all
+// CancelJob cancels the compactions of a job. The function wait returns when they have all
 // ended and write nothing more; it is nil if the job has no compactions.
-func (s *Compactions) End(job string) (wait func()) {
+func (s *Compactions) CancelJob(job string) (wait func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var ended []*running
+	var ended []*runningCompaction
 	for _, key := range slices.Sorted(maps.Keys(s.running)) {
 		if r := s.running[key]; r.job == job {
 			r.end()

@@ -41,13 +41,13 @@ func TestAnCompactionRunsOnceAndSaysHowItEnded(t *testing.T) {
 			return 7, nil
 		}
 		for range 59 {
-			if got := s.Ask("job", "key", run); got != (CompactionState{}) {
+			if got := s.StartOrQuery("job", "key", run); got != (CompactionState{}) {
 				t.Fatalf("it is %+v", got)
 			}
 			time.Sleep(time.Second)
 		}
 		time.Sleep(2 * time.Second)
-		if got := s.Ask("job", "key", run); got != (CompactionState{Done: true, Size: 7}) || began != 1 || !s.Has("key") {
+		if got := s.StartOrQuery("job", "key", run); got != (CompactionState{Done: true, Size: 7}) || began != 1 || !s.Has("key") {
 			t.Errorf("it is %+v, and has begun %d times", got, began)
 		}
 		time.Sleep(2 * ownerSilenceLimit)
@@ -58,9 +58,9 @@ func TestAnCompactionRunsOnceAndSaysHowItEnded(t *testing.T) {
 			"no":    func(context.Context) (int64, error) { return 0, errors.New("no") },
 			"panic": func(context.Context) (int64, error) { panic("no") },
 		} {
-			s.Ask("job", key, run)
+			s.StartOrQuery("job", key, run)
 			synctest.Wait()
-			if got := s.Ask("job", key, run); !got.Done || !strings.Contains(got.Failed, key) {
+			if got := s.StartOrQuery("job", key, run); !got.Done || !strings.Contains(got.Failed, key) {
 				t.Errorf("%s: it is %+v", key, got)
 			}
 		}
@@ -80,19 +80,19 @@ func TestCompactionsEndWithoutAnOwner(t *testing.T) {
 				return 0, ctx.Err()
 			}
 		}
-		s.Ask("a", "key", run("silent"))
+		s.StartOrQuery("a", "key", run("silent"))
 		time.Sleep(ownerSilenceLimit + 2*time.Second)
 		if s.Has("key") || len(ended) != 1 {
 			t.Errorf("%v ended", ended)
 		}
-		s.Ask("a", "1", run("1"))
-		s.Ask("b", "2", run("2"))
-		wait := s.End("a")
+		s.StartOrQuery("a", "1", run("1"))
+		s.StartOrQuery("b", "2", run("2"))
+		wait := s.CancelJob("a")
 		wait()
 		if len(ended) != 2 || ended[1] != "1" {
 			t.Errorf("%v ended", ended)
 		}
-		if s.End("c") != nil {
+		if s.CancelJob("c") != nil {
 			t.Error("there is something to wait for of a job without compactions")
 		}
 	})
@@ -120,7 +120,7 @@ func TestLongRangesAreCopiedByTheBucket(t *testing.T) {
 	for length, want := range map[int64]int64{copiedFrom - 1: 0, copiedFrom: copiedFrom, 2 * copiedFrom: 2 * copiedFrom} {
 		var through bytes.Buffer
 		to := &copier{}
-		r := &ranges{Writer: bufio.NewWriter(&through), to: to}
+		r := &rangeWriter{Writer: bufio.NewWriter(&through), to: to}
 		noError(t, errors.Join(r.WriteRange(object, 0, length), r.Flush()))
 		if to.copied != want || int64(through.Len()) != length-want {
 			t.Errorf("%d bytes: the bucket copied %d, %d went through the node", length, to.copied, through.Len())

@@ -19,9 +19,9 @@ type Compactors struct {
 	alone bool           // the owner's node takes part only because no other node does
 }
 
-// Wrote records that the node at address has written a part, so that it takes part in
+// AddNode records that the node at address has written a part, so that it takes part in
 // compactions.
-func (h *Compactors) Wrote(address string) {
+func (h *Compactors) AddNode(address string) {
 	if h.busy == nil {
 		h.busy = make(map[string]int)
 	}
@@ -34,8 +34,8 @@ func (h *Compactors) Wrote(address string) {
 	h.alone = false
 }
 
-// Others reports whether a node other than the owner's node takes part.
-func (h *Compactors) Others() bool {
+// HasOtherNodes reports whether a node other than the owner's node takes part.
+func (h *Compactors) HasOtherNodes() bool {
 	for address := range h.busy {
 		if address != "" {
 			return true
@@ -44,11 +44,11 @@ func (h *Compactors) Others() bool {
 	return false
 }
 
-// Take returns the node that should run the next compaction: the node with the fewest
+// AcquireNode returns the node that should run the next compaction: the node with the fewest
 // compactions. ok is false if each node has compactionsPerNode compactions.
-func (h *Compactors) Take() (address string, ok bool) {
+func (h *Compactors) AcquireNode() (address string, ok bool) {
 	if len(h.busy) == 0 {
-		h.Wrote("")
+		h.AddNode("")
 		h.alone = true
 	}
 	nodes := slices.Sorted(maps.Keys(h.busy))
@@ -60,12 +60,12 @@ func (h *Compactors) Take() (address string, ok bool) {
 	return address, true
 }
 
-// Ended records that a compaction on the node at address has ended.
-func (h *Compactors) Ended(address string) {
+// ReleaseNode records that a compaction on the node at address has ended.
+func (h *Compactors) ReleaseNode(address string) {
 	if h.busy[address] > 0 {
 		h.busy[address]--
 	}
 }
 
-// Lost removes a node until it writes another part.
-func (h *Compactors) Lost(address string) { delete(h.busy, address) }
+// RemoveNode removes a node until it writes another part.
+func (h *Compactors) RemoveNode(address string) { delete(h.busy, address) }

@@ -20,23 +20,23 @@ func TestHelpers(t *testing.T) {
 			address := strings.Trim(step, "+-!.")
 			switch step[0] {
 			case '+':
-				h.Wrote(address)
+				h.AddNode(address)
 			case '-':
-				h.Ended(address)
+				h.ReleaseNode(address)
 			case '!':
-				h.Lost(address)
+				h.RemoveNode(address)
 			default:
-				if got, ok := h.Take(); ok != (step != "full") || ok && got != address {
+				if got, ok := h.AcquireNode(); ok != (step != "full") || ok && got != address {
 					t.Errorf("%s: step %d, %s: the next compaction is for %q (%t)", name, i, step, got, ok)
 				}
 			}
 		}
 	}
 	var h Compactors
-	if h.Take(); h.Others() {
+	if h.AcquireNode(); h.HasOtherNodes() {
 		t.Error("the owner's node counts as another node")
 	}
-	if h.Wrote("a"); !h.Others() {
+	if h.AddNode("a"); !h.HasOtherNodes() {
 		t.Error("no other node helps")
 	}
 }

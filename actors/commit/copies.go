@@ -37,16 +37,16 @@ type Copies struct {
 
 	// read is the first shard whose needed answers were not read yet.
 	read    int
-	answers []answers // by shard, for the shards before read
-	spill   *os.File  // the temporary file; nil before the first answer
-	size    int64     // size of spill in bytes
+	answers []answerIndex // by shard, for the shards before read
+	spill   *os.File      // the temporary file; nil before the first answer
+	size    int64         // size of spill in bytes
 
 	mu     sync.Mutex  // held during Write
 	closed atomic.Bool // Close was called
 }
 
-// answers says where the needed answers of one shard are in the temporary file.
-type answers struct {
+// answerIndex says where the needed answers of one shard are in the temporary file.
+type answerIndex struct {
 	rows []uint32 // positions of the rows in the shard, in order
 	at   []int64  // by index in rows: offset of the answer in the file; then the end of the last answer
 }
@@ -54,7 +54,7 @@ type answers struct {
 // Needs returns the shards whose answers must be read before the copies of shard n can
 // be written. All rows of these shards are then committed, except copies.
 func (c *Copies) Needs(n int) (shards []int) {
-	for m := c.read; m <= c.Of.Last(n); m++ {
+	for m := c.read; m <= c.Of.LastOriginalShard(n); m++ {
 		if c.Of.OriginalRows(m) != nil {
 			shards = append(shards, m)
 		}
@@ -74,7 +74,7 @@ func (c *Copies) Write(ctx context.Context, n int, rows *roaring.Bitmap, parts m
 			c.Close()
 		}
 	}()
-	for ; c.read <= c.Of.Last(n); c.read++ {
+	for ; c.read <= c.Of.LastOriginalShard(n); c.read++ {
 		a, err := c.readAnswers(ctx, c.read, parts[c.read])
 		if err != nil {
 			return part, fmt.Errorf("read the answers of shard %d: %w", c.read, err)
@@ -103,7 +103,7 @@ func (c *Copies) Close() {
 
 // readAnswers reads the needed answers of shard n from its parts, and appends them to
 // the temporary file.
-func (c *Copies) readAnswers(ctx context.Context, n int, parts []store.Part) (a answers, err error) {
+func (c *Copies) readAnswers(ctx context.Context, n int, parts []store.Part) (a answerIndex, err error) {
 	needed := c.Of.OriginalRows(n)
 	if needed == nil {
 		return a, nil
@@ -145,7 +145,7 @@ func (c *Copies) readAnswers(ctx context.Context, n int, parts []store.Part) (a 
 // answer reads the answer of a row from the temporary file into out. row is the number
 // of the row in the job.
 func (c *Copies) answer(row int64, out *rowmill.Output) error {
-	n := c.Of.Shard(row)
+	n := c.Of.ShardOf(row)
 	a, rel := &c.answers[n], uint32(row-c.Files.Shards[n].First) //nolint:gosec // position in the shard
 	i := sort.Search(len(a.rows), func(i int) bool { return a.rows[i] >= rel })
 	if i == len(a.rows) || a.rows[i] != rel {
@@ -174,7 +174,7 @@ func (c *Copies) write(ctx context.Context, n int, rows *roaring.Bitmap) (part a
 	}
 	defer func() { _ = input.Close() }() // opened for reading only
 	f := c.Files
-	part = assign.Part{Key: layout.Part(f.Schema.JobID, n, f.Epoch), Shard: n, Rows: assign.NewRowSet(rows)}
+	part = assign.Part{Key: layout.NewPartKey(f.Schema.JobID, n, f.Epoch), Shard: n, Rows: assign.NewRowSet(rows)}
 	part.Size, err = archive.WritePart(ctx, f.Bucket, part.Key, f.Schema, func(file *results.PartWriter) (err error) {
 		part.Totals, err = c.writeRows(ctx, file, n, rows, originals, input)
 		return err

@@ -14,8 +14,8 @@ import (
 // made. Opening a part again costs a request to the bucket.
 const maxOpen = 1024
 
-// A Wait calls do, and calls it again after each temporary error.
-type Wait func(ctx context.Context, do func() error) error
+// A RetryFunc calls do, and calls it again after each temporary error.
+type RetryFunc func(ctx context.Context, do func() error) error
 
 // Files has the data for the objects of a job, and returns the compactions that make
 // these objects. The key of each object contains the owner's epoch and a random string.
@@ -30,15 +30,15 @@ type Files struct {
 // Merge returns the compaction that merges the parts of shard n into its complete part.
 func (f *Files) Merge(n int, parts []store.Part) *Compaction {
 	return &Compaction{
-		Make: MakeMerge, Key: layout.Part(f.Schema.JobID, n, f.Epoch), Schema: f.Schema,
+		Make: MakeMerge, Key: layout.NewPartKey(f.Schema.JobID, n, f.Epoch), Schema: f.Schema,
 		First: f.Shards[n].First, Rows: int64(f.Shards[n].Rows), Parts: parts,
 	}
 }
 
 // Join returns the compaction that joins the complete parts of consecutive shards.
-func (f *Files) Join(p Piece, parts []store.Part) *Compaction {
+func (f *Files) Join(p ShardRange, parts []store.Part) *Compaction {
 	return &Compaction{
-		Make: MakeJoin, Key: layout.Part(f.Schema.JobID, p.From, f.Epoch), Schema: f.Schema,
+		Make: MakeJoin, Key: layout.NewPartKey(f.Schema.JobID, p.From, f.Epoch), Schema: f.Schema,
 		First: f.Shards[p.From].First, Rows: f.rows(p), Parts: parts,
 	}
 }
@@ -46,11 +46,11 @@ func (f *Files) Join(p Piece, parts []store.Part) *Compaction {
 // Artifact returns the compaction that makes an artifact. name is MakeFull or MakeRows,
 // and parts has all rows of the job in order.
 func (f *Files) Artifact(name string, parts []store.Part) *Compaction {
-	return &Compaction{Make: name, Key: layout.Artifact(f.Schema.JobID, name, f.Epoch), Schema: f.Schema, Rows: f.rows(Piece{0, len(f.Shards)}), Parts: parts}
+	return &Compaction{Make: name, Key: layout.NewArtifactKey(f.Schema.JobID, name, f.Epoch), Schema: f.Schema, Rows: f.rows(ShardRange{0, len(f.Shards)}), Parts: parts}
 }
 
 // rows returns the number of rows of a piece.
-func (f *Files) rows(p Piece) (rows int64) {
+func (f *Files) rows(p ShardRange) (rows int64) {
 	for _, s := range f.Shards[p.From:p.To] {
 		rows += int64(s.Rows)
 	}

@@ -32,7 +32,7 @@ func maker(t *testing.T, count int) *Files {
 // part writes the rows [from, to) of a shard as a part.
 func (f *Files) part(t *testing.T, n, from, to int) store.Part {
 	t.Helper()
-	p := proposal(layout.Part("job-1", n, 1), n, from, to, 0).Record
+	p := proposal(layout.NewPartKey("job-1", n, 1), n, from, to, 0).Record
 	p.Size = must(archive.WritePart(t.Context(), f.Bucket, p.Key, f.Schema, func(rows *results.PartWriter) (err error) {
 		for i := from; err == nil && i < to; i++ {
 			index := f.Shards[n].First + int64(i)
@@ -84,7 +84,7 @@ func TestPartsBecomeAResult(t *testing.T) {
 	f := maker(t, 2)
 	second := f.part(t, 1, 0, 10)
 	first := must(f.merge(t, 0, f.part(t, 0, 4, 10), f.part(t, 0, 0, 4)))(t)
-	if !first.Complete || first.Rows != 10 || first.Shard != 0 || !strings.HasPrefix(first.Key, layout.Parts("job-1")+"000000-3-") {
+	if !first.Complete || first.Rows != 10 || first.Shard != 0 || !strings.HasPrefix(first.Key, layout.PartsPrefix("job-1")+"000000-3-") {
 		t.Errorf("merged into %+v", first)
 	}
 	made := must(f.result(t, []store.Part{first, second}))(t)
@@ -113,7 +113,7 @@ func TestJoinedPartsBecomeTheSameResult(t *testing.T) {
 	}
 	made := must(f.result(t, parts))(t)
 	want := f.texts(t, made[layout.Full].Key)
-	e := f.Join(Piece{1, 3}, parts[1:3])
+	e := f.Join(ShardRange{1, 3}, parts[1:3])
 	size, err := e.Run(t.Context(), f.Bucket, once)
 	if err != nil || e.Rows != 20 || e.First != f.Shards[1].First {
 		t.Fatalf("joined as %+v: %v", e, err)
@@ -125,7 +125,7 @@ func TestJoinedPartsBecomeTheSameResult(t *testing.T) {
 	if got := f.texts(t, made[layout.Full].Key); got != want {
 		t.Errorf("the result is\n%s\nnot\n%s", got, want)
 	}
-	if _, err := f.Join(Piece{0, 2}, []store.Part{parts[0], parts[3]}).Run(t.Context(), f.Bucket, once); err == nil {
+	if _, err := f.Join(ShardRange{0, 2}, []store.Part{parts[0], parts[3]}).Run(t.Context(), f.Bucket, once); err == nil {
 		t.Error("shards were put together that do not follow one another")
 	}
 }
@@ -141,7 +141,7 @@ func TestMissingRowsAreAnError(t *testing.T) {
 	if _, err := f.merge(t, 1, f.part(t, 1, 0, 4)); err == nil || !strings.Contains(err.Error(), "4 rows, not 10") {
 		t.Errorf("a merge of four of ten rows: %v", err)
 	}
-	objects, err := f.Bucket.List(t.Context(), layout.Job("job-1"))
+	objects, err := f.Bucket.List(t.Context(), layout.JobPrefix("job-1"))
 	if err != nil || len(objects) != 2 { // the two parts
 		t.Errorf("there are %d objects: %v", len(objects), err)
 	}

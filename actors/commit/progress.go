@@ -20,21 +20,21 @@ type Progress struct {
 	resting    bool              // proposed parts wait until Rested, unless they complete the job
 	touched    []int             // shards that may have become mergeable
 	merging    map[int]bool      // numbers of the shards whose parts are being merged
-	pieces     pieces
+	pieces     joinPlan
 	helped     bool // nodes other than the owner's node can join parts
 	finalising bool // the result or the estimate is being made
 	draining   bool // Drain was called: another owner will continue
 	failed     bool // too many rows have failed: no more steps follow
 }
 
-// A Next lists the steps that the caller must start now. Next returns each step once.
-type Next struct {
-	Failed  int64   // number of failed rows if the job tolerates fewer; then all other fields are zero
-	Record  *Batch  // a batch to record; the caller then calls Recorded
-	Merge   []int   // shards whose parts to merge; the caller then calls Merged for each shard
-	Join    []Piece // pieces to join; the caller then calls Joined for each piece
-	Final   bool    // all rows are done: the caller must make the result or the estimate
-	Drained bool    // Drain was called, and no batch, merge or result is in progress
+// A NextSteps lists the steps that the caller must start now. Next returns each step once.
+type NextSteps struct {
+	Failed  int64        // number of failed rows if the job tolerates fewer; then all other fields are zero
+	Record  *Batch       // a batch to record; the caller then calls Recorded
+	Merge   []int        // shards whose parts to merge; the caller then calls Merged for each shard
+	Join    []ShardRange // pieces to join; the caller then calls Joined for each piece
+	Final   bool         // all rows are done: the caller must make the result or the estimate
+	Drained bool         // Drain was called, and no batch, merge or result is in progress
 }
 
 // A Batch is a list of parts that are recorded in one write.
@@ -56,10 +56,10 @@ const SurvivesAll = math.MaxInt64
 // NewProgress returns the progress of a job that tolerates up to survives failed rows.
 // The ledger may have parts that an earlier owner recorded. So the first Next may
 // already return shards to merge, or Final.
-func NewProgress(ledger *assign.Ledger, survives int64, estimate bool, sizes PieceSizes) *Progress {
+func NewProgress(ledger *assign.Ledger, survives int64, estimate bool, sizes JoinSizes) *Progress {
 	p := &Progress{
 		ledger: ledger, survives: survives, estimate: estimate, merging: make(map[int]bool),
-		pieces: newPieces(sizes, ledger.Shards(), ledger.Rows),
+		pieces: newJoinPlan(sizes, ledger.Shards(), ledger.Rows),
 	}
 	for n := range ledger.Shards() {
 		p.touched = append(p.touched, n)
@@ -70,8 +70,8 @@ func NewProgress(ledger *assign.Ledger, survives int64, estimate bool, sizes Pie
 // Propose adds a part that should be recorded. No other part may have its rows.
 func (p *Progress) Propose(part assign.Proposal) { p.proposed = append(p.proposed, part) }
 
-// Recorded reports that the store has recorded a batch.
-func (p *Progress) Recorded(b *Batch) {
+// MarkRecorded reports that the store has recorded a batch.
+func (p *Progress) MarkRecorded(b *Batch) {
 	p.recording, p.recorded = false, true
 	for _, part := range b.Proposals {
 		p.ledger.Add(part.Record)
@@ -79,9 +79,9 @@ func (p *Progress) Recorded(b *Batch) {
 	}
 }
 
-// Merged reports that the store has recorded the complete part of a shard. It returns
+// MarkMerged reports that the store has recorded the complete part of a shard. It returns
 // the parts that the complete part replaces.
-func (p *Progress) Merged(complete store.Part) (replaced []store.Part) {
+func (p *Progress) MarkMerged(complete store.Part) (replaced []store.Part) {
 	replaced = p.ledger.Parts(complete.Shard)
 	delete(p.merging, complete.Shard)
 	p.ledger.Complete(complete)
@@ -93,8 +93,8 @@ func (p *Progress) Merged(complete store.Part) (replaced []store.Part) {
 // Otherwise each part would cause a write of its own.
 func (p *Progress) HoldBatch() { p.resting = true }
 
-// Rested ends the wait that HoldBatch began: the next batch has all proposed parts.
-func (p *Progress) Rested() { p.resting = false }
+// ReleaseBatch ends the wait that HoldBatch began: the next batch has all proposed parts.
+func (p *Progress) ReleaseBatch() { p.resting = false }
 
 // completesJob reports whether all rows of the job are in recorded or proposed parts.
 func (p *Progress) completesJob() bool {
@@ -105,14 +105,14 @@ func (p *Progress) completesJob() bool {
 	return rows >= p.ledger.Rows
 }
 
-// Joined reports that the parts of a piece are joined into part. The store keeps the
+// MarkJoined reports that the parts of a piece are joined into part. The store keeps the
 // records of the parts that were joined.
-func (p *Progress) Joined(at Piece, part store.Part) { p.pieces.put(at, part) }
+func (p *Progress) MarkJoined(at ShardRange, part store.Part) { p.pieces.recordJoined(at, part) }
 
-// Helped reports that nodes other than the owner's node can join parts. Then the last
+// EnableFinalJoins reports that nodes other than the owner's node can join parts. Then the last
 // shards are joined too at the end of the job, even if they are too few for a usual
 // piece.
-func (p *Progress) Helped() { p.helped = true }
+func (p *Progress) EnableFinalJoins() { p.helped = true }
 
 // Drain stops new merges and the making of the result, because another owner will
 // continue the job.
@@ -122,13 +122,13 @@ func (p *Progress) Drain() { p.draining = true }
 func (p *Progress) HasRecorded() bool { return p.recorded }
 
 // Next returns the steps that can start now. It assumes that the caller starts them.
-func (p *Progress) Next() (next Next) {
+func (p *Progress) Next() (next NextSteps) {
 	if p.failed {
 		return next
 	}
 	if failed := p.ledger.Totals.Failed; failed > p.survives || failed > 0 && failed >= p.ledger.Rows && p.survives != SurvivesAll {
 		p.failed = true
-		return Next{Failed: failed}
+		return NextSteps{Failed: failed}
 	}
 	if !p.recording && len(p.proposed) > 0 && (!p.resting || p.draining || p.completesJob()) {
 		p.recording = true
@@ -146,7 +146,7 @@ func (p *Progress) Next() (next Next) {
 			p.merging[n] = true
 			next.Merge = append(next.Merge, n)
 		case p.ledger.Whole(n):
-			next.Join = append(next.Join, p.pieces.complete(p.ledger.Parts(n)[0])...)
+			next.Join = append(next.Join, p.pieces.addCompletePart(p.ledger.Parts(n)[0])...)
 		}
 	}
 	p.touched = p.touched[:0]
@@ -154,7 +154,7 @@ func (p *Progress) Next() (next Next) {
 		return next
 	}
 	if p.helped && !p.estimate {
-		next.Join = append(next.Join, p.pieces.rest()...)
+		next.Join = append(next.Join, p.pieces.cutRemaining()...)
 	}
 	p.finalising = p.pieces.begun == 0
 	next.Final = p.finalising
@@ -175,4 +175,4 @@ func (p *Progress) Shard(n int) []store.Part { return p.ledger.Parts(n) }
 
 // Parts returns the parts of all shards in order. The joined part of a piece replaces
 // the parts of the piece's shards.
-func (p *Progress) Parts() (parts []store.Part) { return p.pieces.of(p.ledger.Parts) }
+func (p *Progress) Parts() (parts []store.Part) { return p.pieces.collectParts(p.ledger.Parts) }

@@ -35,13 +35,13 @@ func proposal(key string, n, from, to int, failed int64) assign.Proposal {
 
 func progress(t testing.TB, n int, survives int64, estimate bool, parts ...store.Part) *Progress {
 	t.Helper()
-	return NewProgress(must(assign.NewLedger(shards(n), parts))(t), survives, estimate, PieceSizes{})
+	return NewProgress(must(assign.NewLedger(shards(n), parts))(t), survives, estimate, JoinSizes{})
 }
 
 // record proposes a part and records it.
 func (p *Progress) record(part assign.Proposal) {
 	p.Propose(part)
-	p.Recorded(p.Next().Record)
+	p.MarkRecorded(p.Next().Record)
 }
 
 func keys(b *Batch) (out []string) {
@@ -69,19 +69,19 @@ func TestWaitingPartsAreRecordedTogether(t *testing.T) {
 	if p.Next().Record != nil || p.HasRecorded() {
 		t.Error("two batches are recorded at a time")
 	}
-	p.Recorded(first)
+	p.MarkRecorded(first)
 	second := p.Next().Record
 	if got := keys(second); !slices.Equal(got, []string{"b", "c"}) {
 		t.Fatalf("recorded %q", got)
 	}
-	p.Recorded(second)
+	p.MarkRecorded(second)
 	if next := p.Next(); !slices.Equal(next.Merge, []int{0}) || next.Final {
 		t.Errorf("all parts are recorded, and there is %+v to do", next)
 	}
 	if len(p.Shard(0)) != 2 || !p.HasRecorded() {
 		t.Error("its parts are not there")
 	}
-	if old := p.Merged(store.Part{Key: "d", Shard: 0, Rows: 10, Complete: true}); len(old) != 2 || old[0].Key != "a" || old[1].Key != "b" {
+	if old := p.MarkMerged(store.Part{Key: "d", Shard: 0, Rows: 10, Complete: true}); len(old) != 2 || old[0].Key != "a" || old[1].Key != "b" {
 		t.Errorf("%+v are replaced", old)
 	}
 	if next := p.Next(); !next.Final || next.Merge != nil {
@@ -166,9 +166,9 @@ func TestEverythingIsDoneOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		count := rapid.IntRange(1, 8).Draw(t, "shards")
-		var sizes PieceSizes
+		var sizes JoinSizes
 		if rapid.Bool().Draw(t, "joins") {
-			sizes = PieceSizes{Least: rapid.Int64Range(1, 30).Draw(t, "least"), Most: rapid.Int64Range(1, 200).Draw(t, "most")}
+			sizes = JoinSizes{Least: rapid.Int64Range(1, 30).Draw(t, "least"), Most: rapid.Int64Range(1, 200).Draw(t, "most")}
 		}
 		ledger, err := assign.NewLedger(shards(count), nil)
 		if err != nil {
@@ -188,10 +188,10 @@ func TestEverythingIsDoneOnce(t *testing.T) {
 		recorded, merged := map[string]bool{}, map[int]bool{}
 		var batch *Batch
 		var merging []int
-		var joining []Piece
+		var joining []ShardRange
 		joined := map[int]bool{}
 		if sizes.Most > 0 && rapid.Bool().Draw(t, "helped") {
-			p.Helped()
+			p.EnableFinalJoins()
 		}
 		draining, final, drained := false, false, false
 		for steps := 0; !final && !drained; steps++ {
@@ -206,7 +206,7 @@ func TestEverythingIsDoneOnce(t *testing.T) {
 				}
 			case 3, 4, 5:
 				if batch != nil {
-					p.Recorded(batch)
+					p.MarkRecorded(batch)
 					for _, key := range keys(batch) {
 						if recorded[key] {
 							t.Fatalf("%s is recorded twice", key)
@@ -218,7 +218,7 @@ func TestEverythingIsDoneOnce(t *testing.T) {
 			case 6, 7, 8:
 				if len(merging) > 0 {
 					n := merging[0]
-					for _, old := range p.Merged(assign.Merged(fmt.Sprint("m", n), 10, p.Shard(n))) {
+					for _, old := range p.MarkMerged(assign.Merged(fmt.Sprint("m", n), 10, p.Shard(n))) {
 						if !recorded[old.Key] {
 							t.Fatalf("%s is merged before it is recorded", old.Key)
 						}
@@ -228,7 +228,7 @@ func TestEverythingIsDoneOnce(t *testing.T) {
 			case 9:
 				if len(joining) > 0 {
 					at := joining[0]
-					p.Joined(at, store.Part{Key: fmt.Sprint("j", at.From), Shard: at.From, Rows: int64(10 * (at.To - at.From))})
+					p.MarkJoined(at, store.Part{Key: fmt.Sprint("j", at.From), Shard: at.From, Rows: int64(10 * (at.To - at.From))})
 					joining = joining[1:]
 				}
 			case 10:
@@ -299,13 +299,13 @@ func TestPartsGather(t *testing.T) {
 	if next := p.Next(); next.Record != nil {
 		t.Errorf("%q are recorded at once", keys(next.Record))
 	}
-	p.Rested()
+	p.ReleaseBatch()
 	batch := p.Next().Record
 	if got := keys(batch); !slices.Equal(got, []string{"a", "b"}) {
 		t.Fatalf("%q are recorded", got)
 	}
 	p.HoldBatch()
-	p.Recorded(batch)
+	p.MarkRecorded(batch)
 	p.Propose(proposal("c", 0, 9, 10, 0))
 	if p.Next().Record != nil {
 		t.Error("a part that others follow is recorded at once")

@@ -39,12 +39,12 @@ const (
 	lastPause  = 30 * time.Second
 )
 
-// answered closes the breaker, because the server has answered a row.
-func (b *breaker) answered() { b.failures, b.phase = 0, closed }
+// recordAnswer closes the breaker, because the server has answered a row.
+func (b *breaker) recordAnswer() { b.failures, b.phase = 0, closed }
 
-// failed counts a failed request. opens is true if the breaker opens now; pause is then
+// recordFailure counts a failed request. opens is true if the breaker opens now; pause is then
 // the time until the breaker becomes half-open.
-func (b *breaker) failed(now time.Time) (pause time.Duration, opens bool) {
+func (b *breaker) recordFailure(now time.Time) (pause time.Duration, opens bool) {
 	b.failures++
 	if b.phase != halfOpen && b.failures < breakerFailures {
 		return 0, false
@@ -58,8 +58,8 @@ func (b *breaker) failed(now time.Time) (pause time.Duration, opens bool) {
 	return pause, true
 }
 
-// rest opens the breaker, because the server asked for a pause.
-func (b *breaker) rest() { b.failures, b.phase = 0, open }
+// forceOpen opens the breaker, because the server asked for a pause.
+func (b *breaker) forceOpen() { b.failures, b.phase = 0, open }
 
 // try makes an open breaker half-open after its pause, so that one row can be sent.
 func (b *breaker) try(now time.Time) {

@@ -44,9 +44,9 @@ func NewCapabilities(most int, known func(engine.ServedModel) bool) Capabilities
 	return Capabilities{most: most, known: known, seen: make(map[string]*capability)}
 }
 
-// Next returns the name of the next model to test, and records that its test has
+// NextToTest returns the name of the next model to test, and records that its test has
 // started. ok is false if no test should start now.
-func (n *Capabilities) Next(info engine.Info, now time.Time) (name string, ok bool) {
+func (n *Capabilities) NextToTest(info engine.Info, now time.Time) (name string, ok bool) {
 	if n.testing || n.known == nil {
 		return "", false
 	}
@@ -89,9 +89,9 @@ func kindUnknown(m engine.ServedModel) bool {
 	return m.Kind == "" || m.Kind == rowmill.KindEmbedding && m.Dimension == 0
 }
 
-// Answered records the result of a test of model m, or the error err if the test has no
+// RecordResult records the result of a test of model m, or the error err if the test has no
 // result. It returns true if the result differs from the last result.
-func (n *Capabilities) Answered(m engine.ServedModel, found engine.Capability, err error, now time.Time) bool {
+func (n *Capabilities) RecordResult(m engine.ServedModel, found engine.Capability, err error, now time.Time) bool {
 	n.testing = false
 	seen := n.seen[m.Name]
 	if seen == nil {

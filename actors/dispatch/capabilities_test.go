@@ -22,7 +22,7 @@ func listed(names ...string) (info engine.Info) {
 // asks verifies that the next model to test is this one; none if it is empty.
 func (n *Capabilities) asks(t *testing.T, info engine.Info, now time.Time, model string) {
 	t.Helper()
-	if name, ok := n.Next(info, now); name != model || ok != (model != "") {
+	if name, ok := n.NextToTest(info, now); name != model || ok != (model != "") {
 		t.Fatalf("asks about %q, want %q", name, model)
 	}
 }
@@ -34,7 +34,7 @@ func TestNatures_EachModelIsAskedOnce(t *testing.T) {
 	for _, want := range []string{"a", "b"} {
 		n.asks(t, info, now, want)
 		n.asks(t, info, now, "") // while it is not answered
-		if !n.Answered(engine.ServedModel{Name: want}, engine.Capability{Kind: rowmill.KindEmbedding, Dimension: 3}, nil, now) {
+		if !n.RecordResult(engine.ServedModel{Name: want}, engine.Capability{Kind: rowmill.KindEmbedding, Dimension: 3}, nil, now) {
 			t.Errorf("%s is no news", want)
 		}
 	}
@@ -44,7 +44,7 @@ func TestNatures_EachModelIsAskedOnce(t *testing.T) {
 		t.Errorf("until it is answered again a is %+v", settled.Models[0])
 	}
 	n.asks(t, info, now, "a") // the server came up again
-	if n.Answered(engine.ServedModel{Name: "a"}, engine.Capability{Kind: rowmill.KindEmbedding, Dimension: 3}, nil, now) {
+	if n.RecordResult(engine.ServedModel{Name: "a"}, engine.Capability{Kind: rowmill.KindEmbedding, Dimension: 3}, nil, now) {
 		t.Error("the same answer is news")
 	}
 	if info.Models[0].Kind != "" {
@@ -58,7 +58,7 @@ func TestNatures_AsksAgainAfterAPause(t *testing.T) {
 	n, info, now := NewCapabilities(8, noneKnown), listed("a"), time.Now()
 	for _, pause := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second} {
 		n.asks(t, info, now, "a")
-		n.Answered(info.Models[0], engine.Capability{}, errors.New("busy"), now)
+		n.RecordResult(info.Models[0], engine.Capability{}, errors.New("busy"), now)
 		n.asks(t, info, now.Add(pause-1), "")
 		now = now.Add(pause)
 	}
@@ -87,7 +87,7 @@ func TestNatures_ModelsWithoutATest(t *testing.T) {
 		if want == "vectors" {
 			kind = engine.Capability{Kind: rowmill.KindEmbedding, Dimension: 7}
 		}
-		n.Answered(engine.ServedModel{Name: want}, kind, nil, now)
+		n.RecordResult(engine.ServedModel{Name: want}, kind, nil, now)
 	}
 	n.asks(t, told, now, "")
 	settled := n.WithResults(told)
@@ -100,14 +100,14 @@ func TestNatures_ModelsWithoutATest(t *testing.T) {
 	tuned := engine.Info{Models: []engine.ServedModel{{Name: "known"}, {Name: "tuned", Base: "known"}, {Name: "tuned too", Base: "known"}}}
 	based := NewCapabilities(8, known)
 	based.asks(t, tuned, now, "known") // for its adapters
-	based.Answered(tuned.Models[0], engine.Capability{Kind: rowmill.KindGeneration}, nil, now)
+	based.RecordResult(tuned.Models[0], engine.Capability{Kind: rowmill.KindGeneration}, nil, now)
 	if m := based.WithResults(tuned).Models[2]; m.Kind != rowmill.KindGeneration {
 		t.Errorf("the second adapter is %+v", m)
 	}
 	based.asks(t, tuned, now, "")
 	few := NewCapabilities(1, noneKnown)
 	few.asks(t, listed("a", "b"), now, "a")
-	few.Answered(engine.ServedModel{Name: "a"}, engine.Capability{Refusal: "no"}, nil, now)
+	few.RecordResult(engine.ServedModel{Name: "a"}, engine.Capability{Refusal: "no"}, nil, now)
 	few.asks(t, listed("a", "b"), now, "") // at most one
 	settled = few.WithResults(listed("a", "b"))
 	if m := settled.Models[0]; !strings.Contains(m.Unusable, "refuses the rows (no)") || m.Kind != "" {
@@ -132,7 +132,7 @@ func TestNatures_NamesShowReasoning(t *testing.T) {
 	n, now := NewCapabilities(8, noneKnown), time.Now()
 	info := engine.Info{Models: []engine.ServedModel{{Name: "m", Origin: "Qwen/Qwen3-4B-Thinking-2507"}}}
 	n.asks(t, info, now, "m")
-	n.Answered(info.Models[0], engine.Capability{Kind: rowmill.KindGeneration}, nil, now)
+	n.RecordResult(info.Models[0], engine.Capability{Kind: rowmill.KindGeneration}, nil, now)
 	if m := n.WithResults(info).Models[0]; m.Kind != rowmill.KindReasoning {
 		t.Errorf("it is %+v", m)
 	}

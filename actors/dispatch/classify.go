@@ -112,19 +112,19 @@ func (c *Classifier) accept(ctx context.Context, r *engine.Reply, attempt int) (
 func (c *Classifier) refuse(e *engine.Error, attempt, crashes int) (rowmill.Output, Outcome) {
 	switch {
 	case c.kind == rowmill.KindRaw && e.Class == engine.RowFault && e.Status >= 400:
-		return failed(rowmill.RowHTTP+strconv.Itoa(e.Status), e.Message, e.Raw, attempt), Final
+		return failedOutput(rowmill.RowHTTP+strconv.Itoa(e.Status), e.Message, e.Raw, attempt), Final
 	case e.Class == engine.RowFault && e.TooLong:
-		return failed(rowmill.RowTooLong, e.Message, e.Raw, attempt), Final
+		return failedOutput(rowmill.RowTooLong, e.Message, e.Raw, attempt), Final
 	case e.Class == engine.RowFault && (e.Code == rowmill.RowRefused || e.Code == rowmill.RowContentFiltered):
-		return failed(e.Code, e.Message, e.Raw, attempt), Final
+		return failedOutput(e.Code, e.Message, e.Raw, attempt), Final
 	case e.Class == engine.RowFault:
-		return failed(rowmill.RowRejected, e.Message, e.Raw, attempt), Final
+		return failedOutput(rowmill.RowRejected, e.Message, e.Raw, attempt), Final
 	case attempt < c.maxAttempts && (e.Status != 500 || crashes <= maxRetriesOf500):
 		return rowmill.Output{}, Again
 	case c.kind == rowmill.KindRaw && e.Status >= 400: // the last response is the answer of a raw request
-		return failed(rowmill.RowHTTP+strconv.Itoa(e.Status), e.Message, e.Raw, attempt), Final
+		return failedOutput(rowmill.RowHTTP+strconv.Itoa(e.Status), e.Message, e.Raw, attempt), Final
 	default:
-		return failed(rowmill.RowAttemptsUsedUp,
+		return failedOutput(rowmill.RowAttemptsUsedUp,
 			fmt.Sprintf("No answer after %d attempts; the last one: %s", attempt, e.Error()), e.Raw, attempt), Final
 	}
 }
@@ -142,24 +142,24 @@ func (c *Classifier) reject(r *engine.Reply, attempt int, problem string) (rowmi
 		problem = fmt.Sprintf("it is not JSON from byte %d on: %v", syntax.Offset, syntax)
 	}
 	if r.Finish == rowmill.FinishLength && begins && !complete {
-		return failed(rowmill.RowOutputTruncated,
+		return failedOutput(rowmill.RowOutputTruncated,
 			"The answer was cut off by the length limit before its JSON was complete. Raise max_tokens or ask for less.", r.Content, attempt), Final
 	}
-	return failed(rowmill.RowSchemaViolation, "The answer does not conform to json_schema: "+problem, r.Content, attempt), c.breached(attempt)
+	return failedOutput(rowmill.RowSchemaViolation, "The answer does not conform to json_schema: "+problem, r.Content, attempt), c.violationOutcome(attempt)
 }
 
 // rejectForm returns the error for an answer that breaks structured_outputs. problem
 // describes the violation.
 func (c *Classifier) rejectForm(r *engine.Reply, attempt int, problem string) (rowmill.Output, Outcome) {
 	if r.Finish == rowmill.FinishLength {
-		return failed(rowmill.RowOutputTruncated,
+		return failedOutput(rowmill.RowOutputTruncated,
 			"The answer was cut off by the length limit before it had the form of structured_outputs. Raise max_tokens or ask for less.", r.Content, attempt), Final
 	}
-	return failed(rowmill.RowSchemaViolation, "The answer does not have the form of structured_outputs: "+problem, r.Content, attempt), c.breached(attempt)
+	return failedOutput(rowmill.RowSchemaViolation, "The answer does not have the form of structured_outputs: "+problem, r.Content, attempt), c.violationOutcome(attempt)
 }
 
-// breached returns the outcome of an attempt whose answer has the wrong form.
-func (c *Classifier) breached(attempt int) Outcome {
+// violationOutcome returns the outcome of an attempt whose answer has the wrong form.
+func (c *Classifier) violationOutcome(attempt int) Outcome {
 	if attempt < c.maxAttempts && !c.deterministic {
 		return Again
 	}
@@ -174,9 +174,9 @@ func beginsJSON(text string) (begins, complete bool) {
 	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF), err == nil
 }
 
-// failed returns the output of a row with an error. It keeps the first maxRaw bytes of
+// failedOutput returns the output of a row with an error. It keeps the first maxRaw bytes of
 // raw, the server's answer.
-func failed(code, message, raw string, attempts int) rowmill.Output {
+func failedOutput(code, message, raw string, attempts int) rowmill.Output {
 	return rowmill.Output{
 		Attempts: attempts,
 		Err:      &rowmill.RowError{Code: code, Message: message, Raw: strings.ToValidUTF8(raw[:min(len(raw), maxRaw)], "\uFFFD")},

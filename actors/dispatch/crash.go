@@ -22,16 +22,16 @@ import (
 // After a crash with many rows in flight, groups of suspects are tried first: only the
 // group with the bad row crashes the server again.
 type crash struct {
-	at                time.Time // when the first connection broke; zero if none is broken
-	broken            []broken  // rows whose connection broke
-	rows              int       // number of rows in broken that were in flight at time at
-	otherRequests     int       // number of other requests in flight at time at
-	otherRequestsLeft int       // number of these other requests that have not ended
-	survived          bool      // at least one of these other requests was answered
+	at                time.Time   // when the first connection broke; zero if none is broken
+	broken            []brokenRow // rows whose connection broke
+	rows              int         // number of rows in broken that were in flight at time at
+	otherRequests     int         // number of other requests in flight at time at
+	otherRequestsLeft int         // number of these other requests that have not ended
+	survived          bool        // at least one of these other requests was answered
 }
 
-// broken is a row whose connection broke before its answer arrived.
-type broken struct {
+// brokenRow is a row whose connection broke before its answer arrived.
+type brokenRow struct {
 	task        *Task
 	fault       *engine.Error
 	wasInFlight bool // the row was in flight when the first connection broke
@@ -52,7 +52,7 @@ const (
 
 // keepBrokenRows stores the rows of request r whose connection broke, until Judge decides about
 // them.
-func (d *Dispatcher) keepBrokenRows(r *request, tasks []broken, now time.Time) {
+func (d *Dispatcher) keepBrokenRows(r *request, tasks []brokenRow, now time.Time) {
 	c := &d.crash
 	if c.at.IsZero() {
 		*c = crash{at: now, otherRequests: d.requests, otherRequestsLeft: d.requests}
@@ -77,11 +77,11 @@ func (c *crash) ended(r *request, seen requestResult) {
 	c.survived = c.survived || seen.answered
 }
 
-// Judge processes the result of a probe that started at began. down means that the
+// ResolveCrash processes the result of a probe that started at began. down means that the
 // server did not answer the probe. crashed is true if the server crashed with rows in
 // flight. again is true if connections broke after the probe started, so another probe
 // is needed.
-func (d *Dispatcher) Judge(began time.Time, down bool) (crashed, again bool) {
+func (d *Dispatcher) ResolveCrash(began time.Time, down bool) (crashed, again bool) {
 	d.mu.Lock()
 	c := d.crash
 	if c.at.IsZero() || c.at.After(began) {
@@ -93,29 +93,29 @@ func (d *Dispatcher) Judge(began time.Time, down bool) (crashed, again bool) {
 	crashed = down || len(c.broken) > 1 && c.otherRequestsLeft <= 0 && !c.survived
 	for _, b := range c.broken {
 		b.alone = b.wasInFlight && (b.alone || c.rows == 1 && c.otherRequests == 0)
-		b.task.queue.judge(b, crashed, c.rows)
+		b.task.queue.resolveBrokenRow(b, crashed, c.rows)
 		b.task.queue.out.put(true, b.task)
 	}
 	return crashed && c.rows > 0, false
 }
 
 // brokenTasks returns the tasks of rows.
-func brokenTasks(rows []broken) (tasks []*Task) {
+func brokenTasks(rows []brokenRow) (tasks []*Task) {
 	for _, b := range rows {
 		tasks = append(tasks, b.task)
 	}
 	return tasks
 }
 
-// judge decides whether a row whose connection broke is retried or has failed. crashed
+// resolveBrokenRow decides whether a row whose connection broke is retried or has failed. crashed
 // means that the server crashed. suspects is the number of rows that may have caused
 // the crash.
-func (q *Queue) judge(b broken, crashed bool, suspects int) {
+func (q *Queue) resolveBrokenRow(b brokenRow, crashed bool, suspects int) {
 	t := b.task
 	switch {
 	case crashed && b.alone:
 		if t.soloCrashes++; t.soloCrashes >= mostCrashes {
-			t.Out, t.Outcome = failed(rowmill.RowCrashesServer, fmt.Sprintf("The server crashed %d times while this row alone ran on it: %s", t.soloCrashes, b.fault.Message), "", t.attempts+t.soloCrashes), Final
+			t.Out, t.Outcome = failedOutput(rowmill.RowCrashesServer, fmt.Sprintf("The server crashed %d times while this row alone ran on it: %s", t.soloCrashes, b.fault.Message), "", t.attempts+t.soloCrashes), Final
 			return
 		}
 		t.trialGroup = 1
@@ -125,11 +125,11 @@ func (q *Queue) judge(b broken, crashed bool, suspects int) {
 		t.trialGroup = 1
 	}
 	if !crashed && t.refusals > 0 && q.disp.answeredAt(q).After(t.refusedAt) { // only the connections of this row break
-		if t.lost(b.fault); t.Outcome == Final {
+		if t.countLostRequest(b.fault); t.Outcome == Final {
 			return
 		}
 	}
-	q.refused(t, b.fault, new(requestResult), time.Now())
+	q.handleRefusal(t, b.fault, new(requestResult), time.Now())
 }
 
 // A trial runs suspects while no other row is in flight on the server: a group of
@@ -144,8 +144,8 @@ type trial struct {
 	pause    time.Duration // how long other rows run before the next group
 }
 
-// put stores the suspects among the tasks of a queue, and returns the other tasks.
-func (v *trial) put(q *Queue, tasks []*Task) []*Task {
+// addSuspects stores the suspects among the tasks of a queue, and returns the other tasks.
+func (v *trial) addSuspects(q *Queue, tasks []*Task) []*Task {
 	suspected := func(t *Task) bool { return t.trialGroup > 0 }
 	if !slices.ContainsFunc(tasks, suspected) {
 		return tasks
@@ -162,9 +162,9 @@ func (v *trial) put(q *Queue, tasks []*Task) []*Task {
 	return others
 }
 
-// take removes and returns the waiting suspects of queue q, or of all queues if q is
+// removeSuspects removes and returns the waiting suspects of queue q, or of all queues if q is
 // nil.
-func (v *trial) take(q *Queue) (tasks []*Task) {
+func (v *trial) removeSuspects(q *Queue) (tasks []*Task) {
 	v.suspects = slices.DeleteFunc(v.suspects, func(t *Task) bool {
 		if q != nil && t.queue != q {
 			return false
@@ -176,9 +176,9 @@ func (v *trial) take(q *Queue) (tasks []*Task) {
 	return tasks
 }
 
-// end records the end of a suspect's request. It returns true if the group has ended,
+// endRequest records the end of a suspect's request. It returns true if the group has ended,
 // so that other rows may be sent.
-func (v *trial) end(now time.Time) bool {
+func (v *trial) endRequest(now time.Time) bool {
 	if v.running--; v.running > 0 {
 		return false
 	}

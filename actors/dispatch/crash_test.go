@@ -145,7 +145,7 @@ func (f *fragile) judged(ctx context.Context, d *Dispatcher) {
 				began := time.Now()
 				time.Sleep(time.Millisecond)
 				var crashed bool
-				if crashed, again = d.Judge(began, f.down()); crashed {
+				if crashed, again = d.ResolveCrash(began, f.down()); crashed {
 					d.Pause()
 					for f.down() {
 						time.Sleep(100 * time.Millisecond)

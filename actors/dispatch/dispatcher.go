@@ -15,12 +15,12 @@ import (
 
 // Config has the settings of a Dispatcher.
 type Config struct {
-	Engine     string        // name of the inference server, stored with each output
-	Node       string        // name of this node, stored with each row that needed several attempts
-	RowTimeout time.Duration // the minimum timeout of a request, once the server's speed is known
-	Wait       time.Duration // the maximum time that a row waits for a busy server
-	Pace       engine.Pace   // the maximum numbers of requests and tokens per minute
-	Weights    fair.Weights  // the accounts' shares of the server
+	Engine     string           // name of the inference server, stored with each output
+	Node       string           // name of this node, stored with each row that needed several attempts
+	RowTimeout time.Duration    // the minimum timeout of a request, once the server's speed is known
+	Wait       time.Duration    // the maximum time that a row waits for a busy server
+	Pace       engine.RateLimit // the maximum numbers of requests and tokens per minute
+	Weights    fair.Weights     // the accounts' shares of the server
 	Metrics    Metrics
 }
 
@@ -91,8 +91,8 @@ func New(cfg Config) *Dispatcher {
 	return d
 }
 
-// Watch sets the hooks. Call it before the first Resume.
-func (d *Dispatcher) Watch(h Hooks) { d.hooks = h }
+// SetHooks sets the hooks. Call it before the first Resume.
+func (d *Dispatcher) SetHooks(h Hooks) { d.hooks = h }
 
 // put adds tasks to queue q.
 func (d *Dispatcher) put(q *Queue, tasks []*Task) {
@@ -102,7 +102,7 @@ func (d *Dispatcher) put(q *Queue, tasks []*Task) {
 	for _, t := range tasks {
 		t.queue = q
 	}
-	others := d.trial.put(q, tasks)
+	others := d.trial.addSuspects(q, tasks)
 	first := len(q.waiting) == 0 && len(others) > 0
 	q.waiting = append(q.waiting, others...)
 	if first {
@@ -119,11 +119,11 @@ func (d *Dispatcher) withdraw(q *Queue) []*Task {
 	tasks := q.waiting
 	if len(tasks) > 0 {
 		d.levels[q.priority].remove(q)
-		d.routeOf(q).drop(q)
+		d.routeOf(q).unholdQueue(q)
 		d.queued -= len(tasks)
 	}
 	q.waiting = nil
-	suspects := d.trial.take(q)
+	suspects := d.trial.removeSuspects(q)
 	d.queued -= len(suspects)
 	return append(tasks, suspects...)
 }
@@ -184,7 +184,7 @@ func (d *Dispatcher) pause() (back []*Task) {
 	for _, name := range slices.Sorted(maps.Keys(d.routes)) {
 		back = d.takeHeld(d.routes[name], back)
 	}
-	back = append(back, d.trial.take(nil)...)
+	back = append(back, d.trial.removeSuspects(nil)...)
 	back = append(back, brokenTasks(d.crash.broken)...)
 	d.crash = crash{}
 	d.queued = 0
@@ -205,8 +205,8 @@ func (d *Dispatcher) Close() {
 	d.done.Wait()
 }
 
-// Alive reports whether the server has answered a row after the given time.
-func (d *Dispatcher) Alive(since time.Time) bool {
+// HasAnsweredSince reports whether the server has answered a row after the given time.
+func (d *Dispatcher) HasAnsweredSince(since time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.answered.After(since)
@@ -234,8 +234,8 @@ func (d *Dispatcher) demand(q *Queue) int {
 	if d.latency.settled() {
 		most = max(half, amplyAhead)
 	}
-	ahead := min(most, max(leastAhead, d.latency.within(aheadTime)))
-	if d.window.Grows(limit) || d.latency.gap == 0 { // the window may grow by half before a row ends
+	ahead := min(most, max(leastAhead, d.latency.answersWithin(aheadTime)))
+	if d.window.CanGrow(limit) || d.latency.gap == 0 { // the window may grow by half before a row ends
 		ahead = max(ahead, half)
 	}
 	return limit + ahead
@@ -294,7 +294,7 @@ func (d *Dispatcher) wake() {
 func (d *Dispatcher) work() {
 	defer d.done.Done()
 	var r request
-	for d.next(&r) {
+	for d.waitForRequest(&r) {
 		d.cfg.Metrics.InFlight.Add(float64(len(r.tasks)))
 		rows, tokens := len(r.tasks), r.tokens()
 		seen, back := r.queue.run(&r)
@@ -305,9 +305,9 @@ func (d *Dispatcher) work() {
 	}
 }
 
-// next waits until a request can be sent, and moves it into r. It returns false when
+// waitForRequest waits until a request can be sent, and moves it into r. It returns false when
 // the Dispatcher is closed.
-func (d *Dispatcher) next(r *request) bool {
+func (d *Dispatcher) waitForRequest(r *request) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for {
@@ -331,7 +331,7 @@ func (d *Dispatcher) next(r *request) bool {
 			}
 			return true
 		}
-		if !d.reportedFull && d.queued > 0 && !d.paused && d.window.Grows(d.inFlight) {
+		if !d.reportedFull && d.queued > 0 && !d.paused && d.window.CanGrow(d.inFlight) {
 			d.reportedFull = true
 			d.hooks.Filled()
 		}
@@ -349,7 +349,7 @@ func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen requestR
 	now, q := time.Now(), sent.queue
 	low = q.low()
 	d.requests--
-	d.pace.ended(tokens, &seen)
+	d.pace.correctTokens(tokens, &seen)
 	d.crash.ended(sent, seen)
 	switch {
 	case len(seen.broken) == 0:
@@ -376,14 +376,14 @@ func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen requestR
 	switch {
 	case seen.answered:
 		d.answered, r.answered, r.hasRepeatedRefusal = now, now, false
-		r.breaker.answered()
+		r.breaker.recordAnswer()
 		d.latency.answered(rows, seen.tokens, seen.took, now)
-		d.window.Answered(rows, seen.prompts, seen.tokens, d.inFlight+rows, now)
+		d.window.RecordAnswers(rows, seen.prompts, seen.tokens, d.inFlight+rows, now)
 	case seen.err != nil:
-		d.failed(r, sent, seen, now)
+		d.recordFailure(r, sent, seen, now)
 	}
 	d.release(r)
-	if sent.isSuspect && d.trial.end(now) {
+	if sent.isSuspect && d.trial.endRequest(now) {
 		d.wake()
 	}
 	return low
@@ -393,13 +393,13 @@ func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen requestR
 // without naming a time: the server may accept other rows soon.
 const busyPause = 5 * time.Second
 
-// failed records a failed request. The request's route rests if the server asks for a
+// recordFailure records a failed request. The request's route rests if the server asks for a
 // pause, or if one request after another fails.
-func (d *Dispatcher) failed(r *route, sent *request, seen requestResult, now time.Time) {
+func (d *Dispatcher) recordFailure(r *route, sent *request, seen requestResult, now time.Time) {
 	others := d.inFlight > 0 // if a row ran alone, its refusal says nothing about the size of the window
 	crowded := seen.overloaded && others && d.window.Limit(false) > 1
 	if seen.overloaded && others {
-		d.window.Refused(now)
+		d.window.RecordRefusal(now)
 	}
 	var pause time.Duration
 	var rests bool

@@ -156,7 +156,7 @@ func TestDispatcherLosesNothing(t *testing.T) {
 		d := testDispatcher()
 		queues := make([]*Queue, 6)
 		out := &Completions{Notify: func() {}}
-		d.Watch(Hooks{Opened: func(engine.Route, time.Duration, error) {}})
+		d.SetHooks(Hooks{Opened: func(engine.Route, time.Duration, error) {}})
 		d.resumeByHand()
 		for i := range queues {
 			queues[i] = &Queue{out: out, route: engine.Route(fmt.Sprint(i % 2)), account: fmt.Sprint(i % 3), priority: rowmill.Priority(i % 2), group: 1 + i/4*2}
@@ -174,7 +174,7 @@ func TestDispatcherLosesNothing(t *testing.T) {
 					d.finish(&request{queue: l, trial: true}, 0, 0, requestResult{err: errProbe})
 				}
 			case 11:
-				d.Rest(l.route)
+				d.ReturnRestingRows(l.route)
 				left += len(out.Take(nil))
 			case 12:
 				d.Try(l.route)
@@ -192,7 +192,7 @@ func TestDispatcherLosesNothing(t *testing.T) {
 					left += len(r.tasks)
 					d.queued -= len(r.tasks)
 					if r.isSuspect {
-						d.trial.end(time.Now())
+						d.trial.endRequest(time.Now())
 					}
 				}
 			}
@@ -214,11 +214,11 @@ func TestDispatcherKnowsALivingServer(t *testing.T) {
 	began := time.Now()
 	d.ended(&Queue{priority: 1}, false, requestResult{})
 	d.ended(&Queue{priority: 1}, false, requestResult{overloaded: true})
-	if d.Alive(began) {
+	if d.HasAnsweredSince(began) {
 		t.Error("alive without an answer")
 	}
 	d.ended(&Queue{priority: 1}, false, requestResult{answered: true})
-	if !d.Alive(began) || d.Alive(time.Now().Add(time.Minute)) {
+	if !d.HasAnsweredSince(began) || d.HasAnsweredSince(time.Now().Add(time.Minute)) {
 		t.Error("an answer counts for the time after which it came")
 	}
 }
@@ -325,7 +325,7 @@ func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
 	opened := 0
-	d.Watch(Hooks{Opened: func(engine.Route, time.Duration, error) { opened++ }})
+	d.SetHooks(Hooks{Opened: func(engine.Route, time.Duration, error) { opened++ }})
 	failure := requestResult{err: errors.New("status 500")}
 	queue := &Queue{priority: 1, group: 1}
 	d.resumeByHand()
@@ -385,7 +385,7 @@ func TestARouteRestsAlone(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
 	var rests []engine.Route
-	d.Watch(Hooks{Opened: func(r engine.Route, _ time.Duration, _ error) { rests = append(rests, r) }})
+	d.SetHooks(Hooks{Opened: func(r engine.Route, _ time.Duration, _ error) { rests = append(rests, r) }})
 	d.resumeByHand()
 	out := &Completions{Notify: func() {}}
 	broken := &Queue{route: "broken", account: "a", priority: 1, group: 1, out: out}
@@ -406,7 +406,7 @@ func TestARouteRestsAlone(t *testing.T) {
 			t.Fatalf("a row of %s goes out", got.route)
 		}
 	}
-	d.Rest("broken")
+	d.ReturnRestingRows("broken")
 	back := out.Take(nil)
 	if len(back) != 5 || len(broken.waiting)+len(twin.waiting) != 0 || d.queued != 2 {
 		t.Fatalf("%d rows came back, %d are queued", len(back), d.queued)
@@ -429,7 +429,7 @@ func TestARouteRestsAlone(t *testing.T) {
 func TestBreakerIgnoresRequestsSentBeforeAnAnswer(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
-	d.Watch(Hooks{Opened: func(engine.Route, time.Duration, error) { t.Error("the breaker opened") }})
+	d.SetHooks(Hooks{Opened: func(engine.Route, time.Duration, error) { t.Error("the breaker opened") }})
 	d.Resume()
 	d.ended(&Queue{priority: 1}, false, requestResult{answered: true})
 	for range 2 * breakerFailures { // these requests were sent before the answer
@@ -445,7 +445,7 @@ func TestBreakerPausesLongerEachTime(t *testing.T) {
 	fail := func() (pause time.Duration, opens bool, failures int) {
 		for !opens {
 			failures++
-			pause, opens = b.failed(now)
+			pause, opens = b.recordFailure(now)
 		}
 		return pause, opens, failures
 	}
@@ -457,7 +457,7 @@ func TestBreakerPausesLongerEachTime(t *testing.T) {
 		now = now.Add(pause)
 		b.try(now)
 	}
-	b.answered()
+	b.recordAnswer()
 	now = now.Add(lastPause + time.Second)
 	if pause, _, failures := fail(); pause != firstPause || failures != breakerFailures {
 		t.Errorf("after a quiet time: %v after %d failures", pause, failures)
@@ -485,7 +485,7 @@ func TestLatencyKnowsHowLongAnAnswerMayTake(t *testing.T) {
 	if got := p.timeout(0); got < 300*time.Second {
 		t.Errorf("timeout after an answer of 2000 tokens = %v, want that for four times as many", got)
 	}
-	if got := p.within(time.Second); got < 90 || got > 110 {
+	if got := p.answersWithin(time.Second); got < 90 || got > 110 {
 		t.Errorf("%d answers within a second, want about 100", got)
 	}
 }

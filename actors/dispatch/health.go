@@ -37,15 +37,15 @@ const (
 	gone
 )
 
-// A Change is what a probe has changed for the server.
-type Change uint8
+// A HealthChange is what a probe has changed for the server.
+type HealthChange uint8
 
 // The possible results of a probe.
 const (
-	Same    Change = iota // nothing has changed
-	Renewed               // the server came up, or may be another server: its speed is measured again
-	Altered               // the server serves other models
-	Fell                  // the server went down, or has never answered a probe
+	Same    HealthChange = iota // nothing has changed
+	Renewed                     // the server came up, or may be another server: its speed is measured again
+	Altered                     // the server serves other models
+	Fell                        // the server went down, or has never answered a probe
 )
 
 // Up reports whether the server is in use.
@@ -67,7 +67,7 @@ func (h *Health) StartProbe() bool {
 // Probed processes the result of a probe. answers means that the server answered a row
 // during the probe: a busy server may answer rows and be late with a probe. A refused
 // connection is never a sign of a busy server.
-func (h *Health) Probed(info engine.Info, err error, answers bool) Change {
+func (h *Health) Probed(info engine.Info, err error, answers bool) HealthChange {
 	h.probing = false
 	switch {
 	case h.phase == gone:
@@ -83,9 +83,9 @@ func (h *Health) Probed(info engine.Info, err error, answers bool) Change {
 	return Same
 }
 
-// Gone reports whether the error of a probe shows that the server does not run: the
+// IsServerGone reports whether the error of a probe shows that the server does not run: the
 // probe failed, and not by a timeout.
-func Gone(err error) bool {
+func IsServerGone(err error) bool {
 	return err != nil && !timedOut(err)
 }
 
@@ -111,7 +111,7 @@ func (h *Health) excuses(err error) bool {
 }
 
 // markUp processes a successful probe with the answer info.
-func (h *Health) markUp(info engine.Info) Change {
+func (h *Health) markUp(info engine.Info) HealthChange {
 	was, before := h.phase, h.info
 	h.phase, h.info, h.late = up, info, 0
 	switch {
@@ -126,9 +126,9 @@ func (h *Health) markUp(info engine.Info) Change {
 // Leave takes the server out of use permanently.
 func (h *Health) Leave() { h.phase = gone }
 
-// Read returns true if the caller should read the gauges now, and then records that a
+// StartReading returns true if the caller should read the gauges now, and then records that a
 // reading has started.
-func (h *Health) Read(now time.Time) bool {
+func (h *Health) StartReading(now time.Time) bool {
 	if h.phase != up || h.reading {
 		return false
 	}
@@ -136,11 +136,11 @@ func (h *Health) Read(now time.Time) bool {
 	return true
 }
 
-// ReadEarly is Read for a window that has become full. It returns false if less than
+// StartEarlyReading is Read for a window that has become full. It returns false if less than
 // next has passed since the last reading started.
-func (h *Health) ReadEarly(next time.Duration, now time.Time) bool {
-	return now.Sub(h.read) >= next && h.Read(now)
+func (h *Health) StartEarlyReading(next time.Duration, now time.Time) bool {
+	return now.Sub(h.read) >= next && h.StartReading(now)
 }
 
-// HasRead records that a reading of the gauges has ended.
-func (h *Health) HasRead() { h.reading = false }
+// EndReading records that a reading of the gauges has ended.
+func (h *Health) EndReading() { h.reading = false }

@@ -31,7 +31,7 @@ func TestHealth(t *testing.T) {
 	errs := map[string]error{
 		"bad": errProbe, "late": fmt.Errorf("probe: %w", context.DeadlineExceeded), "refused": fmt.Errorf("get models: %w", syscall.ECONNREFUSED),
 	}
-	changes := map[string]Change{"same": Same, "renewed": Renewed, "altered": Altered, "fell": Fell}
+	changes := map[string]HealthChange{"same": Same, "renewed": Renewed, "altered": Altered, "fell": Fell}
 	for name, script := range map[string]string{
 		"each failure of an unknown server is reported: it may have another reason": "bad fell, bad fell, ok renewed",
 		"a server changes":                        "ok renewed, ok same, more altered, slots renewed, bad+ same, bad fell, bad same, slots renewed",
@@ -57,7 +57,7 @@ func TestHealth(t *testing.T) {
 				t.Fatalf("%s: step %d: the last answer of the server is lost", name, i)
 			}
 		}
-		if !up && h.Read(start) {
+		if !up && h.StartReading(start) {
 			t.Errorf("%s: the gauges of a server that is not in use are read", name)
 		}
 	}
@@ -70,19 +70,19 @@ func TestHealth_OneProbeAndOneReadingAtATime(t *testing.T) {
 	if !h.StartProbe() || h.StartProbe() {
 		t.Error("two probes at a time")
 	}
-	if !h.Read(start) || h.Read(start) {
+	if !h.StartReading(start) || h.StartReading(start) {
 		t.Error("two readings at a time")
 	}
-	h.HasRead()
-	if h.ReadEarly(time.Second, start.Add(time.Second-1)) {
+	h.EndReading()
+	if h.StartEarlyReading(time.Second, start.Add(time.Second-1)) {
 		t.Error("read again too early")
 	}
-	if !h.ReadEarly(time.Second, start.Add(time.Second)) {
+	if !h.StartEarlyReading(time.Second, start.Add(time.Second)) {
 		t.Error("a full window waits for the usual reading")
 	}
-	h.HasRead()
+	h.EndReading()
 	h.Probed(engine.Info{}, errProbe, false)
-	if h.Up() || h.Read(start.Add(time.Minute)) {
+	if h.Up() || h.StartReading(start.Add(time.Minute)) {
 		t.Error("the gauges of a server that is down are read")
 	}
 }

@@ -53,8 +53,8 @@ const smoothing = 64
 // changes it by less than a fiftieth.
 func (l *latency) settled() bool { return l.gaps >= 4*smoothing }
 
-// within returns the number of answers that are expected within the time d.
-func (l *latency) within(d time.Duration) int {
+// answersWithin returns the number of answers that are expected within the time d.
+func (l *latency) answersWithin(d time.Duration) int {
 	if l.gap <= 0 {
 		return 0
 	}

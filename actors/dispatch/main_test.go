@@ -25,7 +25,7 @@ func testDispatcher() *Dispatcher {
 		Seconds:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: "seconds", Help: "Seconds."}),
 		Retries:  prometheus.NewCounter(prometheus.CounterOpts{Name: "retries_total", Help: "Retries."}),
 	}})
-	d.Watch(Hooks{Opened: func(engine.Route, time.Duration, error) {}, Filled: func() {}, Suspect: func(error) {}, Panicked: func(error) {}})
+	d.SetHooks(Hooks{Opened: func(engine.Route, time.Duration, error) {}, Filled: func() {}, Suspect: func(error) {}, Panicked: func(error) {}})
 	return d
 }
 

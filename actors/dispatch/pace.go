@@ -24,28 +24,28 @@ type allowance struct {
 	at    time.Time // when left was computed
 }
 
-func newPace(p engine.Pace) pace {
+func newPace(p engine.RateLimit) pace {
 	return pace{requests: newAllowance(p.Requests), tokens: newAllowance(p.Tokens)}
 }
 
 func newAllowance(limit int) allowance {
 	a := allowance{limit: float64(limit)}
-	a.left = a.most()
+	a.left = a.maxBurst()
 	return a
 }
 
-// most returns the largest burst: a sixtieth of the limit per minute, but at least one.
+// maxBurst returns the largest burst: a sixtieth of the limit per minute, but at least one.
 // With larger bursts, a busy minute after an idle minute could exceed the limit.
-func (a *allowance) most() float64 { return max(1, a.limit/60) }
+func (a *allowance) maxBurst() float64 { return max(1, a.limit/60) }
 
 // wait returns how long to wait until this limit allows the next request.
 func (a *allowance) wait(now time.Time) time.Duration {
 	if a.limit == 0 {
 		return 0
 	}
-	perSecond := (a.limit - (a.most() - 1)) / 60
+	perSecond := (a.limit - (a.maxBurst() - 1)) / 60
 	if !a.at.IsZero() {
-		a.left = min(a.most(), a.left+perSecond*now.Sub(a.at).Seconds())
+		a.left = min(a.maxBurst(), a.left+perSecond*now.Sub(a.at).Seconds())
 	}
 	if a.at = now; a.left >= 1 {
 		return 0
@@ -84,9 +84,9 @@ func (p *pace) sent(tokens int64) {
 	p.tokens.left -= float64(tokens)
 }
 
-// ended replaces the expected tokens of a request by the server's count after the
+// correctTokens replaces the expected tokens of a request by the server's count after the
 // request has ended. A request that the server refused costs no tokens.
-func (p *pace) ended(expected int64, seen *requestResult) {
+func (p *pace) correctTokens(expected int64, seen *requestResult) {
 	switch {
 	case seen.answered:
 		p.tokens.left += float64(expected - seen.prompts - seen.tokens)

@@ -20,20 +20,20 @@ func TestPace(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
-		pace   engine.Pace
+		pace   engine.RateLimit
 		expect int64 // expected tokens of a row
 		prompt int64
 		answer int64
 		most   int // requests in any minute
 		least  int // requests in ten minutes
 	}{
-		{"one request a minute", engine.Pace{Requests: 1}, 10, 5, 5, 1, 10},
-		{"60 requests", engine.Pace{Requests: 60}, 10, 5, 5, 60, 590},
-		{"600 requests", engine.Pace{Requests: 600}, 10, 5, 5, 600, 5_800},
-		{"1,000 tokens", engine.Pace{Tokens: 1000}, 10, 5, 5, 100, 950},
-		{"1,000 tokens, answers are shorter than expected", engine.Pace{Tokens: 1000}, 100, 5, 5, 100, 800},
-		{"rows above the limit", engine.Pace{Tokens: 1000}, 2000, 1000, 1000, 1, 5},
-		{"both", engine.Pace{Requests: 60, Tokens: 300}, 10, 5, 5, 30, 285},
+		{"one request a minute", engine.RateLimit{Requests: 1}, 10, 5, 5, 1, 10},
+		{"60 requests", engine.RateLimit{Requests: 60}, 10, 5, 5, 60, 590},
+		{"600 requests", engine.RateLimit{Requests: 600}, 10, 5, 5, 600, 5_800},
+		{"1,000 tokens", engine.RateLimit{Tokens: 1000}, 10, 5, 5, 100, 950},
+		{"1,000 tokens, answers are shorter than expected", engine.RateLimit{Tokens: 1000}, 100, 5, 5, 100, 800},
+		{"rows above the limit", engine.RateLimit{Tokens: 1000}, 2000, 1000, 1000, 1, 5},
+		{"both", engine.RateLimit{Requests: 60, Tokens: 300}, 10, 5, 5, 30, 285},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -74,7 +74,7 @@ func TestPace(t *testing.T) {
 }
 
 // paced sets the limits of a dispatcher.
-func (d *Dispatcher) paced(p engine.Pace) {
+func (d *Dispatcher) paced(p engine.RateLimit) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pace = newPace(p)
@@ -84,14 +84,14 @@ func (d *Dispatcher) paced(p engine.Pace) {
 // count.
 func TestPace_UsesTheServersCount(t *testing.T) {
 	t.Parallel()
-	p := newPace(engine.Pace{Tokens: 6000})
+	p := newPace(engine.RateLimit{Tokens: 6000})
 	p.sent(50)
-	p.ended(50, &requestResult{busy: true})
+	p.correctTokens(50, &requestResult{busy: true})
 	if p.tokens.left != 100 {
 		t.Errorf("after a refusal %v tokens are left, want 100", p.tokens.left)
 	}
 	p.sent(50)
-	p.ended(50, &requestResult{answered: true, prompts: 20, tokens: 400})
+	p.correctTokens(50, &requestResult{answered: true, prompts: 20, tokens: 400})
 	if p.tokens.left != -320 {
 		t.Errorf("after an answer of 420 tokens %v are left, want -320", p.tokens.left)
 	}
@@ -133,7 +133,7 @@ func TestPace_IsShownWhileRowsWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, answers("x"))
-		b.disp.paced(engine.Pace{Requests: 2, Tokens: 600})
+		b.disp.paced(engine.RateLimit{Requests: 2, Tokens: 600})
 		if said := b.disp.Paced(); said != "" {
 			t.Errorf("without rows: %q", said)
 		}

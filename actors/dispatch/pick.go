@@ -25,8 +25,8 @@ func (d *Dispatcher) pick(r *request) bool {
 	}
 	if limit := d.window.Limit(true); d.inFlight >= limit && d.inFlight < limit+d.newcomerRoom(limit) {
 		if q := d.newcomer(); q != nil {
-			d.levels[rowmill.Prototyping].advance(q)
-			d.take(r, q)
+			d.levels[rowmill.Prototyping].moveToFront(q)
+			d.fillRequest(r, q)
 			return true
 		}
 	}
@@ -46,15 +46,15 @@ func (d *Dispatcher) pick(r *request) bool {
 		if !d.fits(q.waiting[0], urgent) {
 			return false // a later row may fit, but then the large row would never be sent
 		}
-		d.take(r, q)
+		d.fillRequest(r, q)
 		return true
 	}
 	return false
 }
 
-// take moves the next tasks of queue q into r. It must be the turn of q.
-func (d *Dispatcher) take(r *request, q *Queue) {
-	r.take(q)
+// fillRequest moves the next tasks of queue q into r. It must be the turn of q.
+func (d *Dispatcher) fillRequest(r *request, q *Queue) {
+	r.takeTasks(q)
 	d.levels[q.priority].charge(q, r.tokens())
 	d.markTrial(r)
 }
@@ -95,7 +95,7 @@ const besideUrgent = 70
 // fits reports whether the server's KV cache has room for a task. Urgent tasks may
 // exceed the limit by a quarter.
 func (d *Dispatcher) fits(t *Task, urgent bool) bool {
-	bound := d.window.Tokens()
+	bound := d.window.TokenLimit()
 	if urgent {
 		bound += bound / 4
 	}
@@ -114,8 +114,8 @@ func (r *request) tokens() (n int64) {
 	return n
 }
 
-// take moves the next tasks of queue q into the request.
-func (r *request) take(q *Queue) {
+// takeTasks moves the next tasks of queue q into the request.
+func (r *request) takeTasks(q *Queue) {
 	r.queue = q
 	if n := min(q.group, len(q.waiting)); n > 1 {
 		r.tasks = append([]*Task(nil), q.waiting[:n]...)

@@ -71,7 +71,7 @@ func (d *Dispatcher) Open(job Job, server engine.Engine, out *Completions) (*Que
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{job: job, route: engine.RouteOf(spec), account: spec.Account, priority: spec.Priority.Nearest(), group: 1, disp: d, call: call, countPrompt: countOn(call, job), out: out}
+	q := &Queue{job: job, route: engine.RouteOf(spec), account: spec.Account, priority: spec.Priority.ClampToKnown(), group: 1, disp: d, call: call, countPrompt: countOn(call, job), out: out}
 	if embeds {
 		q.group = job.Group
 	}

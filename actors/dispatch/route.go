@@ -36,20 +36,20 @@ func (r *route) failed(took time.Duration, trial bool, now time.Time) (pause tim
 	if r.breaker.phase == open || r.breaker.phase == halfOpen && !trial || r.answered.After(now.Add(-took)) {
 		return 0, false
 	}
-	return r.breaker.failed(now)
+	return r.breaker.recordFailure(now)
 }
 
 // restOnRequest lets the route rest because the server asked for a pause, and returns the
-// pause. first is requestResult.isFirstRefusal, and trial means that the request tried the
-// route. asked returns false if the route already rests, or if the server has only
+// pause. firstRefusal is requestResult.isFirstRefusal, and trial means that the request tried the
+// route. restOnRequest returns false if the route already rests, or if the server has only
 // refused one row repeatedly: the server may never accept that row.
-func (r *route) restOnRequest(pause time.Duration, first, trial bool) (time.Duration, bool) {
-	alone := !first && !trial && !r.hasRepeatedRefusal
-	r.hasRepeatedRefusal = r.hasRepeatedRefusal || !first
+func (r *route) restOnRequest(pause time.Duration, firstRefusal, trial bool) (time.Duration, bool) {
+	alone := !firstRefusal && !trial && !r.hasRepeatedRefusal
+	r.hasRepeatedRefusal = r.hasRepeatedRefusal || !firstRefusal
 	if alone || r.breaker.phase == open || r.breaker.phase == halfOpen && !trial {
 		return 0, false
 	}
-	r.breaker.rest()
+	r.breaker.forceOpen()
 	return pause, true
 }
 
@@ -69,8 +69,8 @@ func (q *Queue) refusals() int {
 	return q.waiting[0].refusals
 }
 
-// drop removes a queue from held.
-func (r *route) drop(q *Queue) {
+// unholdQueue removes a queue from held.
+func (r *route) unholdQueue(q *Queue) {
 	r.held = slices.DeleteFunc(r.held, func(other *Queue) bool { return other == q })
 }
 
@@ -120,9 +120,9 @@ func (d *Dispatcher) release(r *route) {
 	d.wake()
 }
 
-// Rest gives all waiting rows of a route with an open breaker back to their jobs. This
+// ReturnRestingRows gives all waiting rows of a route with an open breaker back to their jobs. This
 // costs no attempt.
-func (d *Dispatcher) Rest(name engine.Route) {
+func (d *Dispatcher) ReturnRestingRows(name engine.Route) {
 	d.mu.Lock()
 	var back []*Task
 	if r := d.routes[name]; r != nil && r.breaker.phase == open {
@@ -174,14 +174,14 @@ func (d *Dispatcher) try(r *route) {
 	r.trying = false
 	r.needsUnrefusedRow = r.breaker.phase == halfOpen && !slices.ContainsFunc(r.held, func(q *Queue) bool { return q.refusals() == 0 })
 	if r.needsUnrefusedRow {
-		time.AfterFunc(unrefusedRowWait, func() { d.endPicky(r) })
+		time.AfterFunc(unrefusedRowWait, func() { d.acceptAnyTrialRow(r) })
 	}
 	d.release(r)
 }
 
-// endPicky lets any row try the route after unrefusedRowWait. A row that was never refused may
+// acceptAnyTrialRow lets any row try the route after unrefusedRowWait. A row that was never refused may
 // have arrived and been withdrawn again.
-func (d *Dispatcher) endPicky(r *route) {
+func (d *Dispatcher) acceptAnyTrialRow(r *route) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r.needsUnrefusedRow = false

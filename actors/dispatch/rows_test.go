@@ -173,7 +173,7 @@ func TestRowsKeepsSuspects(t *testing.T) {
 			}
 			if given := q.Remove(1); len(given) != 1 || given[0] != suspect {
 				t.Errorf("other nodes get %v", given)
-			} else if group, _ := suspect.Suspected(); group != 1 {
+			} else if group, _ := suspect.SuspectInfo(); group != 1 {
 				t.Error("the row is no suspect any more")
 			}
 			q.Return([]*Task{{trialGroup: 1}})

@@ -24,11 +24,11 @@ type requestResult struct {
 	prompts    int64         // if answered: tokens of the prompts
 	overloaded bool          // the server refused because it is overloaded
 	busy       bool          // the server refused because of its own state, not because of the row
-	// If busy, first is true for the first refusal of the row, and if no row of the route
+	// If busy, isFirstRefusal is true for the first refusal of the row, and if no row of the route
 	// was answered since the row's last refusal.
 	isFirstRefusal bool
 	requestedPause time.Duration // if busy: the pause that the server asked for; 0 if it named none
-	broken         []broken      // rows whose connection broke: a probe must find the reason
+	broken         []brokenRow   // rows whose connection broke: a probe must find the reason
 	// err is an error that counts against the server: busy, broken connection, or status
 	// 500 and above.
 	err error
@@ -43,11 +43,11 @@ func (q *Queue) run(r *request) (seen requestResult, back []*Task) {
 	began := time.Now()
 	ctx, end, usual := q.job.Ctx, func() {}, q.disp.timeout(q.job.MaxTokens)
 	if usual == 0 {
-		ctx, end = q.supervised(r.tasks[0].timeouts)
+		ctx, end = q.superviseRequest(r.tasks[0].timeouts)
 	}
 	var span *tracing.Span
 	if q.job.Trace != nil {
-		span = q.traced(r.tasks)
+		span = q.beginSpan(r.tasks)
 	}
 	err := panics.Catch(func() error {
 		if q.job.Spec.Model.Kind == rowmill.KindEmbedding {
@@ -70,7 +70,7 @@ func (q *Queue) run(r *request) (seen requestResult, back []*Task) {
 		return seen, r.tasks
 	}
 	return seen, slices.DeleteFunc(slices.Clone(r.tasks), func(t *Task) bool {
-		return slices.ContainsFunc(seen.broken, func(b broken) bool { return b.task == t })
+		return slices.ContainsFunc(seen.broken, func(b brokenRow) bool { return b.task == t })
 	})
 }
 
@@ -79,16 +79,16 @@ func (q *Queue) run(r *request) (seen requestResult, back []*Task) {
 func (q *Queue) panicked(tasks []*Task, err error, began time.Time) requestResult {
 	q.disp.hooks.Panicked(err)
 	for _, t := range tasks {
-		t.Out, t.Outcome = failed(rowmill.RowInternal, "An internal error of the service stopped this row. The log of the node has the error.", "", t.attempts+1), Final
+		t.Out, t.Outcome = failedOutput(rowmill.RowInternal, "An internal error of the service stopped this row. The log of the node has the error.", "", t.attempts+1), Final
 		t.recordAttempt(q.attempt(t.Out.Err.Code, t.Out.Err.Message), began)
 	}
 	return requestResult{}
 }
 
-// wait returns how long to wait for the answer to a row: longer after each of its
+// answerTimeout returns how long to wait for the answer to a row: longer after each of its
 // timeouts. usual is the time at the measured speed of the server. Both times are 0 if
 // the speed is unknown.
-func (q *Queue) wait(timeouts int, usual time.Duration) time.Duration {
+func (q *Queue) answerTimeout(timeouts int, usual time.Duration) time.Duration {
 	if usual == 0 {
 		return 0
 	}
@@ -101,10 +101,10 @@ const codeTimeout = "timeout"
 // errOverdue is the reason with which supervised cancels a request.
 var errOverdue = errors.New("no complete answer within the timeout, which follows the measured speed of the server")
 
-// supervised returns a context for a request that is sent before the server's speed is
+// superviseRequest returns a context for a request that is sent before the server's speed is
 // known. When the speed becomes known, the timeout applies to this request too. The
 // caller must call end.
-func (q *Queue) supervised(timeouts int) (ctx context.Context, end func()) {
+func (q *Queue) superviseRequest(timeouts int) (ctx context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(q.job.Ctx)
 	began := time.Now()
 	go func() {
@@ -115,7 +115,7 @@ func (q *Queue) supervised(timeouts int) (ctx context.Context, end func()) {
 			case <-ctx.Done():
 				return
 			case now := <-look.C:
-				if enough := q.wait(timeouts, q.disp.timeout(q.job.MaxTokens)); enough > 0 && now.Sub(began) >= enough {
+				if enough := q.answerTimeout(timeouts, q.disp.timeout(q.job.MaxTokens)); enough > 0 && now.Sub(began) >= enough {
 					cancel(errOverdue)
 					return
 				}
@@ -146,12 +146,12 @@ func (q *Queue) generate(ctx context.Context, t *Task, usual time.Duration, bega
 	if !ok {
 		return seen
 	}
-	reply, err := q.call.Generate(ctx, engine.Row{Text: bytesOf(text), Seed: q.seed(t), Timeout: q.wait(t.timeouts, usual), Failures: t.status500s, Traceparent: traceparent})
+	reply, err := q.call.Generate(ctx, engine.Row{Text: bytesOf(text), Seed: q.seed(t), Timeout: q.answerTimeout(t.timeouts, usual), Failures: t.status500s, Traceparent: traceparent})
 	if err = orTimeout(ctx, err); err != nil {
-		q.failed(t, err, &seen, began)
+		q.handleError(t, err, &seen, began)
 		return seen
 	}
-	q.accepted(t, &reply, text, began)
+	q.handleReply(t, &reply, text, began)
 	return requestResult{answered: true, tokens: reply.OutputTokens, prompts: reply.InputTokens}
 }
 
@@ -161,7 +161,7 @@ func (q *Queue) embed(ctx context.Context, tasks []*Task, usual time.Duration, b
 	rows, texts, sent := make([]engine.Row, 0, len(tasks)), make([]string, 0, len(tasks)), make([]*Task, 0, len(tasks))
 	for _, t := range tasks {
 		if text, ok := q.fit(t); ok {
-			rows = append(rows, engine.Row{Text: bytesOf(text), Timeout: q.wait(t.timeouts, usual), Traceparent: traceparent})
+			rows = append(rows, engine.Row{Text: bytesOf(text), Timeout: q.answerTimeout(t.timeouts, usual), Traceparent: traceparent})
 			texts, sent = append(texts, text), append(sent, t)
 		}
 	}
@@ -173,11 +173,11 @@ func (q *Queue) embed(ctx context.Context, tasks []*Task, usual time.Duration, b
 	for i, t := range sent {
 		switch {
 		case err != nil:
-			q.failed(t, err, &seen, began)
+			q.handleError(t, err, &seen, began)
 		case faults[i] != nil:
-			q.failed(t, faults[i], &seen, began)
+			q.handleError(t, faults[i], &seen, began)
 		default:
-			q.accepted(t, &replies[i], texts[i], began)
+			q.handleReply(t, &replies[i], texts[i], began)
 			seen.answered = true
 			seen.prompts += replies[i].InputTokens
 		}
@@ -223,7 +223,7 @@ func (q *Queue) fit(t *Task) (text string, ok bool) {
 	if t.unlimited = limit == 0; t.unlimited {
 		text = t.Row.Text
 		if t.maxBytes > 0 {
-			text = prompt.Beginning(text, t.maxBytes)
+			text = prompt.TruncateToBytes(text, t.maxBytes)
 		}
 		t.sent, t.Cut = len(text), len(text) < len(t.Row.Text)
 		return text, true
@@ -233,7 +233,7 @@ func (q *Queue) fit(t *Task) (text string, ok bool) {
 		count = nil
 	}
 	text, fits, err := q.job.Counter.Fit(q.job.Ctx, t.Row.Text, limit, count)
-	doubt := err != nil || count == nil && !q.cutsPrompts.Load() && !q.job.Counter.Exact(t.Row.Text)
+	doubt := err != nil || count == nil && !q.cutsPrompts.Load() && !q.job.Counter.IsExact(t.Row.Text)
 	switch {
 	case err == nil:
 	case q.job.Ctx.Err() != nil: // the job stopped
@@ -251,9 +251,9 @@ func (q *Queue) fit(t *Task) (text string, ok bool) {
 	}
 	switch {
 	case t.maxBytes > 0:
-		text = prompt.Beginning(text, t.maxBytes)
+		text = prompt.TruncateToBytes(text, t.maxBytes)
 	case t.shortened > 0 && len(text) == len(t.Row.Text): // our count is far too low: cut by length
-		text = prompt.Beginning(text, len(text)*(100-shortenPercent*t.shortened)/100)
+		text = prompt.TruncateToBytes(text, len(text)*(100-shortenPercent*t.shortened)/100)
 	}
 	t.Cut = len(text) < len(t.Row.Text)
 	switch {
@@ -270,7 +270,7 @@ func (q *Queue) fit(t *Task) (text string, ok bool) {
 // tooLong fails a task whose prompt does not fit into the context. It always returns
 // false.
 func (q *Queue) tooLong(t *Task, message string) bool {
-	t.Out, t.Outcome = failed(rowmill.RowTooLong, message, "", t.attempts), Final
+	t.Out, t.Outcome = failedOutput(rowmill.RowTooLong, message, "", t.attempts), Final
 	return false
 }
 
@@ -294,9 +294,9 @@ const (
 	compareAtFirst = 16
 )
 
-// compares reports whether our token count is compared for answer number n, counted
+// shouldCompare reports whether our token count is compared for answer number n, counted
 // from 1.
-func compares(n int64) bool {
+func shouldCompare(n int64) bool {
 	return n%compareEvery == 1 || n <= compareFirst && n%compareAtFirst == 1
 }
 
@@ -310,14 +310,14 @@ func (q *Queue) attempt(code, message string) rowmill.Attempt {
 	return rowmill.Attempt{Node: q.disp.cfg.Node, Engine: q.disp.cfg.Engine, Code: code, Message: textfmt.Shorten(message, maxTryMessage)}
 }
 
-// accepted processes the answer to a task: it counts the answer's tokens and sets the
+// handleReply processes the answer to a task: it counts the answer's tokens and sets the
 // outcome. The classifier may still reject the answer.
-func (q *Queue) accepted(t *Task, reply *engine.Reply, text string, began time.Time) {
+func (q *Queue) handleReply(t *Task, reply *engine.Reply, text string, began time.Time) {
 	switch {
 	case reply.InputTokens == 0: // the server does not count tokens
 		reply.InputTokens = int64(q.job.Counter.Count(text))
 	case q.job.Spec.Raw != nil: // the server does not count only this text
-	case compares(q.answers.Add(1)) && !t.Cut:
+	case shouldCompare(q.answers.Add(1)) && !t.Cut:
 		q.job.Counter.Observe(t.Row.Text, reply.InputTokens)
 	}
 	if reply.OutputTokens == 0 && reply.Content != "" {
@@ -344,9 +344,9 @@ func (q *Queue) accepted(t *Task, reply *engine.Reply, text string, began time.T
 	}
 }
 
-// failed sets the outcome of a task that got no answer, and adds to seen what the error
+// handleError sets the outcome of a task that got no answer, and adds to seen what the error
 // shows about the server.
-func (q *Queue) failed(t *Task, err error, seen *requestResult, began time.Time) {
+func (q *Queue) handleError(t *Task, err error, seen *requestResult, began time.Time) {
 	var fault *engine.Error
 	if !errors.As(err, &fault) { // the job stopped
 		t.Outcome = NotCounted
@@ -370,18 +370,18 @@ func (q *Queue) handleFault(t *Task, fault *engine.Error, seen *requestResult) {
 	switch {
 	case fault.ConnectionBroke:
 		t.Outcome = NotCounted
-		seen.broken = append(seen.broken, broken{task: t, fault: fault})
+		seen.broken = append(seen.broken, brokenRow{task: t, fault: fault})
 		return
 	case fault.Class == engine.Busy:
 		if fault.Status == 0 {
 			q.disp.hooks.Suspect(fault)
 		}
-		q.refused(t, fault, seen, now)
+		q.handleRefusal(t, fault, seen, now)
 		return
 	}
 	if fault.Status == 0 || fault.Class == engine.ServerFault {
 		q.disp.hooks.Suspect(fault)
-		t.lost(fault)
+		t.countLostRequest(fault)
 		return
 	}
 	if fault.TooLong && q.job.Spec.TruncateRows && t.shortened < mostShortenings {
@@ -399,16 +399,16 @@ func (q *Queue) handleFault(t *Task, fault *engine.Error, seen *requestResult) {
 	t.Out, t.Outcome = q.job.Classifier.refuse(fault, t.attempts, t.status500s)
 	t.Out.Engine = q.disp.cfg.Engine
 	if fault.Class == engine.JobFault {
-		t.Out, t.Outcome = failed(rowmill.CodeEngineError, fault.Message, "", t.attempts), Final
+		t.Out, t.Outcome = failedOutput(rowmill.CodeEngineError, fault.Message, "", t.attempts), Final
 	}
 	if t.Outcome == Again {
 		q.disp.cfg.Metrics.Retries.Inc()
 	}
 }
 
-// lost counts a lost request, which is no attempt. After maxLostRequests lost requests
+// countLostRequest counts a lost request, which is no attempt. After maxLostRequests lost requests
 // the row fails.
-func (t *Task) lost(fault *engine.Error) {
+func (t *Task) countLostRequest(fault *engine.Error) {
 	if fault.Code == codeTimeout {
 		t.timeouts++
 	}
@@ -420,17 +420,17 @@ func (t *Task) lost(fault *engine.Error) {
 	if fault.Class == engine.ServerFault {
 		what = "No engine could be used for the row: "
 	}
-	t.Out, t.Outcome = failed(rowmill.RowAttemptsUsedUp, what+fault.Message, "", t.attempts+t.lostRequests), Final
+	t.Out, t.Outcome = failedOutput(rowmill.RowAttemptsUsedUp, what+fault.Message, "", t.attempts+t.lostRequests), Final
 }
 
 // refusalGap is the maximum time between two refusals of a row that belong to the same
 // wait for the server. A row is sent again sooner, unless other rows go first.
 const refusalGap = 2 * time.Minute
 
-// refused makes a task wait for its busy server. This costs the row no attempt. After
+// handleRefusal makes a task wait for its busy server. This costs the row no attempt. After
 // the maximum wait (Config.Wait) the row fails. If no row of its route was answered
 // during this time, the whole job fails.
-func (q *Queue) refused(t *Task, fault *engine.Error, seen *requestResult, now time.Time) {
+func (q *Queue) handleRefusal(t *Task, fault *engine.Error, seen *requestResult, now time.Time) {
 	seen.isFirstRefusal = seen.isFirstRefusal || t.refusals == 0 || !q.disp.answeredAt(q).After(t.refusedAt)
 	if t.refusals == 0 || now.Sub(t.refusedAt) > refusalGap {
 		t.refusedFrom = now
@@ -442,9 +442,9 @@ func (q *Queue) refused(t *Task, fault *engine.Error, seen *requestResult, now t
 	case most <= 0 || now.Sub(t.refusedFrom) < most:
 		t.Outcome = NotCounted
 	case now.Sub(q.disp.answeredAt(q)) >= most:
-		t.Out, t.Outcome = failed(rowmill.CodeModelUnavailable, fmt.Sprintf("%s has answered no row for %v: %s", q.disp.cfg.Engine, most, fault.Error()), "", t.attempts), Final
+		t.Out, t.Outcome = failedOutput(rowmill.CodeModelUnavailable, fmt.Sprintf("%s has answered no row for %v: %s", q.disp.cfg.Engine, most, fault.Error()), "", t.attempts), Final
 	default:
-		t.Out, t.Outcome = failed(rowmill.RowAttemptsUsedUp, fmt.Sprintf("The server has not taken the row for %v: %s", most, fault.Error()), "", t.attempts), Final
+		t.Out, t.Outcome = failedOutput(rowmill.RowAttemptsUsedUp, fmt.Sprintf("The server has not taken the row for %v: %s", most, fault.Error()), "", t.attempts), Final
 	}
 }
 

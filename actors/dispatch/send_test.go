@@ -518,7 +518,7 @@ func TestDispatcher_SaysThatItsWindowIsFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d, filled := testDispatcher(), 0
-		d.Watch(Hooks{Filled: func() { filled++ }})
+		d.SetHooks(Hooks{Filled: func() { filled++ }})
 		d.Resume()
 		limit, _, _ := d.Load()
 		d.inFlight = limit

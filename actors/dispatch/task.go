@@ -97,9 +97,9 @@ func (t *Task) Suspect(group, crashes int) {
 	t.trialGroup, t.soloCrashes = max(group, 1), max(crashes, 0)
 }
 
-// Suspected returns the values that were passed to Suspect; group is 0 if the row is no
+// SuspectInfo returns the values that were passed to Suspect; group is 0 if the row is no
 // suspect.
-func (t *Task) Suspected() (group, crashes int) { return t.trialGroup, t.soloCrashes }
+func (t *Task) SuspectInfo() (group, crashes int) { return t.trialGroup, t.soloCrashes }
 
 // Attempted reports whether an attempt at the row has counted.
 func (t *Task) Attempted() bool { return t.attempts > 0 }

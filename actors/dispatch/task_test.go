@@ -39,7 +39,7 @@ func TestTasksGiveBackTheirMemory(t *testing.T) {
 			case 1:
 				task.Out = rowmill.Output{Embedding: make([]float32, 8)}
 			default:
-				task.Out = failed("code", "message", "raw", 1)
+				task.Out = failedOutput("code", "message", "raw", 1)
 			}
 			held += task.OutputBytes()
 		}

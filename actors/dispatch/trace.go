@@ -8,16 +8,16 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// traced begins the trace span of a request, or returns nil if no task is traced. The
+// beginSpan begins the trace span of a request, or returns nil if no task is traced. The
 // parent of the span is the span of the first traced task's block of rows. Names follow
 // OpenTelemetry's conventions for generative AI; names with rowmill are our own.
-func (q *Queue) traced(tasks []*Task) *tracing.Span {
+func (q *Queue) beginSpan(tasks []*Task) *tracing.Span {
 	for _, t := range tasks {
-		if !q.job.Trace.Traces(t.Row.Index) {
+		if !q.job.Trace.TracesRow(t.Row.Index) {
 			continue
 		}
 		operation, model := operationOf(q.job.Spec), q.job.Spec.Model.ID
-		return t.block.span.Call(operation+" "+model,
+		return t.block.span.BeginCall(operation+" "+model,
 			slog.String("gen_ai.operation.name", operation), slog.String("gen_ai.request.model", model),
 			slog.String("rowmill.engine", q.disp.cfg.Engine), slog.Int64("rowmill.row", t.Row.Index), slog.Int("rowmill.rows", len(tasks)),
 			slog.Int("rowmill.attempt", t.attempts+t.lostRequests+1))

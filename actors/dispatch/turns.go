@@ -54,8 +54,8 @@ func (v *level) next() *Queue {
 	return nil
 }
 
-// advance gives the next turn to queue q, which must be the first queue of its account.
-func (v *level) advance(q *Queue) {
+// moveToFront gives the next turn to queue q, which must be the first queue of its account.
+func (v *level) moveToFront(q *Queue) {
 	for i, a := range v.accounts {
 		if a.queues[0] == q {
 			v.accounts = append([]*account{a}, append(v.accounts[:i:i], v.accounts[i+1:]...)...)

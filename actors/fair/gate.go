@@ -64,7 +64,7 @@ type Turn struct {
 
 // LineUp puts work at the end of the account's waiting line.
 func (g *Gate) LineUp(account string, p rowmill.Priority) Turn {
-	level := p.Nearest()
+	level := p.ClampToKnown()
 	return Turn{g, account, g.queue(account, level), level}
 }
 
@@ -133,13 +133,13 @@ func (g *Gate) Leave(account string) {
 	if g.inside[account]--; g.inside[account] == 0 {
 		delete(g.inside, account)
 	}
-	for g.next() {
+	for g.admitNext() {
 	}
 }
 
-// next admits the next waiting work. It returns false if no waiting work can be
+// admitNext admits the next waiting work. It returns false if no waiting work can be
 // admitted.
-func (g *Gate) next() bool {
+func (g *Gate) admitNext() bool {
 	order := rowmill.Priorities()
 	if (g.turn+1)%4 == 0 {
 		order = append(order[1:], order[0])

@@ -58,16 +58,16 @@ func (s *Shares) Held() int { return s.total }
 
 // Free returns how many more places can be given out, ordinary and kept places
 // together.
-func (s *Shares) Free() int { return max(0, s.Places-s.general()) + s.Kept - len(s.kept) }
+func (s *Shares) Free() int { return max(0, s.Places-s.ordinaryInUse()) + s.Kept - len(s.kept) }
 
-// general returns the number of ordinary places in use.
-func (s *Shares) general() int { return s.total - len(s.kept) }
+// ordinaryInUse returns the number of ordinary places in use.
+func (s *Shares) ordinaryInUse() int { return s.total - len(s.kept) }
 
 // Take gives a place to a job of an account and returns true. Otherwise it returns
 // false and records that the account waits.
 func (s *Shares) Take(account string, p rowmill.Priority, now time.Time) bool {
 	switch {
-	case s.general() < s.Places && !s.behind(account, now):
+	case s.ordinaryInUse() < s.Places && !s.mustYield(account, now):
 	case s.mayKeep(account, p.Urgent()):
 		s.kept = append(s.kept, keptPlace{account, p.Urgent()})
 	default:
@@ -80,10 +80,10 @@ func (s *Shares) Take(account string, p rowmill.Priority, now time.Time) bool {
 	return true
 }
 
-// behind reports whether a waiting account should get the next place before this
+// mustYield reports whether a waiting account should get the next place before this
 // account: if each of the two got one more place, the waiting account would have fewer
 // places in proportion to its weight.
-func (s *Shares) behind(account string, now time.Time) bool {
+func (s *Shares) mustYield(account string, now time.Time) bool {
 	for other, until := range s.waiting {
 		if now.After(until) {
 			delete(s.waiting, other)

@@ -30,7 +30,7 @@ func TestShares(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) {
-				if s.Held() != total() || s.Held() > cfg.Places+cfg.Kept || s.general() > cfg.Places || len(s.kept) > cfg.Kept {
+				if s.Held() != total() || s.Held() > cfg.Places+cfg.Kept || s.ordinaryInUse() > cfg.Places || len(s.kept) > cfg.Kept {
 					t.Fatalf("%d places are held, %d of them kept, want %d of %d and %d", s.Held(), len(s.kept), total(), cfg.Places, cfg.Kept)
 				}
 				if s.Free() != cfg.Places+cfg.Kept-total() {
@@ -52,7 +52,7 @@ func TestShares(t *testing.T) {
 			},
 			"take": func(t *rapid.T) {
 				account, p := rapid.SampledFrom(accounts).Draw(t, "account"), rapid.SampledFrom(rowmill.Priorities()).Draw(t, "priority")
-				room, kept := s.general() < cfg.Places, len(s.kept)
+				room, kept := s.ordinaryInUse() < cfg.Places, len(s.kept)
 				worse := ""
 				for other, until := range waits {
 					if other != account && !now.After(until) && (held[other]+1)*weights.Of(account) < (held[account]+1)*weights.Of(other) {

@@ -28,13 +28,13 @@ func (t *inputCounter) bound(text string) (n int, enough bool) {
 	if !t.useBounds.Load() {
 		return 0, false
 	}
-	n = t.counter.AtMost(text)
+	n = t.counter.CountUpperBound(text)
 	return n, t.limit == 0 || n <= t.limit
 }
 
-// within reports whether upper bounds are still enough: tokens, the sum of all bounds
+// boundsSuffice reports whether upper bounds are still enough: tokens, the sum of all bounds
 // so far, is within the quota. Otherwise the counter counts all further rows.
-func (t *inputCounter) within(tokens int64) bool {
+func (t *inputCounter) boundsSuffice(tokens int64) bool {
 	if quota := t.spec.TokenQuota; quota > 0 && tokens > quota {
 		t.useBounds.Store(false)
 	}
@@ -79,15 +79,15 @@ func (g *ingester) recount(ctx context.Context, m *shard.Manifest, counted *inpu
 func (g *ingester) eachRow(ctx context.Context, m *shard.Manifest, rows int64, to *inputCounter) error {
 	for n := 0; n < len(m.Shards) && m.Shards[n].First < rows && to.err() == nil; n++ {
 		info := m.Shards[n]
-		if err := g.eachOf(ctx, n, info, int(min(int64(info.Rows), rows-info.First)), to); err != nil {
+		if err := g.countShardRows(ctx, n, info, int(min(int64(info.Rows), rows-info.First)), to); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// eachOf adds the first rows of shard n to a counter, except rows that are copies.
-func (g *ingester) eachOf(ctx context.Context, n int, info shard.Info, rows int, to *inputCounter) error {
+// countShardRows adds the first rows of shard n to a counter, except rows that are copies.
+func (g *ingester) countShardRows(ctx context.Context, n int, info shard.Info, rows int, to *inputCounter) error {
 	r, err := archive.OpenShard(ctx, g.Bucket, g.id, &g.spec, n, info)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (g *ingester) eachOf(ctx context.Context, n int, info shard.Info, rows int,
 			return err
 		}
 		for ; at < min(rows, block.First+block.Rows()); at++ {
-			if skip := g.copies.of(n); skip != nil && skip.Contains(uint32(at)) { //nolint:gosec // position in a shard
+			if skip := g.copies.shardCopies(n); skip != nil && skip.Contains(uint32(at)) { //nolint:gosec // position in a shard
 				continue
 			}
 			if err := to.addRow(info.First+int64(at), block.Text(at)); err != nil {

@@ -75,10 +75,10 @@ func (c *copies) first(row int64, text string) (first int64, again bool) {
 	return row, false
 }
 
-// end finishes shard n and returns the positions of the copies in the shard; nil if
+// endShard finishes shard n and returns the positions of the copies in the shard; nil if
 // there are none. first is the row number of the shard's first row. Call end once for
 // each shard, in order.
-func (c *copies) end(n int, first int64) (*roaring.Bitmap, error) {
+func (c *copies) endShard(n int, first int64) (*roaring.Bitmap, error) {
 	if len(c.rels) == 0 {
 		c.sets = append(c.sets, nil)
 		return nil, nil
@@ -138,8 +138,8 @@ func (c *copies) drop() {
 	}
 }
 
-// of returns the positions of the copies in shard n; nil if there are none.
-func (c *copies) of(n int) *roaring.Bitmap {
+// shardCopies returns the positions of the copies in shard n; nil if there are none.
+func (c *copies) shardCopies(n int) *roaring.Bitmap {
 	if c == nil || n >= len(c.sets) {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (g *ingester) lookForCopies(ctx context.Context) {
 	case g.spec.Estimate:
 		g.copies = newCopies(g.DedupRows, nil)
 	default:
-		g.copies = newCopies(g.DedupRows, func() (blob.Writer, error) { return g.Bucket.Create(ctx, layout.Copies(g.id), layout.Bytes) })
+		g.copies = newCopies(g.DedupRows, func() (blob.Writer, error) { return g.Bucket.Create(ctx, layout.CopiesKey(g.id), layout.Bytes) })
 	}
 }
 
@@ -173,7 +173,7 @@ func (c *Copies) Open(ctx context.Context, bucket blob.Bucket, job string) (blob
 	if c.memory != nil {
 		return inMemory{bytes.NewReader(c.memory)}, nil
 	}
-	return bucket.Open(ctx, layout.Copies(job))
+	return bucket.Open(ctx, layout.CopiesKey(job))
 }
 
 // inMemory is an object whose content is in memory.
@@ -210,7 +210,7 @@ func inlineCopies(texts []string) []byte {
 	for row, text := range texts {
 		c.add(int64(row), text)
 	}
-	if _, err := c.end(0, 0); err != nil || c.commit() != nil {
+	if _, err := c.endShard(0, 0); err != nil || c.commit() != nil {
 		panic("writing to memory fails")
 	}
 	return list.Bytes()

@@ -43,7 +43,7 @@ func unsampledCost(spec *rowmill.Spec, rows int64, size shard.Size) (usd float64
 	if spec.Model.Kind != rowmill.KindEmbedding {
 		output = min(size.Tokens, rows*int64(spec.AnswerReserve(spec.Model.ContextLength)))
 	}
-	return spec.Model.Charge(size.Tokens, output).USD(), output
+	return spec.Model.TokenCost(size.Tokens, output).USD(), output
 }
 
 // Samples reports whether an estimate runs a sample: the first rows of its input.
@@ -56,10 +56,10 @@ func (c Config) Samples(spec *rowmill.Spec, size shard.Size) bool {
 // cost of the prompts alone and the cost with answers of the maximum length.
 func Unsampled(spec *rowmill.Spec, rows int64, size shard.Size) (float64, rowmill.Estimate) {
 	usd, output := unsampledCost(spec, rows, size)
-	high := spec.Model.Charge(size.Tokens, rows*int64(spec.AnswerReserve(spec.Model.ContextLength))).USD()
+	high := spec.Model.TokenCost(size.Tokens, rows*int64(spec.AnswerReserve(spec.Model.ContextLength))).USD()
 	return usd, rowmill.Estimate{
 		Method: rowmill.EstimateUnsampled, InputTokens: size.Tokens, OutputTokens: output,
-		Low: spec.Model.Charge(size.Tokens, 0).USD(), High: max(high, usd),
+		Low: spec.Model.TokenCost(size.Tokens, 0).USD(), High: max(high, usd),
 	}
 }
 
@@ -80,7 +80,7 @@ func Sampled(spec *rowmill.Spec, rows int64, size shard.Size, parts []store.Part
 	e.SampleRows, e.SampleInputTokens = sample.Rows, sample.InputTokens
 	e.OutputTokens = int64(math.Round(mean * float64(rows)))
 	cost := func(mean float64) float64 {
-		return spec.Model.Charge(size.Tokens, int64(math.Round(max(0, mean)*float64(rows)))).USD()
+		return spec.Model.TokenCost(size.Tokens, int64(math.Round(max(0, mean)*float64(rows)))).USD()
 	}
 	if n := float64(len(parts)); n >= 3 {
 		squares := 0.0

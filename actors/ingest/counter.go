@@ -91,7 +91,7 @@ func (t *inputCounter) begin(ctx context.Context) *inputCounter {
 	for range cap(t.batches) / waitingBatches {
 		go func() {
 			for batch := range t.batches {
-				batch.err = t.turn(ctx, batch)
+				batch.err = t.countWhenFree(ctx, batch)
 				close(batch.counted)
 			}
 		}()
@@ -188,16 +188,16 @@ func (t *inputCounter) close() (shard.Size, error) {
 	return t.size, err
 }
 
-// counted returns the text of a row without the data whose tokens cannot be counted.
-func (t *inputCounter) counted(text string) string {
+// countableText returns the text of a row without the data whose tokens cannot be counted.
+func (t *inputCounter) countableText(text string) string {
 	if t.spec.Raw == nil {
 		return text
 	}
 	return withoutData(text)
 }
 
-// turn waits for a processor and then counts the rows of a batch.
-func (t *inputCounter) turn(ctx context.Context, batch *countedBatch) error {
+// countWhenFree waits for a processor and then counts the rows of a batch.
+func (t *inputCounter) countWhenFree(ctx context.Context, batch *countedBatch) error {
 	if t.stopped.Load() {
 		return nil
 	}
@@ -216,7 +216,7 @@ func (t *inputCounter) count(batch *countedBatch) {
 	batch.tokens, batch.bounds = make([]int, len(batch.rows)), make([]bool, len(batch.rows))
 	for i, in := range batch.rows {
 		if batch.tokens[i], batch.bounds[i] = t.bound(in.text); !batch.bounds[i] {
-			batch.tokens[i] = t.counter.Count(t.counted(in.text))
+			batch.tokens[i] = t.counter.Count(t.countableText(in.text))
 		}
 	}
 }
@@ -237,11 +237,11 @@ func (t *inputCounter) addUp(batch *countedBatch) {
 			break
 		}
 		in := batch.rows[i]
-		if batch.bounds[i] && !t.within(size.Tokens+int64(n)) {
-			n = t.counter.Count(t.counted(in.text))
+		if batch.bounds[i] && !t.boundsSuffice(size.Tokens+int64(n)) {
+			n = t.counter.Count(t.countableText(in.text))
 		}
 		if t.limit > 0 && n > t.limit {
-			if !t.spec.TruncateRows && t.counter.Exact(in.text) {
+			if !t.spec.TruncateRows && t.counter.IsExact(in.text) {
 				failure = rowmill.Failf(rowmill.CodeRowTooLong,
 					"Row %d does not fit: its prompt has %d tokens, and %d are left beside the answer in the context of %d. Shorten the row, lower max_tokens, or submit with truncate_rows.",
 					in.row, n, t.limit, t.spec.Model.ContextLength)

@@ -27,11 +27,11 @@ func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) 
 	g.lookForCopies(ctx)
 	moment := &processorTurn{ingester: g}
 	counted.compute = g.Compute
-	counted.rest = func(wait func()) error { return moment.rest(ctx, wait) }
+	counted.rest = func(wait func()) error { return moment.releaseDuring(ctx, wait) }
 	if g.follower != nil {
 		g.follower.rest = counted.rest
 	}
-	announcer := g.announcer(Begun{IDType: m.IDType, Fields: fields}, counted)
+	announcer := g.announcer(EarlyShards{IDType: m.IDType, Fields: fields}, counted)
 	counted.begin(ctx)
 	err := g.cutAll(ctx, moment, rows, counted, announcer, &m)
 	moment.end()
@@ -52,7 +52,7 @@ func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) 
 
 // cutAll writes shards until there are no more rows, and adds them to m.
 func (g *ingester) cutAll(ctx context.Context, moment *processorTurn, rows input.Reader, counted *inputCounter, announcer *announcer, m *shard.Manifest) error {
-	if err := moment.take(ctx); err != nil {
+	if err := moment.acquire(ctx); err != nil {
 		return err
 	}
 	var row rowmill.Row
@@ -63,7 +63,7 @@ func (g *ingester) cutAll(ctx context.Context, moment *processorTurn, rows input
 		m.Rows += int64(info.Rows)
 		if info.Rows > 0 {
 			m.Shards = append(m.Shards, info)
-			announcer.add(info, g.copies.of(len(m.Shards)-1))
+			announcer.add(info, g.copies.shardCopies(len(m.Shards)-1))
 		}
 	}
 	if errors.Is(err, io.EOF) {
@@ -75,7 +75,7 @@ func (g *ingester) cutAll(ctx context.Context, moment *processorTurn, rows input
 // cutShard writes shard n, which begins with row. It then stores in row the first row
 // that did not fit into the shard. It returns the reader's error, also io.EOF.
 func (g *ingester) cutShard(ctx context.Context, moment *processorTurn, rows input.Reader, counted *inputCounter, row *rowmill.Row, n int, info shard.Info, fields bool) (shard.Info, error) {
-	w, err := g.Bucket.Create(ctx, layout.Shard(g.id, n), "application/octet-stream")
+	w, err := g.Bucket.Create(ctx, layout.ShardKey(g.id, n), "application/octet-stream")
 	if err != nil {
 		return info, fmt.Errorf("create shard %d: %w", n, err)
 	}
@@ -90,7 +90,7 @@ func (g *ingester) cutShard(ctx context.Context, moment *processorTurn, rows inp
 		if err := g.cutRow(out, counted, info.First+int64(out.Rows()), row); err != nil {
 			return info, err
 		}
-		if err := cmp.Or(ctx.Err(), moment.pass(ctx)); err != nil {
+		if err := cmp.Or(ctx.Err(), moment.yieldIfDue(ctx)); err != nil {
 			return info, err
 		}
 		next = rows.Next(row)
@@ -103,7 +103,7 @@ func (g *ingester) cutShard(ctx context.Context, moment *processorTurn, rows inp
 		return info, err
 	}
 	if g.copies != nil {
-		if _, err := g.copies.end(n, info.First); err != nil {
+		if _, err := g.copies.endShard(n, info.First); err != nil {
 			return info, err
 		}
 	}
@@ -111,7 +111,7 @@ func (g *ingester) cutShard(ctx context.Context, moment *processorTurn, rows inp
 	if err != nil {
 		return info, err
 	}
-	if restErr := moment.rest(ctx, func() { _, err = w.Commit() }); err == nil { // the disk or the bucket may be slow
+	if restErr := moment.releaseDuring(ctx, func() { _, err = w.Commit() }); err == nil { // the disk or the bucket may be slow
 		err = restErr
 	}
 	if err != nil {
@@ -162,9 +162,9 @@ const (
 	momentRows = 64
 )
 
-// take waits for a processor and begins a moment. It returns the error of ctx if ctx
+// acquire waits for a processor and begins a moment. It returns the error of ctx if ctx
 // ends first.
-func (m *processorTurn) take(ctx context.Context) error {
+func (m *processorTurn) acquire(ctx context.Context) error {
 	leave, ok := m.Compute(ctx)
 	if !ok {
 		return ctx.Err()
@@ -173,26 +173,26 @@ func (m *processorTurn) take(ctx context.Context) error {
 	return nil
 }
 
-// pass must be called after each row. If the moment has lasted momentTime, pass ends it
+// yieldIfDue must be called after each row. If the moment has lasted momentTime, pass ends it
 // and waits for the next moment.
-func (m *processorTurn) pass(ctx context.Context) error {
+func (m *processorTurn) yieldIfDue(ctx context.Context) error {
 	if m.rows++; m.rows%momentRows != 0 || time.Since(m.began) < momentTime {
 		return nil
 	}
 	m.end()
-	return m.take(ctx)
+	return m.acquire(ctx)
 }
 
-// rest calls wait without using a processor. If there was a moment before, rest then
+// releaseDuring calls wait without using a processor. If there was a moment before, rest then
 // waits for the next moment.
-func (m *processorTurn) rest(ctx context.Context, wait func()) error {
+func (m *processorTurn) releaseDuring(ctx context.Context, wait func()) error {
 	had := m.leave != nil
 	m.end()
 	wait()
 	if !had {
 		return nil
 	}
-	return m.take(ctx)
+	return m.acquire(ctx)
 }
 
 // end ends the moment, if there is one, and gives its processor back.

@@ -49,10 +49,10 @@ func (g *ingester) markDownloaded(ctx context.Context) error {
 // obtain downloads the input, or waits for a download that has already started. It
 // returns when the complete input is stored.
 func (g *ingester) obtain(ctx context.Context) error {
-	if d := g.Downloads.of(g.rec.Job.ID); d != nil { // this node started the download under an earlier lease
+	if d := g.Downloads.findRunning(g.rec.Job.ID); d != nil { // this node started the download under an earlier lease
 		return d.wait(ctx)
 	}
-	there, err := g.stored(ctx)
+	there, err := g.isInputStored(ctx)
 	switch {
 	case there || err != nil:
 		return err
@@ -62,10 +62,10 @@ func (g *ingester) obtain(ctx context.Context) error {
 	return g.fetch(ctx)
 }
 
-// stored reports whether the complete input is in the bucket.
-func (g *ingester) stored(ctx context.Context) (bool, error) {
+// isInputStored reports whether the complete input is in the bucket.
+func (g *ingester) isInputStored(ctx context.Context) (bool, error) {
 	err := g.Wait(ctx, func() error {
-		_, err := g.Bucket.Stat(ctx, layout.Raw(g.rec.Job.ID))
+		_, err := g.Bucket.Stat(ctx, layout.RawInputKey(g.rec.Job.ID))
 		return err
 	})
 	switch {
@@ -93,7 +93,7 @@ func (g *ingester) await(ctx context.Context) error {
 		case err != nil && time.Since(heard) < g.Silence: // the other node may still be downloading
 			running = true
 		}
-		there, err := g.stored(ctx) // after DownloadsAt: the download may have ended since
+		there, err := g.isInputStored(ctx) // after DownloadsAt: the download may have ended since
 		switch {
 		case there || err != nil:
 			return err
@@ -180,7 +180,7 @@ func (d *download) fetch(from Downloader, url string, w blob.Writer) error {
 // still start the download.
 func (g *ingester) prepare(ctx, patient context.Context) (w blob.Writer, err error) {
 	err = g.Wait(ctx, func() (err error) {
-		w, err = g.Bucket.Create(patient, layout.Raw(g.rec.Job.ID), layout.Bytes)
+		w, err = g.Bucket.Create(patient, layout.RawInputKey(g.rec.Job.ID), layout.Bytes)
 		return err
 	})
 	if err != nil {

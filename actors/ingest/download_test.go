@@ -160,7 +160,7 @@ func TestRun_WaitsForADownloadElsewhere(t *testing.T) {
 				began := time.Now()
 				r.Silence = 30 * time.Second
 				r.DownloadsAt = func(context.Context, string, string) (bool, error) { return c.say(time.Since(began)) }
-				if raw := layout.Raw(rec.Job.ID); c.stored > 0 {
+				if raw := layout.RawInputKey(rec.Job.ID); c.stored > 0 {
 					time.AfterFunc(c.stored, func() { r.put(t, raw, "name\nAnn\n") })
 				}
 				_, err := r.run(t, rec, fence)
@@ -191,7 +191,7 @@ func TestRun_AnUnwantedDownloadStops(t *testing.T) {
 		r.lose(t, rec, fence)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if took := server.ended.Sub(began); took != time.Minute || !r.Downloads.None() {
+		if took := server.ended.Sub(began); took != time.Minute || !r.Downloads.IsIdle() {
 			t.Errorf("the download ended after %v, want its end when it is no longer wanted", took)
 		}
 	})

@@ -64,7 +64,7 @@ type download struct {
 }
 
 // Running reports whether the input of a job is being downloaded.
-func (s *Downloads) Running(job string) bool { return s.of(job) != nil }
+func (s *Downloads) Running(job string) bool { return s.findRunning(job) != nil }
 
 // The messages that a client sees while a job downloads or reads its input.
 const (
@@ -81,7 +81,7 @@ func isDownloading(message string) bool {
 // Message returns the message of a job that waits for its input: the progress of the
 // download, or Reading.
 func (s *Downloads) Message(job string) string {
-	d := s.of(job)
+	d := s.findRunning(job)
 	if d == nil {
 		return Reading
 	}
@@ -95,15 +95,15 @@ func (s *Downloads) Message(job string) string {
 	return fmt.Sprintf("Downloading the input: %s of %s.", textfmt.Size(came), textfmt.Size(size))
 }
 
-// None reports whether this node downloads no input.
-func (s *Downloads) None() bool {
+// IsIdle reports whether this node downloads no input.
+func (s *Downloads) IsIdle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.running) == 0
 }
 
-// of returns the running download of a job; nil if there is none.
-func (s *Downloads) of(job string) *download {
+// findRunning returns the running download of a job; nil if there is none.
+func (s *Downloads) findRunning(job string) *download {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.running[job]

@@ -156,7 +156,7 @@ type follower struct {
 	download *download
 	bucket   blob.Bucket
 	key      string                  // key of the stored input
-	rest     func(wait func()) error // see inputCounter.rest
+	rest     func(wait func()) error // see inputCounter.releaseDuring
 
 	at     int64       // number of bytes read so far
 	object blob.Object // the stored input; nil before the follower needs it
@@ -264,7 +264,7 @@ func (g *ingester) cutDuringDownload(ctx context.Context, d *download) error {
 // follow cuts a running download into shards, to the end of the download.
 func (g *ingester) follow(ctx context.Context, d *download) (whole shard.Manifest, err error) {
 	g.follower = &follower{
-		ctx: ctx, download: d, bucket: g.Bucket, key: layout.Raw(g.id),
+		ctx: ctx, download: d, bucket: g.Bucket, key: layout.RawInputKey(g.id),
 		rest: func(wait func()) error { wait(); return nil },
 	}
 	var rows input.Reader

@@ -30,7 +30,7 @@ func TestFollower_ReadsWhatComes(t *testing.T) {
 	r := setup(t)
 	rapid.Check(t, func(t *rapid.T) {
 		file := rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "file")
-		key := layout.Raw(rowmill.NewJobID())
+		key := layout.RawInputKey(rowmill.NewJobID())
 		patience := rapid.SampledFrom([]time.Duration{0, 50 * time.Microsecond, time.Hour}).Draw(t, "patience")
 		d := &download{done: make(chan struct{}), tail: newTail(rapid.IntRange(1, 100).Draw(t, "kept"), patience)}
 		f := &follower{ctx: context.Background(), download: d, bucket: r.Bucket, key: key, rest: func(wait func()) error { wait(); return nil }}
@@ -99,7 +99,7 @@ const unassigned = 4100
 func csvOf(rows []string) string { return strings.Join(rows, "\n") + "\n" }
 
 // alongside runs the ingest of a job with a URL whose rows may run early.
-func (r *rig) alongside(t *testing.T, server *halting, ready func(Begun)) (shard.Manifest, []string, error) {
+func (r *rig) alongside(t *testing.T, server *halting, ready func(EarlyShards)) (shard.Manifest, []string, error) {
 	t.Helper()
 	r.Downloader, r.Ready = server, ready
 	rec, fence := r.job(t, rowmill.Spec{URL: "https://files.example/rows"})
@@ -121,7 +121,7 @@ func TestRun_CutsWhileItDownloads(t *testing.T) {
 	rows := numbered(730)
 	server := &halting{first: "text\n" + csvOf(rows[:350]), rest: csvOf(rows[350:]), may: make(chan struct{})}
 	var told []shard.Info
-	m, texts, err := r.alongside(t, server, func(b Begun) {
+	m, texts, err := r.alongside(t, server, func(b EarlyShards) {
 		before := len(told)
 		if told = append(told, b.Shards...); before < 3 && len(told) >= 3 {
 			close(server.may) // three shards are all that was sent
@@ -147,15 +147,15 @@ func TestRun_ErrorsDuringTheDownload(t *testing.T) {
 	r := setup(t)
 	never := make(chan struct{})
 	t.Cleanup(func() { close(never) })
-	_, _, err := r.alongside(t, &halting{first: "text\n" + csvOf(numbered(350)) + "a,b\n" + csvOf(numbered(1)), may: never}, func(Begun) {})
+	_, _, err := r.alongside(t, &halting{first: "text\n" + csvOf(numbered(350)) + "a,b\n" + csvOf(numbered(1)), may: never}, func(EarlyShards) {})
 	fails(t, err, rowmill.CodeInvalidInputFile, "Line 352 of the CSV input has 2 fields")
 
 	server := sent("text\n" + csvOf(numbered(350)))
 	server.err = rowmill.Failf(rowmill.CodeDownloadFailed, "it broke off")
-	_, _, err = r.alongside(t, server, func(Begun) {})
+	_, _, err = r.alongside(t, server, func(EarlyShards) {})
 	fails(t, err, rowmill.CodeDownloadFailed, "it broke off")
 
-	_, _, err = r.alongside(t, sent("PAR1nothing"), func(Begun) { t.Error("shards of an invalid file") })
+	_, _, err = r.alongside(t, sent("PAR1nothing"), func(EarlyShards) { t.Error("shards of an invalid file") })
 	fails(t, err, rowmill.CodeInvalidInputFile, "Parquet")
 }
 
@@ -171,11 +171,11 @@ func TestRun_AQuotaIsExceededDuringTheDownload(t *testing.T) {
 		}
 		return nil
 	}}
-	r.Downloader, r.Ready = server, func(Begun) {}
+	r.Downloader, r.Ready = server, func(EarlyShards) {}
 	rec, fence := r.job(t, rowmill.Spec{URL: "https://files.example/rows", RowQuota: 250})
 	_, err := r.run(t, rec, fence)
 	fails(t, err, rowmill.CodeRowQuota, "The input has at least 251 rows")
-	if !r.has(t, layout.Raw(rec.Job.ID)) || rec.DownloadFinished == nil {
+	if !r.has(t, layout.RawInputKey(rec.Job.ID)) || rec.DownloadFinished == nil {
 		t.Errorf("the input is not there; finished: %v", rec.DownloadFinished)
 	}
 }
@@ -195,7 +195,7 @@ func TestRun_CutsTheStoredInputAgain(t *testing.T) {
 	}}
 	var told []shard.Info
 	rows := numbered(unassigned + 350)
-	m, texts, err := r.alongside(t, sent("text\n"+csvOf(rows)), func(b Begun) { told = append(told, b.Shards...) })
+	m, texts, err := r.alongside(t, sent("text\n"+csvOf(rows)), func(b EarlyShards) { told = append(told, b.Shards...) })
 	if err != nil || !slices.Equal(texts, rows) || !slices.Equal(told, m.Shards) || !failed {
 		t.Errorf("%d rows, told of %+v, and cut %+v: %v", len(texts), told, m.Shards, err)
 	}
@@ -208,7 +208,7 @@ func TestRun_WithoutAPlaceItCutsTheStoredInput(t *testing.T) {
 	r.Stream = func() (func(), bool) { return nil, false }
 	rows := numbered(unassigned + 150)
 	told := 0
-	_, texts, err := r.alongside(t, sent("text\n"+csvOf(rows)), func(b Begun) { told += len(b.Shards) })
+	_, texts, err := r.alongside(t, sent("text\n"+csvOf(rows)), func(b EarlyShards) { told += len(b.Shards) })
 	if err != nil || !slices.Equal(texts, rows) || told != unassigned/100+2 {
 		t.Errorf("%d rows, told of %d shards: %v", len(texts), told, err)
 	}
@@ -238,7 +238,7 @@ func storesAnInputThatIsNotCut(t *testing.T, slow bool) {
 	r := setup(t)
 	kept := r.keeping()
 	rows := numbered(unassigned + 350)
-	_, texts, err := r.alongside(t, sent("text\n"+csvOf(rows)), func(Begun) {
+	_, texts, err := r.alongside(t, sent("text\n"+csvOf(rows)), func(EarlyShards) {
 		for slow && kept.Load() == 0 {
 			time.Sleep(time.Millisecond)
 		}
@@ -283,15 +283,15 @@ func TestRun_StoresTheInputAfterALostLease(t *testing.T) {
 	kept := r.keeping()
 	owner, lose := context.WithCancel(t.Context())
 	r.Jobs = &forgetfulStore{r.Jobs, lose}
-	r.Downloader, r.Ready = sent("text\n"+csvOf(numbered(350))), func(Begun) {}
+	r.Downloader, r.Ready = sent("text\n"+csvOf(numbered(350))), func(EarlyShards) {}
 	rec, fence := r.job(t, rowmill.Spec{URL: "https://files.example/rows"})
 	if _, err := Run(owner, r.Config, rec, fence, tokenCounter(t, &rec.Spec, words{})); err == nil {
 		t.Error("a job that was lost goes on")
 	}
-	for !r.Downloads.None() {
+	for !r.Downloads.IsIdle() {
 		time.Sleep(time.Millisecond)
 	}
-	if !r.has(t, layout.Raw(rec.Job.ID)) || kept.Load() != 1 {
+	if !r.has(t, layout.RawInputKey(rec.Job.ID)) || kept.Load() != 1 {
 		t.Errorf("the download is stored %d times", kept.Load())
 	}
 }

@@ -18,7 +18,7 @@ func (g *ingester) writeGroups(ctx context.Context) (written bool, err error) {
 	if len(groups) == 0 || g.spec.Estimate { // the sample of an estimate is its first rows
 		return false, nil
 	}
-	if _, err := blob.Write(ctx, g.Bucket, layout.Groups(g.id), layout.Bytes, func(w io.Writer) error {
+	if _, err := blob.Write(ctx, g.Bucket, layout.GroupsKey(g.id), layout.Bytes, func(w io.Writer) error {
 		_, err := w.Write(groups)
 		return err
 	}); err != nil {
@@ -33,7 +33,7 @@ func (t *takeover) copyGroups(ctx context.Context) (copied bool, err error) {
 	if !t.input.Groups {
 		return false, nil
 	}
-	err = t.Bucket.Copy(ctx, layout.Groups(t.old.Job.ID), layout.Groups(t.rec.Job.ID))
+	err = t.Bucket.Copy(ctx, layout.GroupsKey(t.old.Job.ID), layout.GroupsKey(t.rec.Job.ID))
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return false, nil
 	}
@@ -50,7 +50,7 @@ func ReadGroups(ctx context.Context, bucket blob.Bucket, job string, m shard.Man
 	if !m.Groups {
 		return nil, nil
 	}
-	o, err := bucket.Open(ctx, layout.Groups(job))
+	o, err := bucket.Open(ctx, layout.GroupsKey(job))
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return nil, nil
 	}

@@ -53,7 +53,7 @@ func TestRun_GroupsRowsThatBeginAlike(t *testing.T) {
 	if same, err := ReadGroups(t.Context(), r.Bucket, next.Job.ID, m); err != nil || string(same) != string(groups) {
 		t.Errorf("its groups are others, %v", err)
 	}
-	noError(t, r.Bucket.Delete(t.Context(), layout.Groups(rec.Job.ID)))
+	noError(t, r.Bucket.Delete(t.Context(), layout.GroupsKey(rec.Job.ID)))
 	last, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: rec.Job.ID, AllowDuplicate: true}})
 	if m = r.runs(t, last, fence); m.Groups {
 		t.Error("the manifest names groups that are lost")

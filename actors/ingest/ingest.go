@@ -1,6 +1,6 @@
 // Package ingest turns the input of a job into shards: it downloads and reads the input,
 // makes prompts from rows, counts tokens, checks quotas, and estimates the cost. It owns
-// the objects below layout.Input. It writes under the fence of the job's owner, which the
+// the objects below layout.InputPrefix. It writes under the fence of the job's owner, which the
 // caller passes. The package uses no actors and no engines, and runs no rows.
 package ingest
 
@@ -64,7 +64,7 @@ type Config struct {
 
 	// Ready is called with shards that may run while the input is still being read; nil
 	// if the job must wait until Run returns.
-	Ready func(Begun)
+	Ready func(EarlyShards)
 
 	// Stream takes one of a few places for inputs that are cut during their download, which
 	// needs memory. The caller must call leave afterwards. It returns false if no place is
@@ -180,7 +180,7 @@ func (g *ingester) cutFrom(ctx context.Context, source store.Record) (m shard.Ma
 // the object is removed later together with the input.
 func (g *ingester) dropDownload(ctx context.Context) {
 	if g.Confirm(ctx) == nil {
-		_ = g.Bucket.Delete(ctx, layout.Raw(g.id))
+		_ = g.Bucket.Delete(ctx, layout.RawInputKey(g.id))
 	}
 }
 
@@ -248,7 +248,7 @@ func (g *ingester) open(ctx context.Context, source store.Record) (input.Reader,
 	own := source.Job.ID == g.rec.Job.ID
 	key := source.Spec.Spooled
 	if source.Spec.URL != "" {
-		key = layout.Raw(source.Job.ID)
+		key = layout.RawInputKey(source.Job.ID)
 	}
 	o, err := g.Bucket.Open(ctx, key)
 	if !own && errors.Is(err, rowmill.ErrNotFound) {
@@ -287,11 +287,11 @@ func (g *ingester) read(o blob.Object, spec *rowmill.Spec) (input.Reader, error)
 // readSpooled returns a reader of rows that the client sent within the submission.
 func (g *ingester) readSpooled(src io.Reader, spec *rowmill.Spec) (input.Reader, error) {
 	if spec.Function == nil {
-		return input.Spooled(src), nil
+		return input.NewSpooledReader(src), nil
 	}
 	template, err := promptOf(spec)
 	limit := g.Limits.WithDefaults().MaxRowBytes
-	return input.SpooledObjects(src, func(row int64, object []byte) (text, fields string, err error) {
+	return input.NewSpooledObjects(src, func(row int64, object []byte) (text, fields string, err error) {
 		return renderRow(template, row, object, limit)
 	}), err
 }
@@ -300,7 +300,7 @@ func (g *ingester) readSpooled(src io.Reader, spec *rowmill.Spec) (input.Reader,
 // they say how to make a prompt from a row.
 func (g *ingester) options(spec *rowmill.Spec) (opts input.Options, err error) {
 	opts = input.Options{
-		Format: input.Format(spec.Format), Name: cmp.Or(spec.FileName, input.NameOf(spec.URL)),
+		Format: input.Format(spec.Format), Name: cmp.Or(spec.FileName, input.FileNameFromURL(spec.URL)),
 		Column: spec.Column, IDColumn: spec.IDColumn, Limits: g.Limits.WithDefaults(),
 	}
 	if spec.Function == nil {

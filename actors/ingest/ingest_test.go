@@ -353,7 +353,7 @@ func TestRun_MayBeRepeated(t *testing.T) {
 		t.Errorf("with its manifest alone: %+v, %v", m, err)
 	}
 	r.Bucket = whole
-	r.put(t, layout.Manifest(rec.Job.ID), "{") // a damaged manifest is never overwritten
+	r.put(t, layout.ManifestKey(rec.Job.ID), "{") // a damaged manifest is never overwritten
 	if _, err := r.run(t, rec, fence); err == nil || !strings.Contains(err.Error(), "read manifest") {
 		t.Errorf("with a damaged manifest: %v", err)
 	}
@@ -384,7 +384,7 @@ func TestRun_DownloadsOnce(t *testing.T) {
 	if err != nil || m.IDKind == rowmill.IDNull || !slices.Equal(r.texts(t, rec, m), []string{"Ann", "Bob"}) || r.file.calls != 1 {
 		t.Fatalf("manifest %+v, %v after %d downloads, want one", m, err, r.file.calls)
 	}
-	if r.has(t, layout.Raw(rec.Job.ID)) {
+	if r.has(t, layout.RawInputKey(rec.Job.ID)) {
 		t.Error("the download is there beside its shards")
 	}
 	if again, err := r.run(t, rec, fence); err != nil || again.Rows != m.Rows || r.file.calls != 1 {
@@ -399,7 +399,7 @@ func TestRun_ABrokenDownloadIsNotRepeated(t *testing.T) {
 	rec, fence := r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv"})
 	_, err := r.run(t, rec, fence)
 	fails(t, err, rowmill.CodeDownloadFailed, "The connection broke.")
-	if r.has(t, layout.Raw(rec.Job.ID)) {
+	if r.has(t, layout.RawInputKey(rec.Job.ID)) {
 		t.Error("half a file is there")
 	}
 	_, err = r.run(t, rec, fence)
@@ -421,7 +421,7 @@ func TestRun_AWholeDownloadIsNotLost(t *testing.T) {
 			if started {
 				r.started(t, rec, fence, "")
 			}
-			r.put(t, layout.Raw(rec.Job.ID), "name\nAnn\nBob\n")
+			r.put(t, layout.RawInputKey(rec.Job.ID), "name\nAnn\nBob\n")
 			m, err := r.run(t, rec, fence)
 			if err != nil || m.Rows != 2 || r.file.calls != 0 {
 				t.Fatalf("%+v, %v after %d downloads, want the rows that are there", m, err, r.file.calls)
@@ -447,7 +447,7 @@ func TestRun_QuotasEndTheReading(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	id := r.fails(t, rowmill.Spec{Spooled: r.spool(t, numbered(300)...), RowQuota: 250}, rowmill.CodeRowQuota, "at least 251 rows")
-	if objects, err := r.Bucket.List(t.Context(), layout.Input(id)); err != nil || len(objects) > 2 {
+	if objects, err := r.Bucket.List(t.Context(), layout.InputPrefix(id)); err != nil || len(objects) > 2 {
 		t.Errorf("%d shards were written, %v; want none that ends after the quota", len(objects), err)
 	}
 	r.reads(t, rowmill.Spec{Spooled: r.spool(t, numbered(250)...), RowQuota: 250}, numbered(250)...)
@@ -503,7 +503,7 @@ func TestOpenShard_Missing(t *testing.T) {
 	if _, err := archive.OpenShard(t.Context(), r.Bucket, "job-none", &rowmill.Spec{}, 3, shard.Info{}); !errors.Is(err, rowmill.ErrNotFound) || !strings.Contains(err.Error(), "shard 3") {
 		t.Errorf("error = %v, want one that names the shard", err)
 	}
-	r.put(t, layout.Shard("job-none", 3), "damaged")
+	r.put(t, layout.ShardKey("job-none", 3), "damaged")
 	if _, err := archive.OpenShard(t.Context(), r.Bucket, "job-none", &rowmill.Spec{}, 3, shard.Info{}); err == nil || !strings.Contains(err.Error(), "shard 3") {
 		t.Errorf("error = %v, want one that names the shard", err)
 	}

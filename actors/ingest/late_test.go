@@ -27,7 +27,7 @@ func TestOpenShard_OfAnotherCut(t *testing.T) {
 		return err
 	}
 	noError(t, errors.Join(open(0), open(1)))
-	noError(t, r.Bucket.Copy(t.Context(), layout.Shard(rec.Job.ID, 0), layout.Shard(rec.Job.ID, 1))) // a late write
+	noError(t, r.Bucket.Copy(t.Context(), layout.ShardKey(rec.Job.ID, 0), layout.ShardKey(rec.Job.ID, 1))) // a late write
 	if err := open(1); !errors.Is(err, shard.ErrCorrupt) {
 		t.Errorf("rows of another place: %v, want ErrCorrupt", err)
 	}
@@ -55,7 +55,7 @@ func TestRun_AManifestOfAnotherCut(t *testing.T) {
 		return nil
 	}))(t)
 	r.runs(t, rec, fence) // the manifest that counts
-	noError(t, r.Bucket.Delete(t.Context(), layout.Manifest(rec.Job.ID)))
+	noError(t, r.Bucket.Delete(t.Context(), layout.ManifestKey(rec.Job.ID)))
 	r.ShardRows = 3
 	r.runs(t, &again, fence)
 	r.ShardRows = 2
@@ -69,7 +69,7 @@ func TestTakeOver_OfAShardOfAnotherCut(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	old := r.halfDone(t)
-	noError(t, r.Bucket.Copy(t.Context(), layout.Shard(old.Job.ID, 3), layout.Shard(old.Job.ID, 2)))
+	noError(t, r.Bucket.Copy(t.Context(), layout.ShardKey(old.Job.ID, 3), layout.ShardKey(old.Job.ID, 2)))
 	rec, fence := r.continues(t, old.Job.ID, false)
 	if _, err := r.run(t, rec, fence); !errors.Is(err, shard.ErrCorrupt) {
 		t.Errorf("rows of another place: %v, want ErrCorrupt", err)

@@ -18,7 +18,7 @@ func writeManifest(ctx context.Context, bucket blob.Bucket, job string, m shard.
 	if err != nil {
 		return fmt.Errorf("encode manifest: %w", err)
 	}
-	if _, err = blob.Write(ctx, bucket, layout.Manifest(job), layout.JSON, func(w io.Writer) error {
+	if _, err = blob.Write(ctx, bucket, layout.ManifestKey(job), layout.JSON, func(w io.Writer) error {
 		_, err := w.Write(doc)
 		return err
 	}); err != nil {

@@ -13,18 +13,18 @@ func checkRows(rows int64, more bool, spec *rowmill.Spec) error {
 		return nil
 	}
 	return rowmill.Failf(rowmill.CodeRowQuota, "The input has %s rows, and the quota of a job of priority %d is %d rows. %s",
-		counted(rows, more), spec.Priority, spec.RowQuota, quotaAdvice(spec, "rows", rows, more))
+		formatCount(rows, more), spec.Priority, spec.RowQuota, quotaAdvice(spec, "rows", rows, more))
 }
 
 // tooManyTokens returns the failure of a job whose rows up to row have more tokens than
 // its quota.
 func tooManyTokens(tokens, row int64, spec *rowmill.Spec) *rowmill.Failure {
 	return rowmill.Failf(rowmill.CodeTokenQuota, "The input has %s tokens, counted to row %d, and the quota of a job of priority %d is %d tokens. %s",
-		counted(tokens, true), row, spec.Priority, spec.TokenQuota, quotaAdvice(spec, "tokens", tokens, true))
+		formatCount(tokens, true), row, spec.Priority, spec.TokenQuota, quotaAdvice(spec, "tokens", tokens, true))
 }
 
-// counted returns n as text for a message. more means that the total may be larger.
-func counted(n int64, more bool) string {
+// formatCount returns n as text for a message. more means that the total may be larger.
+func formatCount(n int64, more bool) string {
 	if more {
 		return fmt.Sprintf("at least %d", n)
 	}

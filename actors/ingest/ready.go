@@ -10,10 +10,10 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// Begun describes an input that is being cut: shards that may run now, and data that
+// EarlyShards describes an input that is being cut: shards that may run now, and data that
 // all its shards share. No row may be recorded before Run has returned: if a later row
 // is invalid, the job fails as if no row had run.
-type Begun struct {
+type EarlyShards struct {
 	rowmill.IDType
 	Fields []string     // names of the field columns, as in shard.Manifest
 	About  int64        // estimated number of rows in the whole input; 0 if unknown
@@ -23,11 +23,11 @@ type Begun struct {
 	Copies []*roaring.Bitmap
 }
 
-// Early reports whether rows of a job may run before the whole input is read. They may
+// CanRunEarly reports whether rows of a job may run before the whole input is read. They may
 // not if other rows decide whether a row runs: in an estimate, in a continuation, in a
 // batch (all requests are checked first), or for an account with a cost limit (the
 // whole cost is reserved first).
-func Early(spec *rowmill.Spec) bool {
+func CanRunEarly(spec *rowmill.Spec) bool {
 	return !spec.Estimate && spec.Continue == nil && spec.Raw == nil && spec.Inline == nil && spec.CostQuota == nil
 }
 
@@ -36,9 +36,9 @@ func Early(spec *rowmill.Spec) bool {
 // whether rows will be assigned by prefix (see order.Groups). If so, it passes on no
 // more shards, because that order needs the whole input.
 type announcer struct {
-	tell      func(Begun) // Config.Ready; nil if shards are not announced
-	begun     Begun       // the data that all shards share
-	size      int64       // size of the whole input in bytes; 0 if unknown
+	tell      func(EarlyShards) // Config.Ready; nil if shards are not announced
+	begun     EarlyShards       // the data that all shards share
+	size      int64             // size of the whole input in bytes; 0 if unknown
 	counted   *inputCounter
 	groups    *order.Groups // decides whether rows are assigned by prefix; only the caller of add uses it
 	announced int           // number of announced shards, also in earlier attempts
@@ -68,7 +68,7 @@ const storedAhead = 64
 
 // announcer starts an announcer for shards that share the data in begun. The caller
 // must close it.
-func (g *ingester) announcer(begun Begun, counted *inputCounter) *announcer {
+func (g *ingester) announcer(begun EarlyShards, counted *inputCounter) *announcer {
 	h := &announcer{
 		tell: g.Ready, begun: begun, counted: counted, groups: g.groups, announced: g.announced,
 		size: g.size, stored: make(chan storedShard, storedAhead), woken: make(chan struct{}, 1), done: make(chan struct{}),

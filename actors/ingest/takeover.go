@@ -53,8 +53,8 @@ func (g *ingester) takeOverOnce(ctx context.Context) (m shard.Manifest, lost boo
 	if err != nil {
 		return m, false, err
 	}
-	err = g.Jobs.Continued(ctx, id, g.rec.Job.ID) // again: an earlier attempt may have failed
-	if errors.Is(err, rowmill.ErrConflict) {      // the store has lost the record of the old job's end
+	err = g.Jobs.MarkContinued(ctx, id, g.rec.Job.ID) // again: an earlier attempt may have failed
+	if errors.Is(err, rowmill.ErrConflict) {          // the store has lost the record of the old job's end
 		err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
 	}
 	if err != nil {
@@ -73,7 +73,7 @@ func (g *ingester) takeOverOnce(ctx context.Context) (m shard.Manifest, lost boo
 		m, err = t.run(ctx)
 	}
 	if err != nil && t.old.Job.Status != rowmill.StatusSucceeded {
-		_, err = shelf.FindLost(ctx, t.old, err)
+		_, err = shelf.MarkLostParts(ctx, t.old, err)
 		if errors.Is(err, archive.ErrBusy) { // a missing object may still appear
 			err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
 		}
@@ -201,7 +201,7 @@ func (t *takeover) copyShard(ctx context.Context, n int) (shard.Info, error) {
 	if texts := t.old.Spec.Inline; texts != nil {
 		return writeInline(ctx, t.Bucket, t.rec.Job.ID, texts)
 	}
-	if err := t.Bucket.Copy(ctx, layout.Shard(t.old.Job.ID, n), layout.Shard(t.rec.Job.ID, n)); err != nil {
+	if err := t.Bucket.Copy(ctx, layout.ShardKey(t.old.Job.ID, n), layout.ShardKey(t.rec.Job.ID, n)); err != nil {
 		return shard.Info{}, fmt.Errorf("copy shard %d: %w", n, t.explain(err))
 	}
 	return t.input.Shards[n], nil
@@ -220,7 +220,7 @@ func (t *takeover) takeShard(ctx context.Context, n int, info shard.Info, parts 
 		own.Or(rows)
 	}
 	if own.GetCardinality() < uint64(info.Rows) {
-		return t.carry(ctx, n, info, own)
+		return t.carryShard(ctx, n, info, own)
 	}
 	// In a merged part the carried rows are no longer marked.
 	return t.eachToTake(ctx, n, info, func(*rowmill.Row, *rowmill.Output) error { return nil })
@@ -247,14 +247,14 @@ func (t *takeover) eachToTake(ctx context.Context, n int, info shard.Info, visit
 // errNoRows stops the writing of a part if a shard has no rows to take over.
 var errNoRows = errors.New("no rows are taken over")
 
-// carry writes the rows of shard n to take over as a carried part, commits the part,
+// carryShard writes the rows of shard n to take over as a carried part, commits the part,
 // and returns its rows. own has rows that the new job has run itself; carry leaves them
 // out. The totals have no tokens, because the tokens of these rows belong to the old
 // job.
-func (t *takeover) carry(ctx context.Context, n int, info shard.Info, own *roaring.Bitmap) (taken *roaring.Bitmap, err error) {
+func (t *takeover) carryShard(ctx context.Context, n int, info shard.Info, own *roaring.Bitmap) (taken *roaring.Bitmap, err error) {
 	schema := t.rows.Schema
 	schema.JobID, schema.IDType, schema.Fields = t.rec.Job.ID, t.input.IDType, t.input.Fields
-	part := store.Part{Key: layout.CarriedPart(t.rec.Job.ID, n), Shard: n, Carried: true}
+	part := store.Part{Key: layout.CarriedPartKey(t.rec.Job.ID, n), Shard: n, Carried: true}
 	part.Size, err = archive.WritePart(ctx, t.Bucket, part.Key, schema, func(file *results.PartWriter) (err error) {
 		taken, err = t.eachToTake(ctx, n, info, func(row *rowmill.Row, out *rowmill.Output) error {
 			switch {
@@ -319,7 +319,7 @@ func (t *takeover) count(ctx context.Context, n int, info shard.Info, taken *roa
 	if t.copies == nil {
 		return nil
 	}
-	_, err = t.copies.end(n, info.First)
+	_, err = t.copies.endShard(n, info.First)
 	return err
 }
 

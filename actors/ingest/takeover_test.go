@@ -39,11 +39,11 @@ func (d dyingJobs) Update(ctx context.Context, f store.Fence, change func(*store
 	return d.Jobs.Update(ctx, f, change)
 }
 
-func (d dyingJobs) Continued(ctx context.Context, id, by string) error {
+func (d dyingJobs) MarkContinued(ctx context.Context, id, by string) error {
 	if err := d.die(); err != nil {
 		return err
 	}
-	return d.Jobs.Continued(ctx, id, by)
+	return d.Jobs.MarkContinued(ctx, id, by)
 }
 
 // runDying is run by an owner that dies after this many writes to store and bucket.
@@ -104,7 +104,7 @@ func (r *rig) halfDone(t *testing.T) store.Record {
 	r.runs(t, rec, fence)
 	id := rec.Job.ID
 	part := func(n int, first, rows int64, failed int64) store.Part {
-		key := layout.Part(id, n, 1)
+		key := layout.NewPartKey(id, n, 1)
 		size := must(archive.WritePart(t.Context(), r.Bucket, key, results.Schema{JobID: id, Model: "m"}, func(file *results.PartWriter) (err error) {
 			for i := first; i < first+rows && err == nil; i++ {
 				out := rowmill.Output{Text: fmt.Sprint("answer ", i), InputTokens: 5, OutputTokens: 7, Attempts: 1}

@@ -29,11 +29,11 @@ const (
 	Away    = "away"
 )
 
-// Reaching returns the members that own jobs, do not drain, and report that they can
+// ReachingBucket returns the members that own jobs, do not drain, and report that they can
 // use the bucket.
-func Reaching(members []cluster.Member) (reach []cluster.Member) {
+func ReachingBucket(members []cluster.Member) (reach []cluster.Member) {
 	for _, m := range members {
-		if s, ok := Read(m); ok && m.Owns && !s.Draining && s.Objects == Reached {
+		if s, ok := DecodeState(m); ok && m.Owns && !s.Draining && s.Objects == Reached {
 			reach = append(reach, m)
 		}
 	}
@@ -53,8 +53,8 @@ type Engine struct {
 	Resting map[engine.Route]string `json:"resting,omitempty"`
 }
 
-// Read decodes the last state that a member has sent; ok is false if there is none.
-func Read(m cluster.Member) (s State, ok bool) {
+// DecodeState decodes the last state that a member has sent; ok is false if there is none.
+func DecodeState(m cluster.Member) (s State, ok bool) {
 	return s, len(m.State) > 0 && json.Unmarshal(m.State, &s) == nil
 }
 

@@ -56,7 +56,7 @@ func TestReadAStateOfAnotherVersion(t *testing.T) {
 		"not a document":     {"{", false},
 		"of another version": {`{"version":"v9","jobs":2,"colour":"red","engines":[{"name":"gpu","window":8,"in_flight":3,"models":[{"Name":"m"}]}]}`, true},
 	} {
-		s, ok := Read(cluster.Member{State: []byte(test.doc)})
+		s, ok := DecodeState(cluster.Member{State: []byte(test.doc)})
 		if ok != test.ok {
 			t.Errorf("%s: ok is %v", name, ok)
 		}

@@ -43,7 +43,7 @@ func (g *Groups) Add(text string) {
 	}
 	g.bytes += int64(len(text))
 	var hashes [levels]uint64
-	walk(text, levels-1, func(level int, h uint64) {
+	hashPrefixes(text, levels-1, func(level int, h uint64) {
 		hashes[level] = h
 		g.level[level].add(h)
 	})
@@ -133,7 +133,7 @@ func population(n, distinct float64) float64 {
 // is shorter.
 func (g *Groups) group(text string) (group byte) {
 	if len(text) >= shortest<<g.depth {
-		walk(text, g.depth, func(_ int, h uint64) { group = groupOf(h) })
+		hashPrefixes(text, g.depth, func(_ int, h uint64) { group = groupOf(h) })
 	}
 	return group
 }

@@ -122,9 +122,9 @@ func (p *Pool[T]) Add(rows []Row[T]) {
 		r.class = classOf(len(r.Text), r.Position, p.total)
 		p.prefixes.many = p.prefixes.many || r.Share > 0
 		var again bool
-		r.hash, again = p.prefixes.see(r.Text)
+		r.hash, again = p.prefixes.addSample(r.Text)
 		changed = changed || again
-		p.place(*r)
+		p.addToGroup(*r)
 	}
 	if changed {
 		p.regroup()
@@ -250,23 +250,23 @@ func (p *Pool[T]) next(port Port) (Row[T], bool) {
 		p.open = p.open[1:]
 	}
 	if len(d.groups) > 0 {
-		return p.from(d, port), true
+		return p.takeFrom(d, port), true
 	}
 	if p.single.count > 0 {
 		return p.single.take(p.lengths), true
 	}
 	if other := p.busiest(); other != nil { // other servers work on all remaining groups
 		if len(other.groups) == 1 || !p.prefixes.many {
-			return p.from(other, port), true
+			return p.takeFrom(other, port), true
 		}
 		d.groups = append(d.groups, other.give(port))
-		return p.from(d, port), true
+		return p.takeFrom(d, port), true
 	}
 	return Row[T]{}, false
 }
 
-// from removes and returns a row of the rotation's next group, for a server.
-func (p *Pool[T]) from(d *rotation[T], port Port) Row[T] {
+// takeFrom removes and returns a row of the rotation's next group, for a server.
+func (p *Pool[T]) takeFrom(d *rotation[T], port Port) Row[T] {
 	d.turn %= len(d.groups)
 	g := d.groups[d.turn]
 	r := g.rows.take(p.lengths)
@@ -317,8 +317,8 @@ func (p *Pool[T]) busiest() (most *rotation[T]) {
 	return most
 }
 
-// place adds a row to the group of its prefix, or to single if it has no prefix.
-func (p *Pool[T]) place(r Row[T]) {
+// addToGroup adds a row to the group of its prefix, or to single if it has no prefix.
+func (p *Pool[T]) addToGroup(r Row[T]) {
 	if r.hash == 0 {
 		p.single.add(r)
 		return
@@ -359,7 +359,7 @@ func (p *Pool[T]) regroup() {
 		if !p.plain || r.Share > 0 { // see InOrder
 			r.hash = p.prefixes.hash(r.Text)
 		}
-		p.place(r)
+		p.addToGroup(r)
 	}
 }
 

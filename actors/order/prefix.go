@@ -64,15 +64,15 @@ const (
 // newPrefixes returns a prefixes before the first row.
 func newPrefixes() *prefixes { return &prefixes{cache: assumedCache, depth: none} }
 
-// see adds a text to the sample. It returns the hash of the text's prefix, as the
+// addSample adds a text to the sample. It returns the hash of the text's prefix, as the
 // method hash does. changed means that another length of prefix was chosen.
-func (p *prefixes) see(text string) (hash uint64, changed bool) {
+func (p *prefixes) addSample(text string) (hash uint64, changed bool) {
 	if p.seen >= sampleRows {
 		return p.hash(text), false
 	}
 	p.seen++
 	p.bytes += int64(len(text))
-	walk(text, levels-1, func(level int, h uint64) {
+	hashPrefixes(text, levels-1, func(level int, h uint64) {
 		p.level[level].add(h)
 		if level == p.depth {
 			hash = h
@@ -89,10 +89,10 @@ func (p *prefixes) see(text string) (hash uint64, changed bool) {
 	return hash, changed
 }
 
-// walk calls f with the hash of each prefix of text, from level 0 up to level last. A
+// hashPrefixes calls f with the hash of each prefix of text, from level 0 up to level last. A
 // hash is never 0. Hashes are the same on all nodes, so each node that reads an input
 // gets the same groups.
-func walk(text string, last int, f func(level int, hash uint64)) {
+func hashPrefixes(text string, last int, f func(level int, hash uint64)) {
 	var hash uint64
 	from := 0
 	for level := range last + 1 {
@@ -130,6 +130,6 @@ func (p *prefixes) hash(text string) (hash uint64) {
 	if p.depth == none || len(text) < shortest<<p.depth {
 		return 0
 	}
-	walk(text, p.depth, func(_ int, h uint64) { hash = h })
+	hashPrefixes(text, p.depth, func(_ int, h uint64) { hash = h })
 	return hash
 }

@@ -11,7 +11,7 @@ func sampled(n int, cache int64, text func(i int) string) *prefixes {
 	p := newPrefixes()
 	p.cache = cache
 	for i := range n {
-		p.see(text(i))
+		p.addSample(text(i))
 	}
 	return p
 }
@@ -56,7 +56,7 @@ func TestHashDiffersByGroup(t *testing.T) {
 	if p.hash("short") != 0 {
 		t.Error("a text below the chosen length is of a group")
 	}
-	seen, changed := p.see(shared(3, 1024, 50, 1))
+	seen, changed := p.addSample(shared(3, 1024, 50, 1))
 	if seen != p.hash(shared(3, 1024, 99, 2)) || changed {
 		t.Errorf("a text that is seen has another hash (%v), or changes the level", seen)
 	}
@@ -69,7 +69,7 @@ func TestTheSampleEnds(t *testing.T) {
 	if p.seen != sampleRows || p.level[0].hashes != nil {
 		t.Errorf("%d rows were seen", p.seen)
 	}
-	if hash, changed := p.see(shared(3, 1024, 50, 1)); hash == 0 || changed {
+	if hash, changed := p.addSample(shared(3, 1024, 50, 1)); hash == 0 || changed {
 		t.Error("after the sample no text is of a group")
 	}
 }

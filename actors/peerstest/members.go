@@ -13,11 +13,11 @@ import (
 // correctly.
 func testMeet(s *suite) {
 	one := s.Start(s.T, 0)
-	s.knows(one)
+	s.waitUntilAllListed(one)
 	two := s.Start(s.T, 1)
-	s.knows(one, two)
+	s.waitUntilAllListed(one, two)
 	three := s.Start(s.T, 2)
-	s.knows(one, two, three)
+	s.waitUntilAllListed(one, two, three)
 	for _, p := range []Process{one, two, three} {
 		self := p.Self()
 		if !self.Self || self.ID == "" || self.Peer == "" || self.API == "" || self.Started.IsZero() || self.Protocol != peer.Protocol || self.State != nil {
@@ -41,7 +41,7 @@ func testMeet(s *suite) {
 // testState verifies that all processes learn the last state that a process has set.
 func testState(s *suite) {
 	one, two := s.Start(s.T, 0), s.Start(s.T, 1)
-	s.knows(one, two)
+	s.waitUntilAllListed(one, two)
 	said := []byte(`{"jobs":1}`)
 	say := func(p Process, doc []byte) {
 		s.Helper()
@@ -54,22 +54,22 @@ func testState(s *suite) {
 	if got := string(one.Self().State); got != `{"jobs":1}` {
 		s.Errorf("Self has the state %s, want {\"jobs\":1}", got)
 	}
-	s.says(one, []byte(`{"jobs":1}`), one, two)
+	s.waitForState(one, []byte(`{"jobs":1}`), one, two)
 	three := s.Start(s.T, 2)
-	s.says(one, []byte(`{"jobs":1}`), three) // process one has set its state before process three started
-	s.says(two, nil, one, three)
+	s.waitForState(one, []byte(`{"jobs":1}`), three) // process one has set its state before process three started
+	s.waitForState(two, nil, one, three)
 	for _, doc := range []string{`{"jobs":2,"news":true}`, `{"jobs":1}`} {
 		say(one, []byte(doc))
 		say(two, []byte(doc))
-		s.says(one, []byte(doc), two, three)
-		s.says(two, []byte(doc), one, three)
+		s.waitForState(one, []byte(doc), two, three)
+		s.waitForState(two, []byte(doc), one, three)
 	}
 	for range 20 {
 		say(three, []byte(`{"draining":false}`))
 	}
 	say(three, []byte(`{"draining":true}`)) // only the last state must arrive
-	s.says(three, []byte(`{"draining":true}`), one, two)
-	s.knows(one, two, three)
+	s.waitForState(three, []byte(`{"draining":true}`), one, two)
+	s.waitUntilAllListed(one, two, three)
 }
 
 // maxState is the maximum size of a state in bytes: the default of cluster.Config.
@@ -83,11 +83,11 @@ func testStateTooLong(s *suite) {
 	if err := one.SetState(most); err != nil {
 		s.Fatal(err)
 	}
-	s.says(one, most, one, two)
+	s.waitForState(one, most, one, two)
 	if err := one.SetState(append(most, 'x')); err == nil {
 		s.Error("SetState accepts a state that is too long, want an error")
 	}
-	s.says(one, most, one, two)
+	s.waitForState(one, most, one, two)
 }
 
 // testLeave verifies that other processes forget a process that has left.
@@ -100,14 +100,14 @@ func testKill(s *suite) { testMemberEnds(s, func(p Process) { p.Kill() }) }
 // process and no other process.
 func testMemberEnds(s *suite, end func(Process)) {
 	one, two, three := s.serving(0, echo), s.serving(1, echo), s.serving(2, echo)
-	s.knows(one, two, three)
+	s.waitUntilAllListed(one, two, three)
 	address := two.Self().Peer
 	if err := s.asks(one, address); err != nil {
 		s.Error(err)
 	}
 	end(two)
 	s.deserted(one, address)
-	s.knows(one, three)
+	s.waitUntilAllListed(one, three)
 	if err := s.asks(one, three.Self().Peer); err != nil {
 		s.Errorf("ask a process that has not ended: %v, want no error", err)
 	}
@@ -118,17 +118,17 @@ func testMemberEnds(s *suite, end func(Process)) {
 func testLeaveUnderWay(s *suite) {
 	h := newStuck()
 	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
-	s.knows(one, two)
+	s.waitUntilAllListed(one, two)
 	answered, left := make(chan error, 1), make(chan struct{})
 	go func() { answered <- s.asks(one, two.Self().Peer) }()
-	s.heard(h.inside, "the request arrives")
+	s.waitForToken(h.inside, "the request arrives")
 	go func() { defer close(left); two.Leave() }()
-	s.knows(one)
+	s.waitUntilAllListed(one)
 	close(h.release)
 	if err := <-answered; err != nil {
 		s.Errorf("a request that arrived before Leave: %v, want an answer", err)
 	}
-	s.heard(left, "the process has left")
+	s.waitForToken(left, "the process has left")
 }
 
 // testKillUnderWay verifies that a caller gets ErrUnreachable if the other process
@@ -138,7 +138,7 @@ func testKillUnderWay(s *suite) {
 	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
 	failed := make(chan error, 1)
 	go func() { failed <- hello(s.Context(), one, two.Self().Peer) }()
-	s.heard(h.inside, "the request arrives")
+	s.waitForToken(h.inside, "the request arrives")
 	two.Kill()
 	s.unreachable(<-failed)
 }
@@ -147,12 +147,12 @@ func testKillUnderWay(s *suite) {
 // and that others forget the old one.
 func testStartAgain(s *suite) {
 	one, former, three := s.serving(0, echo), s.serving(1, echo), s.Start(s.T, 2)
-	s.knows(one, former, three)
+	s.waitUntilAllListed(one, former, three)
 	was := former.Self()
 	if err := former.SetState([]byte(`{"jobs":1}`)); err != nil {
 		s.Fatal(err)
 	}
-	s.says(former, []byte(`{"jobs":1}`), one, three)
+	s.waitForState(former, []byte(`{"jobs":1}`), one, three)
 	if err := s.asks(one, was.Peer); err != nil {
 		s.Fatal(err)
 	}
@@ -173,13 +173,13 @@ func testStartAgain(s *suite) {
 			return here
 		})
 	}
-	s.knows(one, again, three)
+	s.waitUntilAllListed(one, again, three)
 	// The first request may use a connection that is already broken.
 	err := s.asks(one, is.Peer)
 	if errors.Is(err, peer.ErrUnreachable) {
 		err = s.asks(one, is.Peer)
 	}
-	s.refused(err, peer.CodeStarting)
+	s.wantRefusal(err, peer.CodeStarting)
 	again.Serve(service{handler: func(context.Context, string) (string, error) { return "again", nil }})
 	if reply, err := s.ask(one, was.Peer, "hello"); err != nil || reply != "again" {
 		s.Errorf("ask the process that has started again: %q, %v, want \"again\"", reply, err)

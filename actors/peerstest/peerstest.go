@@ -158,9 +158,9 @@ func (s *suite) asks(from Process, address string) error {
 	return err
 }
 
-// refused verifies that err is only a refusal with this code, and returns the message
+// wantRefusal verifies that err is only a refusal with this code, and returns the message
 // of the refusal.
-func (s *suite) refused(err error, code string) (message string) {
+func (s *suite) wantRefusal(err error, code string) (message string) {
 	s.Helper()
 	var refusal *peer.Refusal
 	if !errors.As(err, &refusal) || refusal.Code != code || errors.Is(err, peer.ErrUnreachable) || errors.Is(err, peer.ErrRefused) {
@@ -193,9 +193,9 @@ func (s *suite) deserted(from Process, address string) {
 	s.Error("asking an address without a process returns ErrUnreachable only, want ErrRefused after some attempts")
 }
 
-// heard waits until a channel has a token or is closed. event describes what that
+// waitForToken waits until a channel has a token or is closed. event describes what that
 // means, for the error message.
-func (s *suite) heard(channel <-chan struct{}, event string) {
+func (s *suite) waitForToken(channel <-chan struct{}, event string) {
 	s.Helper()
 	select {
 	case <-channel:
@@ -254,8 +254,8 @@ func ids(members []cluster.Member) (list []string) {
 	return list
 }
 
-// knows waits until each of the given processes lists exactly these processes.
-func (s *suite) knows(all ...Process) {
+// waitUntilAllListed waits until each of the given processes lists exactly these processes.
+func (s *suite) waitUntilAllListed(all ...Process) {
 	s.Helper()
 	var want []string
 	for _, p := range all {
@@ -276,8 +276,8 @@ func member(members []cluster.Member, id string) (cluster.Member, bool) {
 	return members[i], true
 }
 
-// says waits until the processes in by know this state of the process of.
-func (s *suite) says(of Process, state []byte, by ...Process) {
+// waitForState waits until the processes in by know this state of the process of.
+func (s *suite) waitForState(of Process, state []byte, by ...Process) {
 	s.Helper()
 	id := of.Self().ID
 	for _, p := range by {

@@ -114,11 +114,11 @@ func testTooLarge(s *suite) {
 		return sentence(maxBody), nil
 	})
 	_, err := s.ask(one, two.Self().Peer, sentence(maxBody))
-	s.refused(err, peer.CodeTooLarge)
+	s.wantRefusal(err, peer.CodeTooLarge)
 	if handled > 0 {
 		s.Error("the handler got a request that is too large, want none")
 	}
-	s.refused(s.asks(one, two.Self().Peer), peer.CodeInternal)
+	s.wantRefusal(s.asks(one, two.Self().Peer), peer.CodeInternal)
 }
 
 // later returns an encoded field that this version does not know, as a node of a later
@@ -166,7 +166,7 @@ func testRefusals(s *suite) {
 		{"never_heard_of", peer.CodeUnknownKind, "never_heard_of"},
 	} {
 		reply, err := s.ask(one, two.Self().Peer, test.said)
-		message := s.refused(err, test.code)
+		message := s.wantRefusal(err, test.code)
 		if reply != "" {
 			s.Errorf("%s: a refusal with the reply %q, want no reply", test.said, reply)
 		}
@@ -195,8 +195,8 @@ func testUnencodable(s *suite) {
 // requests, and can send requests.
 func testStarting(s *suite) {
 	one, two := s.serving(0, echo), s.Start(s.T, 1)
-	s.knows(one, two) // process two is listed before it serves
-	s.refused(s.asks(one, two.Self().Peer), peer.CodeStarting)
+	s.waitUntilAllListed(one, two) // process two is listed before it serves
+	s.wantRefusal(s.asks(one, two.Self().Peer), peer.CodeStarting)
 	if err := s.asks(two, one.Self().Peer); err != nil {
 		s.Errorf("a process that does not serve yet asks another: %v, want an answer", err)
 	}

@@ -60,12 +60,12 @@ func testCancelled(s *suite) {
 	defer cancel()
 	failed := make(chan error, 1)
 	go func() { failed <- hello(ctx, one, two.Self().Peer) }()
-	s.heard(h.inside, "the request arrives")
+	s.waitForToken(h.inside, "the request arrives")
 	cancel()
 	if err := <-failed; !errors.Is(err, context.Canceled) || errors.Is(err, peer.ErrUnreachable) {
 		s.Errorf("error %v, want the error of the caller's context", err)
 	}
-	s.heard(h.ended, "the handler learns that its caller has gone")
+	s.waitForToken(h.ended, "the handler learns that its caller has gone")
 }
 
 // testDeadline verifies that a request whose deadline passes is ErrUnreachable, and
@@ -82,7 +82,7 @@ func testDeadline(s *suite) {
 			s.Fatalf("error %v, want context.DeadlineExceeded", err)
 		}
 	}
-	s.heard(h.ended, "the handler learns that its caller has gone")
+	s.waitForToken(h.ended, "the handler learns that its caller has gone")
 }
 
 // testHandleTimeout verifies that a caller without a deadline, and its handler, wait
@@ -105,7 +105,7 @@ func testHandleTimeout(s *suite) {
 	if !<-bounded {
 		s.Errorf("the handler's context has no deadline, want one within %v", s.limit)
 	}
-	s.heard(h.ended, "the handler's time is over")
+	s.waitForToken(h.ended, "the handler's time is over")
 }
 
 // testConcurrency verifies that each of many requests is handled once and gets its own
@@ -164,10 +164,10 @@ func testStuckPeer(s *suite) {
 		}()
 	}
 	for range over {
-		s.heard(busy, "requests that are too many fail at once")
+		s.waitForToken(busy, "requests that are too many fail at once")
 	}
 	for range maxConns {
-		s.heard(h.inside, "the first requests arrive")
+		s.waitForToken(h.inside, "the first requests arrive")
 	}
 	if err := s.asks(one, three.Self().Peer); err != nil {
 		s.Errorf("ask another process while all connections to the first are in use: %v, want an answer", err)

@@ -58,9 +58,9 @@ const (
 // has ended.
 func StageOf(ended []store.Claim) Stage { return min(Stage(len(processes(ended))), Alone) }
 
-// Parks reports whether a job must be parked: enough processes have ended that ran only
+// MustPark reports whether a job must be parked: enough processes have ended that ran only
 // this job. ended lists the owners of the job whose process has ended.
-func Parks(ended []store.Claim) bool {
+func MustPark(ended []store.Claim) bool {
 	alone := slices.DeleteFunc(slices.Clone(ended), func(a store.Claim) bool { return !a.Alone })
 	return len(processes(alone)) >= parked
 }
@@ -74,10 +74,10 @@ func processes(owners []store.Claim) map[string]bool {
 	return once
 }
 
-// Ended returns the owners in tried whose process has ended, as the function ended
+// FilterEnded returns the owners in tried whose process has ended, as the function ended
 // reports. Other owners have only lost their session, which proves nothing against a
 // job.
-func Ended(tried []store.Claim, ended func(store.Claim) bool) []store.Claim {
+func FilterEnded(tried []store.Claim, ended func(store.Claim) bool) []store.Claim {
 	return slices.DeleteFunc(slices.Clone(tried), func(a store.Claim) bool { return !ended(a) })
 }
 

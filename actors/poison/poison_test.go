@@ -99,8 +99,8 @@ func TestStagesAndParking(t *testing.T) {
 			process, alone := strings.CutSuffix(name, "!")
 			tried = append(tried, store.Claim{Process: process, Alone: alone, Epoch: int64(i + 1)})
 		}
-		ended := poison.Ended(tried, func(a store.Claim) bool { return strings.ToUpper(a.Process) == a.Process })
-		if stage, parks := poison.StageOf(ended), poison.Parks(ended); stage != c.stage || parks != c.parks {
+		ended := poison.FilterEnded(tried, func(a store.Claim) bool { return strings.ToUpper(a.Process) == a.Process })
+		if stage, parks := poison.StageOf(ended), poison.MustPark(ended); stage != c.stage || parks != c.parks {
 			t.Errorf("%q: stage %d, parks %v, want %d and %v", c.owners, stage, parks, c.stage, c.parks)
 		}
 	}

@@ -108,15 +108,15 @@ func (e *Entry) oldest() time.Duration {
 
 // Restarted records that the actor has restarted by itself, and the reason why.
 func (e *Entry) Restarted(why string) {
-	e.note(why)
+	e.setTrouble(why)
 	e.registry.mu.Lock()
 	defer e.registry.mu.Unlock()
 	e.registry.start(e.of)
 	e.again.Add(1)
 }
 
-// note stores a text as the last trouble of the actor.
-func (e *Entry) note(text string) {
+// setTrouble stores a text as the last trouble of the actor.
+func (e *Entry) setTrouble(text string) {
 	e.trouble.Store(&Trouble{shorten(text), e.registry.clock().UTC()})
 }
 
@@ -172,9 +172,9 @@ func (e *Entry) eachTask(do func(name string, took time.Duration)) {
 // key is the key of a context value. The value is the *Task that runs with the context.
 type key struct{}
 
-// On returns a context for the work of a task. Met and Doing find the task in this
+// NewContext returns a context for the work of a task. NoteTrouble and TaskName find the task in this
 // context.
-func (task *Task) On(ctx context.Context) context.Context {
+func (task *Task) NewContext(ctx context.Context) context.Context {
 	return context.WithValue(ctx, key{}, task)
 }
 
@@ -182,13 +182,13 @@ func (task *Task) On(ctx context.Context) context.Context {
 // actor.
 func NoteTrouble(ctx context.Context, err error) {
 	if task, ok := ctx.Value(key{}).(*Task); ok {
-		task.entry.note(err.Error())
+		task.entry.setTrouble(err.Error())
 	}
 }
 
-// Doing returns the name of the task to which ctx belongs; empty if ctx belongs to
+// TaskName returns the name of the task to which ctx belongs; empty if ctx belongs to
 // none.
-func Doing(ctx context.Context) string {
+func TaskName(ctx context.Context) string {
 	if task, ok := ctx.Value(key{}).(*Task); ok {
 		return task.name
 	}

@@ -29,7 +29,7 @@ func (n *noting) Handle(ctx context.Context, r slog.Record) error {
 			}
 			return true
 		})
-		n.entry.note(text)
+		n.entry.setTrouble(text)
 		if !n.Handler.Enabled(ctx, r.Level) {
 			return nil
 		}

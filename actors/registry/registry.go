@@ -135,7 +135,7 @@ func (r *Registry) Panicked(id, reason string) {
 		if e.id != id {
 			continue
 		}
-		e.note(reason)
+		e.setTrouble(reason)
 		a := e.actor()
 		a.State = Panicked
 		a.Depth, a.Oldest, a.Tasks, a.Task, a.TaskTime = 0, 0, 0, "", 0

@@ -103,12 +103,12 @@ func TestTasksAndTroubles(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 		write.End()
-		NoteTrouble(load.On(t.Context()), errors.New("503 SlowDown"))
+		NoteTrouble(load.NewContext(t.Context()), errors.New("503 SlowDown"))
 		NoteTrouble(t.Context(), errors.New("nobody's"))
 		if a := one(t, r); a.Task != "load rows" || a.Trouble == nil || a.Trouble.Text != "503 SlowDown" || !a.Trouble.At.Equal(time.Now()) {
 			t.Errorf("%+v", a)
 		}
-		e.note(strings.Repeat("x", 1000))
+		e.setTrouble(strings.Repeat("x", 1000))
 		if a := one(t, r); len(a.Trouble.Text) > maxTrouble+3 {
 			t.Errorf("a trouble of %d bytes", len(a.Trouble.Text))
 		}
@@ -207,7 +207,7 @@ func BenchmarkTask(b *testing.B) {
 	e := New(time.Now).Entry(Identity{Kind: "job"})
 	for b.Loop() {
 		task := e.Begin("write a part")
-		_ = task.On(b.Context())
+		_ = task.NewContext(b.Context())
 		task.End()
 	}
 }

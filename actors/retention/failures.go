@@ -52,8 +52,8 @@ func (a failures) failed(of, job string, now time.Duration) {
 	a[job] = backoff{of: of, pause: pause, until: now + pause}
 }
 
-// keep forgets the failures of all jobs that are not in listed and whose backoff.of is
+// forgetUnlisted forgets the failures of all jobs that are not in listed and whose backoff.of is
 // of. listed has all failed jobs that still have something to remove.
-func (a failures) keep(of string, listed []string) {
+func (a failures) forgetUnlisted(of string, listed []string) {
 	maps.DeleteFunc(a, func(job string, b backoff) bool { return b.of == of && !slices.Contains(listed, job) })
 }

@@ -17,7 +17,7 @@ func TestRound_FilesExpire(t *testing.T) {
 	r := setup(t)
 	for n := range 5 {
 		until := r.now().AddDate(0, 0, 1)
-		f := store.File{ID: fmt.Sprintf("file-%d", n), Account: "a", Purpose: "batch", Created: r.now(), Expires: &until, Key: layout.File(fmt.Sprintf("file-%d", n))}
+		f := store.File{ID: fmt.Sprintf("file-%d", n), Account: "a", Purpose: "batch", Created: r.now(), Expires: &until, Key: layout.FileKey(fmt.Sprintf("file-%d", n))}
 		switch n {
 		case 0:
 			f.Key, f.Job = "jobs/job-1/results/output.jsonl", "job-1"
@@ -58,10 +58,10 @@ func TestRound_UploadsExpire(t *testing.T) {
 	ids := make([]string, 7) // more than two rounds take
 	for i := range ids {
 		ids[i] = "upload_" + strings.ReplaceAll(strings.TrimPrefix(rowmill.NewJobID(), "job-"), "-", "")
-		r.putKey(layout.UploadRecord(ids[i]))
-		r.putKey(layout.UploadParts(ids[i]) + "part_1")
+		r.putKey(layout.UploadRecordKey(ids[i]))
+		r.putKey(layout.UploadPartsPrefix(ids[i]) + "part_1")
 	}
-	r.putKey(layout.Upload("nobodys") + "kept")
+	r.putKey(layout.UploadPrefix("nobodys") + "kept")
 	left := func() int { return len(must(r.Bucket.List(t.Context(), layout.Uploads))(t)) }
 	if r.clean(); left() != 15 {
 		t.Errorf("%d objects before the time", left())

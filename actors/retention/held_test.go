@@ -104,7 +104,7 @@ func TestRound_SettingsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	r.keep("b")
-	must(r.store.PutValue(t.Context(), store.SettingsValue("a"), []byte(`"broken"`), 0))(t)
+	must(r.store.PutValue(t.Context(), store.SettingsValueName("a"), []byte(`"broken"`), 0))(t)
 	stays, goes := r.done("a"), r.done("b")
 	r.days = 200
 	r.clean()
@@ -209,7 +209,7 @@ func TestRound_RemovesNothingOfAnotherDeployment(t *testing.T) {
 	due, late, unknown := r.done("default"), r.done("default"), rowmill.NewJobID()
 	r.put(late, "parts/late.parquet")
 	r.put(unknown, "input/rows.jsonl")
-	r.putKey(layout.Spooling(unknown))
+	r.putKey(layout.SpoolingKey(unknown))
 	r.days = 100
 	r.differ = errors.New("they do not belong together")
 	if _, err := r.Round(t.Context()); !errors.Is(err, r.differ) {
@@ -260,13 +260,13 @@ func TestRound_RecordsThatComeBack(t *testing.T) {
 	r.Store = forgetful{r.clocked}
 	r.days = 2
 	r.clean()
-	if noted := must(deployment.ListNotedJobs(t.Context(), r.Bucket))(t); !slices.Equal(noted, []string{id}) {
+	if noted := must(deployment.ListQuarantinedJobs(t.Context(), r.Bucket))(t); !slices.Equal(noted, []string{id}) {
 		t.Fatalf("set aside: %v", noted)
 	}
 	r.Store = whole
 	r.days = 4
 	r.clean()
-	if noted := must(deployment.ListNotedJobs(t.Context(), r.Bucket))(t); len(noted) > 0 || r.Findings().Jobs != 0 {
+	if noted := must(deployment.ListQuarantinedJobs(t.Context(), r.Bucket))(t); len(noted) > 0 || r.Findings().Jobs != 0 {
 		t.Errorf("set aside: %v, %+v", noted, r.Findings())
 	}
 	if !r.kept(id) {
@@ -291,7 +291,7 @@ func TestRound_SpooledRowsOfALostJobStay(t *testing.T) {
 	id := rowmill.NewJobID()
 	r.put(id, "input/rows.jsonl")
 	r.put(id, "input/shard-000000")
-	r.putKey(layout.Spooling(id)) // the removal of the mark failed
+	r.putKey(layout.SpoolingKey(id)) // the removal of the mark failed
 	r.days = 2
 	r.clean()
 	if len(r.objects(id)) != 2 || r.Findings().Jobs != 1 {

@@ -84,9 +84,9 @@ func (j *Janitor) Findings() Findings { return j.findings }
 // Skew returns how far this node's clock was ahead of the store's at the last Look.
 func (j *Janitor) Skew() time.Duration { return j.skew }
 
-// Look checks whether data may be removed now, and returns the store's time. The error
+// CheckCanRemove checks whether data may be removed now, and returns the store's time. The error
 // is the error of Confirm, or a *SkewError if the clocks differ too much.
-func (j *Janitor) Look(ctx context.Context) (now time.Time, err error) {
+func (j *Janitor) CheckCanRemove(ctx context.Context) (now time.Time, err error) {
 	if err := cmp.Or(j.Confirm(ctx), j.Store.Confirm(ctx)); err != nil {
 		return now, err
 	}
@@ -118,7 +118,7 @@ func (e *SkewError) Error() string {
 // Round does a limited amount of work. more is true if work remains, so that the next
 // round should follow at once.
 func (j *Janitor) Round(ctx context.Context) (more bool, err error) {
-	now, err := j.Look(ctx)
+	now, err := j.CheckCanRemove(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -160,11 +160,11 @@ func (j *Janitor) expireUploads(ctx context.Context, today time.Time) error {
 	ids, err := j.Bucket.Folders(ctx, layout.Uploads, "", j.Batch) // the oldest uploads come first
 	errs := []error{err}
 	for _, id := range ids {
-		began, ok := layout.UploadBegan(id)
+		began, ok := layout.UploadStartTime(id)
 		if !ok || today.Before(began.Add(layout.UploadLife)) {
 			continue
 		}
-		if err := j.Bucket.DeletePrefix(ctx, layout.Upload(id)); err != nil {
+		if err := j.Bucket.DeletePrefix(ctx, layout.UploadPrefix(id)); err != nil {
 			errs = append(errs, fmt.Errorf("remove expired upload %s: %w", id, err))
 		}
 	}
@@ -176,8 +176,8 @@ func (j *Janitor) expireUploads(ctx context.Context, today time.Time) error {
 // so other accounts would otherwise wait long.
 const perTurn = 10
 
-// A line is an account that waits for its turn in expire.
-type line struct {
+// An expiringAccount is an account that waits for its turn in expire.
+type expiringAccount struct {
 	account string
 	ended   time.Time // data of jobs that ended before this time is removed
 }
@@ -208,7 +208,7 @@ func (j *Janitor) expire(ctx context.Context, now, today time.Time) (more bool, 
 }
 
 // lines returns the accounts that have data and whose settings have a retention.
-func (j *Janitor) lines(ctx context.Context, today time.Time) (lines []line, err error) {
+func (j *Janitor) lines(ctx context.Context, today time.Time) (lines []expiringAccount, err error) {
 	accounts, err := j.Store.AccountsWithData(ctx)
 	if err != nil {
 		return nil, err
@@ -223,7 +223,7 @@ func (j *Janitor) lines(ctx context.Context, today time.Time) (lines []line, err
 			continue
 		}
 		// A retention is at least a day, so no process still writes data of an expired job.
-		lines = append(lines, line{account, today.AddDate(0, 0, -max(1, *settings.RetentionDays))})
+		lines = append(lines, expiringAccount{account, today.AddDate(0, 0, -max(1, *settings.RetentionDays))})
 	}
 	if len(errs) > 0 {
 		j.Log.Warn("the settings of some accounts cannot be read; the data of these accounts stays", "accounts", len(errs), "err", errs[0])
@@ -234,12 +234,12 @@ func (j *Janitor) lines(ctx context.Context, today time.Time) (lines []line, err
 // expireSome removes the data of up to limit jobs of the account in at. It skips jobs
 // that failed recently. done is the number of jobs that it tried, and err is the first
 // error.
-func (j *Janitor) expireSome(ctx context.Context, at line, limit int, now time.Time) (done, failed int, err error) {
+func (j *Janitor) expireSome(ctx context.Context, at expiringAccount, limit int, now time.Time) (done, failed int, err error) {
 	jobs, err := j.Store.RetainedJobs(ctx, at.account, at.ended, limit+j.failures.count(at.account))
 	if err != nil {
 		return 0, 0, err
 	}
-	j.failures.keep(at.account, jobs)
+	j.failures.forgetUnlisted(at.account, jobs)
 	for _, id := range jobs {
 		if done == limit {
 			break
@@ -268,10 +268,10 @@ func (j *Janitor) remove(ctx context.Context, id string, now time.Time) error {
 	if _, err := j.Store.RemoveData(ctx, id, now); err != nil {
 		return err
 	}
-	if err := errors.Join(j.Bucket.DeletePrefix(ctx, layout.Job(id)), j.Store.DropParts(ctx, id)); err != nil {
+	if err := errors.Join(j.Bucket.DeletePrefix(ctx, layout.JobPrefix(id)), j.Store.DropParts(ctx, id)); err != nil {
 		return err
 	}
-	if err := j.Store.DataGone(ctx, id); err != nil {
+	if err := j.Store.MarkDataDeleted(ctx, id); err != nil {
 		return err
 	}
 	j.Log.Info("the data of a job was removed", "job", id)

@@ -83,7 +83,7 @@ func (r *rig) restart(bucket blob.Bucket) {
 				return errors.New("cannot be deleted")
 			}
 			r.tidied = append(r.tidied, job)
-			return r.store.InputGone(ctx, job, r.now())
+			return r.store.MarkInputRemoved(ctx, job, r.now())
 		},
 		TidyAfter: 10 * time.Minute, Batch: 2, OrphanAge: 24 * time.Hour, Tolerance: 2 * time.Minute, CatchUp: 24,
 	})
@@ -129,13 +129,13 @@ func (r *rig) keep(accounts ...string) {
 func (r *rig) keepFor(account string, days *int) {
 	r.Helper()
 	doc := must(json.Marshal(store.Settings{RetentionDays: days}))(r.T)
-	must(r.store.PutValue(r.Context(), store.SettingsValue(account), doc, 0))(r.T)
+	must(r.store.PutValue(r.Context(), store.SettingsValueName(account), doc, 0))(r.T)
 }
 
 // put writes an object of a job.
 func (r *rig) put(id, name string) string {
 	r.Helper()
-	return r.putKey(layout.Job(id) + name)
+	return r.putKey(layout.JobPrefix(id) + name)
 }
 
 func (r *rig) putKey(key string) string {
@@ -150,8 +150,8 @@ func (r *rig) putKey(key string) string {
 // objects returns the names of a job's objects, without the job's prefix.
 func (r *rig) objects(id string) (names []string) {
 	r.Helper()
-	for _, info := range must(r.Bucket.List(r.Context(), layout.Job(id)))(r.T) {
-		names = append(names, strings.TrimPrefix(info.Key, layout.Job(id)))
+	for _, info := range must(r.Bucket.List(r.Context(), layout.JobPrefix(id)))(r.T) {
+		names = append(names, strings.TrimPrefix(info.Key, layout.JobPrefix(id)))
 	}
 	return names
 }
@@ -193,7 +193,7 @@ func (r *rig) commit(id string, fence store.Fence) {
 func (r *rig) done(account string) string {
 	r.Helper()
 	id := r.left(account)
-	if err := errors.Join(r.store.DropParts(r.Context(), id), r.Bucket.DeletePrefix(r.Context(), layout.Parts(id))); err != nil {
+	if err := errors.Join(r.store.DropParts(r.Context(), id), r.Bucket.DeletePrefix(r.Context(), layout.PartsPrefix(id))); err != nil {
 		r.Fatal(err)
 	}
 	return id
@@ -277,7 +277,7 @@ func TestRound_SweepsAfterCrashes(t *testing.T) {
 	running, _ := r.open("default")
 	never := rowmill.NewJobID()
 	r.put(never, "input/rows.jsonl")
-	r.putKey(layout.Spooling(never))
+	r.putKey(layout.SpoolingKey(never))
 	r.put(running, "input/rows.jsonl")
 	r.put(cancelled, "parts/unrecorded.parquet")
 	for _, name := range []string{"input/shard-000000", "parts/late.parquet", "results/unrecorded.parquet"} {

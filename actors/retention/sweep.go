@@ -101,19 +101,19 @@ func (j *Janitor) removeLeftovers(ctx context.Context, rec store.Record, before 
 	if !rec.Job.Status.Terminal() || rec.EndedAt().After(before) {
 		return nil
 	}
-	objects, err := j.Bucket.List(ctx, layout.Job(id))
+	objects, err := j.Bucket.List(ctx, layout.JobPrefix(id))
 	if err != nil {
 		return err
 	}
 	named := map[string]bool{}
 	if rec.DataRemoved == nil {
-		if named, err = j.named(ctx, rec); err != nil {
+		if named, err = j.neededKeys(ctx, rec); err != nil {
 			return err
 		}
 	}
 	var leftovers []string
 	for _, o := range objects {
-		if !named[o.Key] && !kept(rec, o.Key) && !o.Modified.After(before) {
+		if !named[o.Key] && !isKeptInput(rec, o.Key) && !o.Modified.After(before) {
 			leftovers = append(leftovers, o.Key)
 		}
 	}
@@ -122,7 +122,7 @@ func (j *Janitor) removeLeftovers(ctx context.Context, rec store.Record, before 
 	}
 	j.Log.Warn("removing objects that a crash has left", "job", id, "objects", len(leftovers))
 	if len(leftovers) == len(objects) {
-		return j.Bucket.DeletePrefix(ctx, layout.Job(id))
+		return j.Bucket.DeletePrefix(ctx, layout.JobPrefix(id))
 	}
 	var errs []error
 	for _, key := range leftovers {
@@ -131,11 +131,11 @@ func (j *Janitor) removeLeftovers(ctx context.Context, rec store.Record, before 
 	return errors.Join(errs...)
 }
 
-// named returns the keys of the objects that a finished job still needs: its artifacts,
+// neededKeys returns the keys of the objects that a finished job still needs: its artifacts,
 // and its parts if it has not succeeded. A successful job needs no parts, because its
 // artifacts have all rows. If the owner crashed before it removed the records of these
 // parts, named removes the records.
-func (j *Janitor) named(ctx context.Context, rec store.Record) (map[string]bool, error) {
+func (j *Janitor) neededKeys(ctx context.Context, rec store.Record) (map[string]bool, error) {
 	keys := map[string]bool{}
 	for _, a := range rec.Artifacts {
 		keys[a.Key] = true
@@ -153,15 +153,15 @@ func (j *Janitor) named(ctx context.Context, rec store.Record) (map[string]bool,
 // setAside writes a note about a job without a record, unless the job may be a
 // submission that is still running.
 func (j *Janitor) setAside(ctx context.Context, id string, today, before time.Time) error {
-	objects, err := j.Bucket.List(ctx, layout.Job(id))
+	objects, err := j.Bucket.List(ctx, layout.JobPrefix(id))
 	if err != nil || len(objects) == 0 {
 		return err
 	}
 	if under, err := j.submitting(ctx, id, objects, before); under || err != nil {
 		return err
 	}
-	now := deployment.NoteOf(id, objects, today)
-	kept, err := deployment.SetAside(ctx, j.Bucket, now)
+	now := deployment.NewQuarantineNote(id, objects, today)
+	kept, err := deployment.WriteQuarantineNote(ctx, j.Bucket, now)
 	if err != nil {
 		return err
 	}
@@ -182,13 +182,13 @@ func (j *Janitor) setAside(ctx context.Context, id string, today, before time.Ti
 // submitting reports whether the objects belong to a running or crashed submission.
 // Either its record may still be written, or removeSpooled will remove the objects.
 func (j *Janitor) submitting(ctx context.Context, id string, objects []blob.Info, before time.Time) (bool, error) {
-	if len(objects) != 1 || objects[0].Key != layout.Spooled(id) {
+	if len(objects) != 1 || objects[0].Key != layout.SpooledRowsKey(id) {
 		return false, nil
 	}
 	if objects[0].Modified.After(before) {
 		return true, nil
 	}
-	_, err := j.Bucket.Stat(ctx, layout.Spooling(id))
+	_, err := j.Bucket.Stat(ctx, layout.SpoolingKey(id))
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return false, nil
 	}
@@ -200,7 +200,7 @@ func (j *Janitor) submitting(ctx context.Context, id string, objects []blob.Info
 func (j *Janitor) endSweep(ctx context.Context, before time.Time) error {
 	s := &j.sweep
 	errs := []error{j.removeSpooled(ctx, before)}
-	noted, err := deployment.ListNotedJobs(ctx, j.Bucket)
+	noted, err := deployment.ListQuarantinedJobs(ctx, j.Bucket)
 	errs = append(errs, err)
 	for _, id := range noted {
 		if !s.unknown[id] {
@@ -228,7 +228,7 @@ func (j *Janitor) removeSpooled(ctx context.Context, before time.Time) error {
 	var errs []error
 	for _, mark := range marks {
 		if !mark.Modified.After(before) {
-			errs = append(errs, j.removeMark(ctx, layout.JobOfNote(mark.Key)))
+			errs = append(errs, j.removeMark(ctx, layout.JobIDFromMarkerKey(mark.Key)))
 		}
 	}
 	return errors.Join(errs...)
@@ -240,16 +240,16 @@ func (j *Janitor) removeMark(ctx context.Context, id string) error {
 	_, err := j.Store.Get(ctx, id)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		var objects []blob.Info
-		if objects, err = j.Bucket.List(ctx, layout.Job(id)); err != nil {
+		if objects, err = j.Bucket.List(ctx, layout.JobPrefix(id)); err != nil {
 			return err
 		}
-		if len(objects) == 1 && objects[0].Key == layout.Spooled(id) {
+		if len(objects) == 1 && objects[0].Key == layout.SpooledRowsKey(id) {
 			j.Log.Warn("removing the rows of a submission that crashed", "job", id, "bytes", objects[0].Size)
-			err = j.Bucket.DeletePrefix(ctx, layout.Job(id))
+			err = j.Bucket.DeletePrefix(ctx, layout.JobPrefix(id))
 		}
 	}
 	if err != nil {
 		return err
 	}
-	return j.Bucket.Delete(ctx, layout.Spooling(id))
+	return j.Bucket.Delete(ctx, layout.SpoolingKey(id))
 }

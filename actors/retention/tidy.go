@@ -19,7 +19,7 @@ func (j *Janitor) tidy(ctx context.Context, now, today time.Time) (more bool, er
 	if err != nil {
 		return false, err
 	}
-	j.failures.keep(due, jobs)
+	j.failures.forgetUnlisted(due, jobs)
 	var errs []error
 	tried := 0
 	for _, id := range jobs {
@@ -47,8 +47,8 @@ func (j *Janitor) tidyJob(ctx context.Context, id string, now time.Time) error {
 	return j.Tidy(ctx, id)
 }
 
-// kept reports whether an object is part of an input that is stored for a continuation
+// isKeptInput reports whether an object is part of an input that is stored for a continuation
 // of the job.
-func kept(rec store.Record, key string) bool {
-	return rec.InputUntil != nil && rec.InputRemoved == nil && strings.HasPrefix(key, layout.Input(rec.Job.ID))
+func isKeptInput(rec store.Record, key string) bool {
+	return rec.InputUntil != nil && rec.InputRemoved == nil && strings.HasPrefix(key, layout.InputPrefix(rec.Job.ID))
 }

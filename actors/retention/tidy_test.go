@@ -78,14 +78,14 @@ func TestTidy_AKeptInputStaysUntilItsTime(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	id := r.cancelled()
-	r.putKey(layout.Shard(id, 0))
+	r.putKey(layout.ShardKey(id, 0))
 	if err := r.store.KeepInput(t.Context(), id, time.Now().AddDate(0, 0, 7)); err != nil {
 		t.Fatal(err)
 	}
 	for r.days = 1; r.days < 6; r.days++ {
 		r.clean()
 	}
-	if _, err := r.Bucket.Stat(t.Context(), layout.Shard(id, 0)); err != nil || len(r.tidied) > 0 {
+	if _, err := r.Bucket.Stat(t.Context(), layout.ShardKey(id, 0)); err != nil || len(r.tidied) > 0 {
 		t.Errorf("after five days: %v, %v", err, r.tidied)
 	}
 	for r.days = 6; r.days < 12; r.days++ {

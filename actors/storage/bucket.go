@@ -37,7 +37,7 @@ func call[T any](b *watchedBucket, kind string, do func() (T, error)) (result T,
 		return result, err
 	}
 	result, err = do()
-	return result, b.status.note(err, kind)
+	return result, b.status.recordResult(err, kind)
 }
 
 // run is call for a function without a result.
@@ -52,7 +52,7 @@ func (b *watchedBucket) Create(ctx context.Context, key, contentType string) (bl
 	}
 	w, err := b.Bucket.Create(ctx, key, contentType)
 	if err != nil {
-		return nil, b.status.note(err, writes)
+		return nil, b.status.recordResult(err, writes)
 	}
 	watched := watchedWriter{w, b.status}
 	if a, ok := w.(blob.Appender); ok {
@@ -94,7 +94,7 @@ func (b *watchedBucket) DeletePrefix(ctx context.Context, prefix string) error {
 // probe tests the bucket with a read, and also with a write if writes have failed. The
 // status gets the results.
 func (b *watchedBucket) probe(ctx context.Context, node string) {
-	key := layout.Probe(node)
+	key := layout.ProbeKey(node)
 	if _, err := b.Stat(ctx, key); err != nil && IsTransient(err) || !b.status.mustWrite() {
 		return
 	}
@@ -121,14 +121,14 @@ type watchedWriter struct {
 func (w *watchedWriter) Write(p []byte) (int, error) {
 	n, err := w.Writer.Write(p)
 	if err != nil {
-		err = w.status.note(err, writes)
+		err = w.status.recordResult(err, writes)
 	}
 	return n, err
 }
 
 func (w *watchedWriter) Commit() (blob.Info, error) {
 	info, err := w.Writer.Commit()
-	return info, w.status.note(err, writes)
+	return info, w.status.recordResult(err, writes)
 }
 
 // A watchedAppender is a watchedWriter that can also append ranges of other objects.
@@ -140,7 +140,7 @@ type watchedAppender struct {
 func (w *watchedAppender) Expect(size int64) { w.to.Expect(size) }
 
 func (w *watchedAppender) Append(o blob.Object, offset, size int64) error {
-	return w.status.note(w.to.Append(o, offset, size), writes)
+	return w.status.recordResult(w.to.Append(o, offset, size), writes)
 }
 
 // A watchedObject is an object that reports to status whether each read has succeeded.
@@ -152,7 +152,7 @@ type watchedObject struct {
 func (o *watchedObject) ReadAt(p []byte, off int64) (int, error) {
 	n, err := o.Object.ReadAt(p, off)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = o.status.note(err, reads)
+		err = o.status.recordResult(err, reads)
 	}
 	return n, err
 }

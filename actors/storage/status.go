@@ -41,9 +41,9 @@ type storageError struct {
 
 func (e *storageError) Unwrap() error { return e.error }
 
-// note records the result of a call of this kind, and returns the call's error. A
+// recordResult records the result of a call of this kind, and returns the call's error. A
 // successful read does not end a failure of writes, because a full disk can be read.
-func (s *status) note(err error, kind string) error {
+func (s *status) recordResult(err error, kind string) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}

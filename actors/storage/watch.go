@@ -104,9 +104,9 @@ func (w *Watch) Objects() (Outage, bool) { return w.objects.outage() }
 // Changed returns a channel that gets a token after an outage has started or ended.
 func (w *Watch) Changed() <-chan struct{} { return w.changed }
 
-// Leave sets whether WaitHere returns ErrElsewhere instead of waiting for objects, also
+// SetElsewhere sets whether WaitHere returns ErrElsewhere instead of waiting for objects, also
 // in calls that already wait. now is true if other nodes can use the objects.
-func (w *Watch) Leave(now bool) { w.elsewhere.Store(now) }
+func (w *Watch) SetElsewhere(now bool) { w.elsewhere.Store(now) }
 
 // Wait calls do until it succeeds, and returns the last error of do. It gives up if
 // retries cannot change the error, if unknown errors have lasted for Config.Patience,
@@ -134,11 +134,11 @@ func (w *Watch) wait(ctx context.Context, do func() error, leaves bool) error {
 			return !IsPermanent(err) && time.Since(odd) < w.config.Patience
 		}
 		odd = time.Time{}
-		left = leaves && w.elsewhere.Load() && w.of(err) == w.objects
+		left = leaves && w.elsewhere.Load() && w.statusOf(err) == w.objects
 		return !left
 	}, func(err error) {
 		if IsTransient(err) {
-			w.of(err).addWaiter(waiter, err)
+			w.statusOf(err).addWaiter(waiter, err)
 			w.config.Met(ctx, err)
 		}
 	})
@@ -148,9 +148,9 @@ func (w *Watch) wait(ctx context.Context, do func() error, leaves bool) error {
 	return err
 }
 
-// of returns the status of the storage that returned an error. An error that comes from
+// statusOf returns the status of the storage that returned an error. An error that comes from
 // no observed call counts as an error of the records.
-func (w *Watch) of(err error) *status {
+func (w *Watch) statusOf(err error) *status {
 	var known *storageError
 	if errors.As(err, &known) {
 		return known.status
@@ -161,10 +161,10 @@ func (w *Watch) of(err error) *status {
 // probeTimeout is the maximum duration of a probe. Working storage needs less.
 const probeTimeout = 3 * time.Second
 
-// Look probes a storage if no call to it has succeeded within the time fresh. During an
+// Probe probes a storage if no call to it has succeeded within the time fresh. During an
 // outage it probes only if no operation waits for the storage, because a waiting
 // operation retries by itself.
-func (w *Watch) Look(ctx context.Context, fresh time.Duration) {
+func (w *Watch) Probe(ctx context.Context, fresh time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	done := make(chan struct{})

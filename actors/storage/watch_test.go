@@ -227,7 +227,7 @@ func TestLook(t *testing.T) {
 		_ = r.Store().RenewSession(ctx, "s") // needs no room
 		_, _ = r.Bucket().Stat(ctx, "k")
 		for range 3 {
-			r.Look(ctx, time.Second)
+			r.Probe(ctx, time.Second)
 		}
 		if outage, away := r.Objects(); !away || !outage.Full {
 			t.Errorf("objects: %+v, %v", outage, away)
@@ -237,7 +237,7 @@ func TestLook(t *testing.T) {
 		}
 		set(&r.bucket.writes, nil)
 		set(&r.store.err, nil)
-		r.Look(ctx, time.Second)
+		r.Probe(ctx, time.Second)
 		if outage, away := r.Objects(); away {
 			t.Errorf("objects: %+v", outage)
 		}
@@ -245,12 +245,12 @@ func TestLook(t *testing.T) {
 			t.Errorf("records: %+v", outage)
 		}
 		set(&r.bucket.err, rowmill.ErrUnavailable)
-		r.Look(ctx, time.Minute) // both were used just now
+		r.Probe(ctx, time.Minute) // both were used just now
 		if _, away := r.Objects(); away {
 			t.Error("it was looked although they had just been used")
 		}
 		time.Sleep(2 * time.Minute)
-		r.Look(ctx, time.Minute)
+		r.Probe(ctx, time.Minute)
 		if _, away := r.Objects(); !away {
 			t.Error("a look has not found that the objects are away")
 		}
@@ -292,7 +292,7 @@ func TestWaitHere(t *testing.T) {
 		r := setup()
 		set(&r.bucket.writes, rowmill.ErrUnavailable)
 		set(&r.store.err, rowmill.ErrUnavailable)
-		time.AfterFunc(time.Minute, func() { r.Leave(true) })
+		time.AfterFunc(time.Minute, func() { r.SetElsewhere(true) })
 		time.AfterFunc(time.Hour, func() { set(&r.store.err, nil) })
 		began := time.Now()
 		if err := r.WaitHere(t.Context(), r.write(t)); !errors.Is(err, storage.ErrElsewhere) || time.Since(began) > time.Minute+5*time.Second {

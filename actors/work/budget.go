@@ -163,9 +163,9 @@ func (m *Memory) Waits() bool {
 	return m.waits != nothing
 }
 
-// Again calls ask, which repeats the refused requests. Until ask returns, the Memory
+// RepeatRequests calls ask, which repeats the refused requests. Until ask returns, the Memory
 // still counts as waiting, so that other accounts do not take the freed bytes first.
-func (m *Memory) Again(ask func()) {
+func (m *Memory) RepeatRequests(ask func()) {
 	b := m.budget
 	b.mu.Lock()
 	before := m.waits
@@ -177,21 +177,21 @@ func (m *Memory) Again(ask func()) {
 	if before != nothing {
 		m.account.waits[before]--
 		if m.waits == nothing { // other memories may get the remaining bytes
-			woken = b.wakes(m.account)
+			woken = b.removeWakeable(m.account)
 		}
 	}
 	b.mu.Unlock()
 	wake(woken)
 }
 
-// take takes n bytes without asking. A negative n gives bytes back.
-func (m *Memory) take(n int64) {
+// adjustBytes takes n bytes without asking. A negative n gives bytes back.
+func (m *Memory) adjustBytes(n int64) {
 	b := m.budget
 	b.mu.Lock()
 	b.take(m, n)
 	var woken []*Memory
 	if n < 0 {
-		woken = b.wakes(m.account)
+		woken = b.removeWakeable(m.account)
 	}
 	b.mu.Unlock()
 	wake(woken)
@@ -204,11 +204,11 @@ func (b *Budget) take(m *Memory, n int64) {
 	m.account.bytes += n
 }
 
-// wakes removes from waiting the memories that should ask again after the account freed
+// removeWakeable removes from waiting the memories that should ask again after the account freed
 // has given back bytes, and returns them. They are sorted by priority, the lowest
 // number first, and then by the bytes of the account in proportion to its weight, the
 // fewest first.
-func (b *Budget) wakes(freed *usage) (woken []*Memory) {
+func (b *Budget) removeWakeable(freed *usage) (woken []*Memory) {
 	b.waiting = slices.DeleteFunc(b.waiting, func(m *Memory) bool {
 		if b.used >= b.room(m, m.waits) && (m.account != freed || m.account.bytes >= m.guaranteed(toSend)) {
 			return false
@@ -244,7 +244,7 @@ func (m *Memory) Free(tasks []*dispatch.Task) {
 	for _, t := range tasks {
 		bytes += t.Free()
 	}
-	m.take(-bytes)
+	m.adjustBytes(-bytes)
 }
 
 // Close gives back all bytes of the Memory. The Memory must not be used afterwards.
@@ -258,7 +258,7 @@ func (m *Memory) Close() {
 		delete(b.accounts, m.account.account)
 		b.weight -= m.account.weight
 	}
-	woken := b.wakes(m.account)
+	woken := b.removeWakeable(m.account)
 	b.mu.Unlock()
 	wake(woken)
 }

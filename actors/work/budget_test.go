@@ -32,11 +32,11 @@ func TestBudgetMakesCallersWaitAndWakesThem(t *testing.T) {
 	if got := urgent.acquire(1, 15, toSend); got != 0 {
 		t.Error("but no more than that")
 	}
-	normal.take(-10)
+	normal.adjustBytes(-10)
 	if woken != "u" {
 		t.Errorf("%q is woken, want the urgent caller: for the other there is no room", woken)
 	}
-	normal.take(-60)
+	normal.adjustBytes(-60)
 	if woken != "un" {
 		t.Errorf("woken in the order %q, want the urgent caller first", woken)
 	}
@@ -71,7 +71,7 @@ func TestBudgetIsSharedByAccounts(t *testing.T) {
 	greedy := b.NewMemory("greedy", rowmill.Prototyping, idle)
 	for greedy.acquire(1, 10, toSend) > 0 {
 	}
-	greedy.take(5000)
+	greedy.adjustBytes(5000)
 	modest, heavy := b.NewMemory("modest", rowmill.Production, idle), b.NewMemory("heavy", rowmill.Production, idle)
 	if m, h := modest.acquire(100, 10, toSend), heavy.acquire(100, 10, toSend); m != 6 || h != 18 {
 		t.Fatalf("those that came later got %d and %d units, want 6 and 18 by their weights, of 30", m, h)
@@ -81,13 +81,13 @@ func TestBudgetIsSharedByAccounts(t *testing.T) {
 			t.Fatal("more than the quarter that is kept")
 		}
 	}
-	greedy.take(-5000)
+	greedy.adjustBytes(-5000)
 	for range 200 { // the first account gives bytes back
 		if greedy.held > 0 {
-			greedy.take(-10)
+			greedy.adjustBytes(-10)
 		}
 		for _, m := range []*Memory{greedy, modest, heavy} {
-			m.Again(func() {
+			m.RepeatRequests(func() {
 				for m.acquire(1, 10, toSend) > 0 {
 				}
 			})
@@ -165,15 +165,15 @@ func TestBudget(t *testing.T) {
 			"again": func(t *rapid.T) {
 				if c := pick(t); c.woken {
 					c.woken = false
-					c.Again(func() {
+					c.RepeatRequests(func() {
 						if rapid.Bool().Draw(t, "still") {
 							ask(t, c)
 						}
 					})
 				}
 			},
-			"take": func(t *rapid.T) { pick(t).take(int64(rapid.IntRange(0, 100).Draw(t, "bytes"))) },
-			"give": func(t *rapid.T) { c := pick(t); c.take(-rapid.Int64Range(0, c.held).Draw(t, "bytes")) },
+			"take": func(t *rapid.T) { pick(t).adjustBytes(int64(rapid.IntRange(0, 100).Draw(t, "bytes"))) },
+			"give": func(t *rapid.T) { c := pick(t); c.adjustBytes(-rapid.Int64Range(0, c.held).Draw(t, "bytes")) },
 			"leave": func(t *rapid.T) {
 				c := pick(t)
 				c.Close()

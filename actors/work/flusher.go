@@ -77,9 +77,9 @@ func (f *Flusher) Gathers() bool { return f.gathered > 0 }
 // Idle reports whether no rows are gathered and no batches are being written.
 func (f *Flusher) Idle() bool { return len(f.gathering) == 0 && f.writing == 0 }
 
-// Full cuts batches when the gathered rows have half the size of a part: first the
+// CutFull cuts batches when the gathered rows have half the size of a part: first the
 // shard that has at least half of the bytes, and all shards if that is not enough.
-func (f *Flusher) Full(now time.Time) (batches []*Batch) {
+func (f *Flusher) CutFull(now time.Time) (batches []*Batch) {
 	if f.gathered < f.size/2 {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (f *Flusher) Full(now time.Time) (batches []*Batch) {
 		}
 	}
 	if f.gathered >= f.size/2 {
-		batches = append(batches, f.All()...)
+		batches = append(batches, f.CutAll()...)
 	}
 	return batches
 }
@@ -143,18 +143,18 @@ func (f *Flusher) Cut(shard int) []*Batch {
 	return []*Batch{b}
 }
 
-// All returns all gathered rows as batches to be written.
-func (f *Flusher) All() (batches []*Batch) {
+// CutAll returns all gathered rows as batches to be written.
+func (f *Flusher) CutAll() (batches []*Batch) {
 	for _, n := range f.shards() {
 		batches = append(batches, f.Cut(n)...)
 	}
 	return batches
 }
 
-// Due cuts a batch for each shard whose first gathered row finished at the given time
+// CutDue cuts a batch for each shard whose first gathered row finished at the given time
 // or earlier. Each shard has its own time: if all rows of a shard finish within the
 // maximum age, they become one complete part.
-func (f *Flusher) Due(finished time.Time) (batches []*Batch) {
+func (f *Flusher) CutDue(finished time.Time) (batches []*Batch) {
 	for _, n := range f.shards() {
 		if !f.gathering[n].since.After(finished) {
 			batches = append(batches, f.Cut(n)...)

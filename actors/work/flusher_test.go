@@ -23,11 +23,11 @@ func TestFlusherCutsAtHalfAPart(t *testing.T) {
 	f := NewFlusher(10_000, time.Minute)
 	f.Add(finished(0, 1000), start)
 	f.Add(finished(1, 3900), start)
-	if got := f.Full(start); got != nil {
+	if got := f.CutFull(start); got != nil {
 		t.Fatalf("cut %v before half of a part has gathered", got)
 	}
 	f.Add(finished(0, 1000), start)
-	got := f.Full(start)
+	got := f.CutFull(start)
 	if len(got) != 1 || got[0].Shard != 1 || len(f.shards()) != 1 || !f.Gathers() {
 		t.Fatalf("cut %v, want the shard that has most of it", got)
 	}
@@ -40,7 +40,7 @@ func TestFlusherCutsAtHalfAPart(t *testing.T) {
 	if !f.Behind() {
 		t.Error("a part waits, the next one has gathered, and rows may begin")
 	}
-	all := f.All()
+	all := f.CutAll()
 	if len(all) != 1 || len(all[0].Tasks) != 7 || f.Gathers() || f.Idle() {
 		t.Fatalf("cut %v", all)
 	}
@@ -86,21 +86,21 @@ func TestFlusherCutsRuns(t *testing.T) {
 	}
 	late := start.Add(30 * time.Second)
 	add(start, 1, 0, 2, 5, 4)
-	want(f.Full(late), 0, 1, 2)
-	if f.gathered != 2000 || f.AtRisk(late) || len(f.Due(start)) != 0 {
+	want(f.CutFull(late), 0, 1, 2)
+	if f.gathered != 2000 || f.AtRisk(late) || len(f.CutDue(start)) != 0 {
 		t.Errorf("%d bytes gather, want the two rows that came ahead, as if finished now", f.gathered)
 	}
 	add(late, 3, 6, 7)
-	want(f.Full(late), 3, 4, 5, 6, 7)
+	want(f.CutFull(late), 3, 4, 5, 6, 7)
 	// If most rows are after the first gap, for example behind a row that is retried,
 	// the gap does not delay them.
 	add(late, 8, 10, 11, 12, 13)
-	want(f.Full(late), 8, 10, 11, 12, 13)
+	want(f.CutFull(late), 8, 10, 11, 12, 13)
 	// A row waits for one part at most.
 	add(late, 20, 21, 22, 26, 28)
-	want(f.Full(late), 20, 21, 22)
+	want(f.CutFull(late), 20, 21, 22)
 	add(late, 23, 24, 25)
-	want(f.Full(late), 23, 24, 25, 26, 28)
+	want(f.CutFull(late), 23, 24, 25, 26, 28)
 	// The end of a shard does not wait for a gap either, nor do rows that are due.
 	add(late, 30, 32)
 	want(f.Cut(0), 30, 32)
@@ -116,18 +116,18 @@ func TestFlusherCutsDueShards(t *testing.T) {
 	f.Add(finished(0, 1000), start)
 	f.Add(finished(1, 1000), start.Add(time.Second))
 	f.Add(finished(0, 1000), start.Add(2*time.Second))
-	if got := f.Due(start.Add(-1)); got != nil {
+	if got := f.CutDue(start.Add(-1)); got != nil {
 		t.Fatalf("cut %v before any is due", got)
 	}
-	got := f.Due(start)
+	got := f.CutDue(start)
 	if len(got) != 1 || got[0].Shard != 0 || len(got[0].Tasks) != 2 {
 		t.Fatalf("cut %v, want both rows of shard 0", got)
 	}
 	f.Add(finished(0, 1000), start.Add(3*time.Second))
-	if got = f.Due(start.Add(time.Second)); len(got) != 1 || got[0].Shard != 1 {
+	if got = f.CutDue(start.Add(time.Second)); len(got) != 1 || got[0].Shard != 1 {
 		t.Fatalf("cut %v, want shard 1", got)
 	}
-	if got = f.Due(start.Add(time.Hour)); len(got) != 1 || len(got[0].Tasks) != 1 || f.Gathers() {
+	if got = f.CutDue(start.Add(time.Hour)); len(got) != 1 || len(got[0].Tasks) != 1 || f.Gathers() {
 		t.Fatalf("cut %v, want the last row", got)
 	}
 }

@@ -112,7 +112,7 @@ func (l *Loader) Next(nothing bool) (load Load, ok bool) {
 	s := l.todo[0]
 	size := spanBytes(s)
 	if nothing {
-		l.memory.take(size)
+		l.memory.adjustBytes(size)
 	} else if l.memory.acquire(1, size, toLoad) == 0 {
 		l.full = true
 		return Load{}, false
@@ -182,7 +182,7 @@ func (l *Loader) Loaded(m Load) []*dispatch.Task {
 		}
 	}
 	l.trail.loaded(m.span.Shard, m.rows, tasks)
-	l.memory.take(bytes - m.bytes)
+	l.memory.adjustBytes(bytes - m.bytes)
 	if rest := m.span.After(end); rest.Count() > 0 {
 		l.todo[0] = rest
 	} else {
@@ -220,8 +220,8 @@ func (l *Loader) Revoke(n int) (spans []assign.Span) {
 	return spans
 }
 
-// Last reports whether no more rows of this shard are expected.
-func (l *Loader) Last(shard int) bool { return shard != l.latest || l.exhausted }
+// IsShardExhausted reports whether no more rows of this shard are expected.
+func (l *Loader) IsShardExhausted(shard int) bool { return shard != l.latest || l.exhausted }
 
 // Shards returns the numbers of the open shards, in order.
 func (l *Loader) Shards() []int { return slices.Sorted(maps.Keys(l.inputs)) }

@@ -133,7 +133,7 @@ func TestLoaderReadsABlockOnce(t *testing.T) {
 	if second.block == nil || second.block != first.block || second.reader != first.reader {
 		t.Error("the second span of a block does not find it")
 	}
-	if !l.Last(0) || !slices.Equal(l.Shards(), []int{0}) {
+	if !l.IsShardExhausted(0) || !slices.Equal(l.Shards(), []int{0}) {
 		t.Error("the only shard is not the last one")
 	}
 }
@@ -267,7 +267,7 @@ func TestLoaderMarksSuspects(t *testing.T) {
 	l := s.loader(m, assign.Span{To: 10, Suspects: []assign.Suspect{{Row: 3, Group: 4}, {Row: 7, Group: 1, Crashes: 1}}})
 	_, tasks := loadAll(t, l)
 	for _, task := range tasks {
-		group, crashes := task.Suspected()
+		group, crashes := task.SuspectInfo()
 		want := map[int][2]int{3: {4, 0}, 7: {1, 1}}[task.Rel]
 		if [2]int{group, crashes} != want {
 			t.Errorf("row %d: a group of %d, %d crashes; want %v", task.Rel, group, crashes, want)

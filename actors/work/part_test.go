@@ -26,7 +26,7 @@ func TestWritePart(t *testing.T) {
 	}
 	tasks[0].Cut, tasks[1].Out.Finish = true, rowmill.FinishLength
 	tasks[2].Out.Err = &rowmill.RowError{Code: rowmill.RowRejected, Message: "no"}
-	part, err := WritePart(t.Context(), bucket, results.Schema{JobID: "job"}, "jobs/job/parts/x", f.All()[0])
+	part, err := WritePart(t.Context(), bucket, results.Schema{JobID: "job"}, "jobs/job/parts/x", f.CutAll()[0])
 	noError(t, err)
 	want := store.Totals{Rows: 4, Failed: 1, TruncatedRows: 1, TruncatedOutputs: 1, InputTokens: 30, OutputTokens: 4}
 	if part.Totals != want || part.Shard != 2 || !part.Rows.Equals(roaring.BitmapOf(0, 1, 3, 4)) {

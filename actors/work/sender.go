@@ -156,9 +156,9 @@ func (s *Sender) Fill() (full bool) {
 	for len(open) > 0 && s.Rows.Ready() > 0 {
 		p := slices.MinFunc(open, func(a, b *port) int { return cmp.Or(b.left-a.left, cmp.Compare(a.id, b.id)) })
 		share := max(s.Rows.Ready()/(16*len(s.ports)), p.queue.Group(), 1)
-		n := s.afford(min(p.left, share, s.Rows.Ready()))
+		n := s.reserveAnswers(min(p.left, share, s.Rows.Ready()))
 		tasks := s.Rows.Take(p.id, n, len(s.ports) == 1)
-		s.memory.take(-int64(n-len(tasks)) * s.answer) // gives back the room for rows that Take did not return
+		s.memory.adjustBytes(-int64(n-len(tasks)) * s.answer) // gives back the room for rows that Take did not return
 		s.send(p, tasks)
 		if p.left -= n; n == 0 || len(tasks) < n || p.left < p.queue.Group() {
 			open = slices.DeleteFunc(open, func(other *port) bool { return other == p })
@@ -167,9 +167,9 @@ func (s *Sender) Fill() (full bool) {
 	return s.full && !before
 }
 
-// afford reserves memory for answers, and returns how many of n rows may be sent. If no
+// reserveAnswers reserves memory for answers, and returns how many of n rows may be sent. If no
 // row is at a server, at least one row may be sent, so that each job makes progress.
-func (s *Sender) afford(n int) int {
+func (s *Sender) reserveAnswers(n int) int {
 	if n == 0 {
 		return 0
 	}
@@ -182,7 +182,7 @@ func (s *Sender) afford(n int) int {
 	if s.sent > 0 {
 		return 0
 	}
-	s.memory.take(s.answer)
+	s.memory.adjustBytes(s.answer)
 	return 1
 }
 
@@ -199,8 +199,8 @@ func (s *Sender) send(p *port, tasks []*dispatch.Task) {
 	p.queue.Put(tasks)
 }
 
-// Back records that a server has returned a task.
-func (s *Sender) Back(t *dispatch.Task) {
+// MarkReturned records that a server has returned a task.
+func (s *Sender) MarkReturned(t *dispatch.Task) {
 	s.sent--
 	for _, p := range s.ports {
 		if p.id == t.Port {
@@ -217,12 +217,12 @@ func (s *Sender) Answered(t *dispatch.Task) {
 	if !t.Out.Failed() {
 		s.Rows.Learn(t)
 	}
-	s.memory.take(n - t.Reserved)
+	s.memory.adjustBytes(n - t.Reserved)
 }
 
 // unreserve gives back the memory that was reserved for the answer to a task.
 func (s *Sender) unreserve(t *dispatch.Task) {
-	s.memory.take(-t.Reserved)
+	s.memory.adjustBytes(-t.Reserved)
 	t.Reserved = 0
 }
 

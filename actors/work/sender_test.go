@@ -93,7 +93,7 @@ func TestSenderTakesBackWaitingRows(t *testing.T) {
 		t.Errorf("%d rows went to the other server", len(b.tasks))
 	}
 	for _, task := range running { // they come back although their server was removed
-		s.Back(task)
+		s.MarkReturned(task)
 		s.Retry(task, time.Now())
 	}
 	if s.Sent() != 8 || s.Rows.Ready() != 2 || m.held != 8*100 {
@@ -131,7 +131,7 @@ func TestSenderLearnsHowLargeAnswersAre(t *testing.T) {
 		s.Fill()
 		for _, task := range a.Withdraw() {
 			task.Out.Text = strings.Repeat("y", 20<<10)
-			s.Back(task)
+			s.MarkReturned(task)
 			s.Answered(task)
 			m.Free([]*dispatch.Task{task})
 		}

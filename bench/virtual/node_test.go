@@ -194,7 +194,7 @@ func (n *node) submit(rows []row, priority rowmill.Priority) string {
 	if _, _, err := n.store.Create(n.t.Context(), rec, nil); err != nil {
 		n.t.Fatal(err)
 	}
-	n.system.Submitted(rec)
+	n.system.NotifySubmitted(rec)
 	return job.ID
 }
 

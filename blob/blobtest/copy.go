@@ -56,8 +56,8 @@ func copyOne(ctx context.Context, from, to blob.Bucket, key string) error {
 	return err
 }
 
-// Prune removes from the bucket copied the objects that no longer exist in from.
-func Prune(ctx context.Context, from, copied blob.Bucket) error {
+// Prune removes from the bucket target the objects that no longer exist in from.
+func Prune(ctx context.Context, from, target blob.Bucket) error {
 	there, err := from.List(ctx, "")
 	if err != nil {
 		return err
@@ -66,10 +66,10 @@ func Prune(ctx context.Context, from, copied blob.Bucket) error {
 	for _, info := range there {
 		exists[info.Key] = true
 	}
-	all, err := copied.List(ctx, "")
+	all, err := target.List(ctx, "")
 	for _, info := range all {
 		if err == nil && !exists[info.Key] {
-			err = copied.Delete(ctx, info.Key)
+			err = target.Delete(ctx, info.Key)
 		}
 	}
 	return err

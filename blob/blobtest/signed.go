@@ -54,24 +54,24 @@ func (s *suite) fetch(method, u string, headers ...string) answer {
 	return answer{response.StatusCode, response.Header, response.ContentLength, body}
 }
 
-// wantAnswer checks the status and the body of an answer. what names the request in the
+// wantAnswer checks the status and the body of an answer. label names the request in the
 // error text.
-func (s *suite) wantAnswer(what string, a answer, status int, body []byte) {
+func (s *suite) wantAnswer(label string, a answer, status int, body []byte) {
 	s.Helper()
 	if a.status != status || !bytes.Equal(a.body, body) {
-		s.Errorf("%s: status %d with %d bytes %.60q, want %d with %d bytes %.60q", what, a.status, len(a.body), a.body, status, len(body), body)
+		s.Errorf("%s: status %d with %d bytes %.60q, want %d with %d bytes %.60q", label, a.status, len(a.body), a.body, status, len(body), body)
 	}
 }
 
 // wantRefusal checks the status of an error answer. The body must not contain the
 // object.
-func (s *suite) wantRefusal(what string, a answer, status int, content []byte) {
+func (s *suite) wantRefusal(label string, a answer, status int, content []byte) {
 	s.Helper()
 	if a.status != status {
-		s.Errorf("%s: status %d %.200q, want %d", what, a.status, a.body, status)
+		s.Errorf("%s: status %d %.200q, want %d", label, a.status, a.body, status)
 	}
 	if len(content) > 0 && bytes.Contains(a.body, content) {
-		s.Errorf("%s: the refusal contains the object, want an error message only", what)
+		s.Errorf("%s: the refusal contains the object, want an error message only", label)
 	}
 }
 

@@ -129,8 +129,8 @@ func (b *Bucket) Close() error {
 // Name returns the bucket's name.
 func (b *Bucket) Name() string { return b.config.Name }
 
-// AppendsFrom returns 0: the operating system copies ranges of any length.
-func (b *Bucket) AppendsFrom() int64 { return 0 }
+// MinStorageCopySize returns 0: the operating system copies ranges of any length.
+func (b *Bucket) MinStorageCopySize() int64 { return 0 }
 
 // path returns the file of a key. The key must be valid.
 func (b *Bucket) path(key string) string { return filepath.Join(b.objects, filepath.FromSlash(key)) }

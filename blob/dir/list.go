@@ -110,7 +110,7 @@ func (b *Bucket) remove(paths ...string) error {
 	b.linker.mu.RLock()
 	defer b.linker.mu.RUnlock()
 	for _, path := range paths {
-		b.linker.preserve(path)
+		b.linker.linkBeforeDelete(path)
 		if err := removeIfThere(path); err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func (b *Bucket) DeletePrefix(ctx context.Context, prefix string) error {
 }
 
 func (b *Bucket) deletePrefix(prefix string) error {
-	for _, w := range b.unfinished(prefix) {
+	for _, w := range b.openWriters(prefix) {
 		// The writer belongs to another goroutine, so only its file is removed.
 		// Its Commit then fails because the file is missing.
 		if err := removeIfThere(w.temp); err != nil {
@@ -160,6 +160,6 @@ func (b *Bucket) deletePrefix(prefix string) error {
 func (b *Bucket) discard(path, trash string) error {
 	b.linker.mu.RLock()
 	defer b.linker.mu.RUnlock()
-	b.linker.preserve(path)
+	b.linker.linkBeforeDelete(path)
 	return os.Rename(path, trash)
 }

@@ -27,32 +27,32 @@ func (b *Bucket) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(requestIDHeader, uuid.NewString())
 	}
 	if len(r.Header.Values("Authorization")) > 0 {
-		refuse(w, http.StatusBadRequest, "authorization_not_allowed",
+		writeError(w, http.StatusBadRequest, "authorization_not_allowed",
 			"A signed URL is its own credential: repeat the request without the Authorization header, and do not send API keys to object URLs.")
 		return
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		refuse(w, http.StatusMethodNotAllowed, "method_not_allowed", "Objects can be read with GET and HEAD only.")
+		writeError(w, http.StatusMethodNotAllowed, "method_not_allowed", "Objects can be read with GET and HEAD only.")
 		return
 	}
 	key, ok := strings.CutPrefix(r.URL.Path, pathPrefix)
 	if !ok {
-		refuse(w, http.StatusNotFound, "not_found", "There is nothing under this path.")
+		writeError(w, http.StatusNotFound, "not_found", "There is nothing under this path.")
 		return
 	}
 	granted, err := b.verify(r, key)
 	if err != nil {
-		refuse(w, http.StatusForbidden, "invalid_signature", "This URL does not grant access: "+err.Error()+". Ask for a new one.")
+		writeError(w, http.StatusForbidden, "invalid_signature", "This URL does not grant access: "+err.Error()+". Ask for a new one.")
 		return
 	}
 	if err := b.serveObject(w, r, granted); err != nil {
 		if errors.Is(err, rowmill.ErrNotFound) {
-			refuse(w, http.StatusNotFound, "not_found", "The object does not exist any more.")
+			writeError(w, http.StatusNotFound, "not_found", "The object does not exist any more.")
 			return
 		}
 		b.config.Logger.Error("object could not be served", slog.String("key", granted.key), slog.Any("err", err))
-		refuse(w, http.StatusInternalServerError, "internal_error", "The object could not be read. Try again, or tell the operator the request id.")
+		writeError(w, http.StatusInternalServerError, "internal_error", "The object could not be read. Try again, or tell the operator the request id.")
 	}
 }
 
@@ -92,7 +92,7 @@ func (w *rangeWriter) WriteHeader(status int) {
 	}
 	w.refused = true
 	w.Header().Del("Content-Disposition")
-	refuse(w.ResponseWriter, status, "invalid_range", "The range does not lie within the object; Content-Range says how long it is.")
+	writeError(w.ResponseWriter, status, "invalid_range", "The range does not lie within the object; Content-Range says how long it is.")
 }
 
 func (w *rangeWriter) Write(p []byte) (int, error) {
@@ -113,8 +113,8 @@ func (w *rangeWriter) ReadFrom(r io.Reader) (int64, error) {
 // Unwrap returns the underlying writer for http.ResponseController.
 func (w *rangeWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// refuse sends an error body.
-func refuse(w http.ResponseWriter, status int, code, message string) {
+// writeError sends an error body.
+func writeError(w http.ResponseWriter, status int, code, message string) {
 	body, err := json.Marshal(struct {
 		Message   string `json:"message"`
 		Detail    string `json:"detail"`

@@ -30,10 +30,10 @@ func (s *Snapshot) Close() error {
 	return nil
 }
 
-// Snapshot makes a folder, calls the function at with its path, and then walks over all
-// objects. The snapshot has every object that existed at any time while at ran, in the
+// Snapshot makes a folder, calls the function capture with its path, and then walks over all
+// objects. The snapshot has every object that existed at any time while capture ran, in the
 // version of that time or a later version. It may also have objects that were added
-// later. Writers and deletions do not wait for at or for the walk. When ctx ends, the
+// later. Writers and deletions do not wait for capture or for the walk. When ctx ends, the
 // walk stops and Snapshot fails.
 func (b *Bucket) Snapshot(ctx context.Context, capture func(folder string) error) (*Snapshot, error) {
 	b.linker.snapshotMu.Lock()
@@ -41,11 +41,11 @@ func (b *Bucket) Snapshot(ctx context.Context, capture func(folder string) error
 	s := &Snapshot{Folder: b.scratch.newPath()}
 	err := os.Mkdir(s.Folder, 0o700)
 	if err == nil {
-		b.linker.begin(b.objects, filepath.Join(s.Folder, "objects"))
+		b.linker.startSnapshot(b.objects, filepath.Join(s.Folder, "objects"))
 		if err = capture(s.Folder); err == nil {
 			err = b.linker.linkAll(ctx)
 		}
-		err = errors.Join(err, b.linker.end())
+		err = errors.Join(err, b.linker.endSnapshot())
 	}
 	if err == nil && b.scratch.closed.Load() {
 		err = errors.New("the bucket was closed")
@@ -71,26 +71,26 @@ type linker struct {
 	failed   error      // the first error of preserve
 }
 
-// begin starts the linker: from now on, preserve gives second names. begin waits
+// startSnapshot starts the linker: from now on, preserve gives second names. begin waits
 // for the deletions that are in progress.
-func (k *linker) begin(from, to string) {
+func (k *linker) startSnapshot(from, to string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.from, k.to, k.failed = from, to, nil
 }
 
-// end stops the linker, and returns its first error.
-func (k *linker) end() error {
+// endSnapshot stops the linker, and returns its first error.
+func (k *linker) endSnapshot() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.from, k.to = "", ""
 	return k.failed
 }
 
-// preserve gives second names to the file at path, or to all files in that folder, if a
+// linkBeforeDelete gives second names to the file at path, or to all files in that folder, if a
 // snapshot is being made. An error makes the snapshot fail, not the caller's deletion.
 // The caller must have read-locked mu.
-func (k *linker) preserve(path string) {
+func (k *linker) linkBeforeDelete(path string) {
 	if k.to == "" {
 		return
 	}

@@ -173,7 +173,7 @@ func (w *writer) retryDisk(do func() error) error {
 	return retry.Storage.Do(w.ctx, do, func(err error) bool {
 		full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 		if !full && blob.IsTransient(err) {
-			if others++; w.tryOtherFile() != nil {
+			if others++; w.probeDisk() != nil {
 				others = 0
 			}
 		}
@@ -181,9 +181,9 @@ func (w *writer) retryDisk(do func() error) error {
 	}, nil)
 }
 
-// tryOtherFile writes and removes a small test file, to find out whether the disk
+// probeDisk writes and removes a small test file, to find out whether the disk
 // accepts writes.
-func (w *writer) tryOtherFile() error {
+func (w *writer) probeDisk() error {
 	path := w.bucket.scratch.newPath()
 	defer func() { _ = os.Remove(path) }() // after an error, the next Open removes the file
 	return w.bucket.writeFile(w.newFile, path, "x")
@@ -212,8 +212,8 @@ func (b *Bucket) forget(w *writer) {
 	delete(b.writers, w)
 }
 
-// unfinished returns the open writers whose keys are under a prefix.
-func (b *Bucket) unfinished(prefix string) []*writer {
+// openWriters returns the open writers whose keys are under a prefix.
+func (b *Bucket) openWriters(prefix string) []*writer {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var found []*writer

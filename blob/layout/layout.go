@@ -37,8 +37,8 @@ import (
 	"unicode"
 )
 
-// File returns the key of an uploaded file.
-func File(id string) string { return Files + id }
+// FileKey returns the key of an uploaded file.
+func FileKey(id string) string { return Files + id }
 
 // Files is the prefix of the keys that File returns.
 const Files = "files/"
@@ -47,29 +47,29 @@ const Files = "files/"
 // the name.
 const Uploads = "uploads/"
 
-// Upload returns the prefix of all objects of an upload.
-func Upload(id string) string { return Uploads + id + "/" }
+// UploadPrefix returns the prefix of all objects of an upload.
+func UploadPrefix(id string) string { return Uploads + id + "/" }
 
-// UploadRecord returns the key of the object that describes an upload.
-func UploadRecord(id string) string { return Upload(id) + "upload.json" }
+// UploadRecordKey returns the key of the object that describes an upload.
+func UploadRecordKey(id string) string { return UploadPrefix(id) + "upload.json" }
 
-// UploadParts returns the prefix of an upload's parts. In the key of a part, the ID of
+// UploadPartsPrefix returns the prefix of an upload's parts. In the key of a part, the ID of
 // the part follows the prefix.
-func UploadParts(id string) string { return Upload(id) + "parts/" }
+func UploadPartsPrefix(id string) string { return UploadPrefix(id) + "parts/" }
 
-// UploadCancelled returns the key of an object that marks an upload as
+// UploadCancelledKey returns the key of an object that marks an upload as
 // cancelled.
-func UploadCancelled(id string) string { return Upload(id) + "cancelled" }
+func UploadCancelledKey(id string) string { return UploadPrefix(id) + "cancelled" }
 
 // UploadLife is how long an upload may take. Objects of older uploads are
 // removed. OpenAI allows an hour, but few connections can send the largest
 // upload in that time.
 const UploadLife = 24 * time.Hour
 
-// UploadBegan returns the start time of an upload from its ID: the hexadecimal digits
+// UploadStartTime returns the start time of an upload from its ID: the hexadecimal digits
 // of the ID are a UUID of version 7 (RFC 9562, section 5.7), which contains the time.
 // ok is false if id is not such an ID.
-func UploadBegan(id string) (at time.Time, ok bool) {
+func UploadStartTime(id string) (at time.Time, ok bool) {
 	digits := id[strings.LastIndexByte(id, '_')+1:]
 	if len(digits) != 32 {
 		return at, false
@@ -87,23 +87,23 @@ const Jobs = "jobs/"
 const Deployment = "deployment.json"
 
 // Spoolings is the prefix of the keys that Spooling returns, and SetAsides is the
-// prefix of the keys that SetAside returns.
+// prefix of the keys that SetAsideKey returns.
 const (
 	Spoolings = "spooling/"
 	SetAsides = "set-aside/"
 )
 
-// Spooling returns the key of an object that exists while a submission is
+// SpoolingKey returns the key of an object that exists while a submission is
 // stored: it is written before the rows are spooled and removed after the
 // record is stored. If there is no record, the client never got the job's ID.
-func Spooling(job string) string { return Spoolings + job }
+func SpoolingKey(job string) string { return Spoolings + job }
 
-// SetAside returns the key of a note. The note says that objects of this job exist
+// SetAsideKey returns the key of a note. The note says that objects of this job exist
 // although the job has no record.
-func SetAside(job string) string { return SetAsides + job + ".json" }
+func SetAsideKey(job string) string { return SetAsides + job + ".json" }
 
-// JobOfNote returns the ID of the job in a key that Spooling or SetAside returned.
-func JobOfNote(key string) string {
+// JobIDFromMarkerKey returns the ID of the job in a key that Spooling or SetAsideKey returned.
+func JobIDFromMarkerKey(key string) string {
 	return strings.TrimSuffix(key[strings.LastIndexByte(key, '/')+1:], ".json")
 }
 
@@ -140,57 +140,57 @@ func MediaType(key string) string {
 	return Bytes
 }
 
-// Job returns the prefix of all objects of a job.
-func Job(job string) string { return Jobs + job + "/" }
+// JobPrefix returns the prefix of all objects of a job.
+func JobPrefix(job string) string { return Jobs + job + "/" }
 
-// Input returns the prefix of a job's input objects.
-func Input(job string) string { return Job(job) + "input/" }
+// InputPrefix returns the prefix of a job's input objects.
+func InputPrefix(job string) string { return JobPrefix(job) + "input/" }
 
-// Parts returns the prefix of a job's parts.
-func Parts(job string) string { return Job(job) + "parts/" }
+// PartsPrefix returns the prefix of a job's parts.
+func PartsPrefix(job string) string { return JobPrefix(job) + "parts/" }
 
-// Raw returns the key of a downloaded input.
-func Raw(job string) string { return Input(job) + "raw" }
+// RawInputKey returns the key of a downloaded input.
+func RawInputKey(job string) string { return InputPrefix(job) + "raw" }
 
-// Spooled returns the key of the rows that were sent in the submission itself and are
+// SpooledRowsKey returns the key of the rows that were sent in the submission itself and are
 // too many for the job's record.
-func Spooled(job string) string { return Input(job) + "rows.jsonl" }
+func SpooledRowsKey(job string) string { return InputPrefix(job) + "rows.jsonl" }
 
-// Manifest returns the key of the list of a job's shards.
-func Manifest(job string) string { return Input(job) + "manifest.json" }
+// ManifestKey returns the key of the list of a job's shards.
+func ManifestKey(job string) string { return InputPrefix(job) + "manifest.json" }
 
-// Groups returns the key of the groups of a job's rows, see package shard. The
+// GroupsKey returns the key of the groups of a job's rows, see package shard. The
 // object does not exist if rows run in the order of the input.
-func Groups(job string) string { return Input(job) + "groups" }
+func GroupsKey(job string) string { return InputPrefix(job) + "groups" }
 
-// Copies returns the key of the list of a job's copies: rows that are equal to an
+// CopiesKey returns the key of the list of a job's copies: rows that are equal to an
 // earlier row and get its answer, see package shard. The object does not exist if
 // there are no copies.
-func Copies(job string) string { return Input(job) + "copies" }
+func CopiesKey(job string) string { return InputPrefix(job) + "copies" }
 
-// Shard returns the key of shard n.
-func Shard(job string, n int) string { return fmt.Sprintf("%sshard-%06d", Input(job), n) }
+// ShardKey returns the key of shard n.
+func ShardKey(job string, n int) string { return fmt.Sprintf("%sshard-%06d", InputPrefix(job), n) }
 
-// Part returns a new key for a part of a shard that is written under an epoch.
-func Part(job string, shard int, epoch int64) string {
-	return fmt.Sprintf("%s%06d-%d-%s.parquet", Parts(job), shard, epoch, Nonce())
+// NewPartKey returns a new key for a part of a shard that is written under an epoch.
+func NewPartKey(job string, shard int, epoch int64) string {
+	return fmt.Sprintf("%s%06d-%d-%s.parquet", PartsPrefix(job), shard, epoch, Nonce())
 }
 
-// CarriedPart returns the key of the part with the rows of a shard that a job takes over
+// CarriedPartKey returns the key of the part with the rows of a shard that a job takes over
 // from another job. The key is always the same, so a node that commits the part late
 // only repeats the commit that counts.
-func CarriedPart(job string, shard int) string {
-	return fmt.Sprintf("%s%06d-carried.parquet", Parts(job), shard)
+func CarriedPartKey(job string, shard int) string {
+	return fmt.Sprintf("%s%06d-carried.parquet", PartsPrefix(job), shard)
 }
 
-// Artifact returns a new key for an artifact that is written under an epoch.
-func Artifact(job, name string, epoch int64) string {
-	return fmt.Sprintf("%sresults/%s-%d-%s.parquet", Job(job), name, epoch, Nonce())
+// NewArtifactKey returns a new key for an artifact that is written under an epoch.
+func NewArtifactKey(job, name string, epoch int64) string {
+	return fmt.Sprintf("%sresults/%s-%d-%s.parquet", JobPrefix(job), name, epoch, Nonce())
 }
 
-// Epoch returns the epoch in a key that Part or Artifact made, or 0 if the key has
+// EpochFromKey returns the epoch in a key that Part or Artifact made, or 0 if the key has
 // none.
-func Epoch(key string) int64 {
+func EpochFromKey(key string) int64 {
 	fields := strings.Split(path.Base(key), "-")
 	if len(fields) < 3 {
 		return 0
@@ -199,22 +199,22 @@ func Epoch(key string) int64 {
 	return epoch
 }
 
-// Subset returns a new key for some columns of the full artifact.
-func Subset(job, name string) string {
-	return fmt.Sprintf("%sresults/%s-%s.parquet", Job(job), name, Nonce())
+// NewSubsetKey returns a new key for some columns of the full artifact.
+func NewSubsetKey(job, name string) string {
+	return fmt.Sprintf("%sresults/%s-%s.parquet", JobPrefix(job), name, Nonce())
 }
 
-// Lines returns a new key for an artifact that consists of lines. name ends in .jsonl.
-func Lines(job, name string) string {
-	return fmt.Sprintf("%sresults/%s-%s", Job(job), Nonce(), name)
+// NewLinesKey returns a new key for an artifact that consists of lines. name ends in .jsonl.
+func NewLinesKey(job, name string) string {
+	return fmt.Sprintf("%sresults/%s-%s", JobPrefix(job), Nonce(), name)
 }
 
 // Probes is the prefix of the keys that Probe returns.
 const Probes = "probe/"
 
-// Probe returns the key that a node writes to check that it can write. The
+// ProbeKey returns the key that a node writes to check that it can write. The
 // object is removed immediately.
-func Probe(node string) string {
+func ProbeKey(node string) string {
 	return Probes + strings.Map(func(r rune) rune {
 		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) || r == '-' || r == '_' {
 			return r

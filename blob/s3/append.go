@@ -36,9 +36,9 @@ const (
 	maxPlannedParts = maxParts * 9 / 10 // the other 10 % of the part numbers are for an object that is longer than expected
 )
 
-// AppendsFrom returns the smallest size of a part, or 0 if the server cannot copy
+// MinStorageCopySize returns the smallest size of a part, or 0 if the server cannot copy
 // parts.
-func (b *Bucket) AppendsFrom() int64 {
+func (b *Bucket) MinStorageCopySize() int64 {
 	if b.limits.lacks(copyParts) {
 		return 0
 	}
@@ -82,14 +82,14 @@ func (w *writer) append(o blob.Object, offset, size int64) error {
 		return fmt.Errorf("bytes %d to %d of an object of %d bytes: %w", offset, offset+size, o.Size(), io.ErrUnexpectedEOF)
 	}
 	if size < minPartSize || o.Size() == minPartSize || w.bucket.limits.lacks(copyParts) {
-		return w.read(o, offset, size)
+		return w.appendByReading(o, offset, size)
 	}
 	mixed, err := w.bucket.acceptsMixed(w.ctx, o.Info())
 	switch {
 	case err != nil:
 		return err
 	case w.bucket.limits.lacks(copyParts): // acceptsMixed has just found that the server cannot copy ranges
-		return w.read(o, offset, size)
+		return w.appendByReading(o, offset, size)
 	case mixed:
 		return w.appendPieces(o, offset, size)
 	}
@@ -104,9 +104,9 @@ func (w *writer) appendPieces(o blob.Object, offset, size int64) error {
 		fill = max(0, minPartSize-waits)
 	}
 	if size-fill < minPartSize || w.lastPart >= maxCopiedParts {
-		return w.read(o, offset, size)
+		return w.appendByReading(o, offset, size)
 	}
-	if err := w.read(o, offset, fill); err != nil {
+	if err := w.appendByReading(o, offset, fill); err != nil {
 		return err
 	}
 	if err := w.flush(); err != nil {
@@ -129,9 +129,9 @@ func (w *writer) appendPieces(o blob.Object, offset, size int64) error {
 func (w *writer) appendParts(o blob.Object, offset, size int64) error {
 	fill := (w.partLength - int64(len(w.part))) % w.partLength
 	if size-fill < w.partLength {
-		return w.read(o, offset, size)
+		return w.appendByReading(o, offset, size)
 	}
-	if err := w.read(o, offset, fill); err != nil {
+	if err := w.appendByReading(o, offset, fill); err != nil {
 		return err
 	}
 	if err := w.flush(); err != nil {
@@ -144,11 +144,11 @@ func (w *writer) appendParts(o blob.Object, offset, size int64) error {
 		}
 		offset += w.partLength
 	}
-	return w.read(o, offset, size)
+	return w.appendByReading(o, offset, size)
 }
 
-// read reads a range of an object into this process and appends it to the writer.
-func (w *writer) read(o blob.Object, offset, size int64) error {
+// appendByReading reads a range of an object into this process and appends it to the writer.
+func (w *writer) appendByReading(o blob.Object, offset, size int64) error {
 	buffer := make([]byte, min(size, blockSize))
 	for size > 0 {
 		p := buffer[:min(size, int64(len(buffer)))]
@@ -176,7 +176,7 @@ func (w *writer) copyPart(from blob.Info, offset, size int64) error {
 	w.sources[from.Key] = from.ETag
 	w.copyGroup.Go(func() error {
 		err := w.copyTo(number, from, offset, size)
-		if w.bucket.recordRefusal(copyParts, err) {
+		if w.bucket.recordIfUnsupported(copyParts, err) {
 			err = w.uploadRange(number, from, offset, size)
 		}
 		return err

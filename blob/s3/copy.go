@@ -30,7 +30,7 @@ func (b *Bucket) copy(ctx context.Context, from, to string) error {
 	}
 	if found.Size <= maxCopySize && !b.limits.lacks(copyObjects) {
 		err := b.try(ctx, func(ctx context.Context) error { return b.copyOnce(ctx, b.name(from), b.name(to)) })
-		if !b.recordRefusal(copyObjects, err) {
+		if !b.recordIfUnsupported(copyObjects, err) {
 			return err
 		}
 	}

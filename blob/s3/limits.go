@@ -139,9 +139,9 @@ func (b *Bucket) logLimits(found []Limitation) {
 	b.config.Logger.Log(context.Background(), level, "the object store does not support all calls of S3", "endpoint", b.config.Endpoint, "limits", strings.Join(texts, ". "))
 }
 
-// recordRefusal reports whether err means that the server does not support the call, and if
+// recordIfUnsupported reports whether err means that the server does not support the call, and if
 // so records the limit. The caller then does the work in another way.
-func (b *Bucket) recordRefusal(call int, err error) bool {
+func (b *Bucket) recordIfUnsupported(call int, err error) bool {
 	if !isUnsupported(err) {
 		return false
 	}

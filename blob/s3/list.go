@@ -83,7 +83,7 @@ func (b *Bucket) folders(ctx context.Context, prefix, after string, limit int) (
 func (b *Bucket) DeletePrefix(ctx context.Context, prefix string) error {
 	err := cmp.Or(ctx.Err(), blob.CheckPrefix(prefix))
 	if err == nil {
-		for _, w := range b.unfinished(prefix) {
+		for _, w := range b.openWriters(prefix) {
 			w.Abort()
 		}
 		err = b.abortUploads(ctx, b.name(prefix))
@@ -107,7 +107,7 @@ func (b *Bucket) removeObjects(ctx context.Context, prefix string) error {
 	}
 	if !b.limits.lacks(deleteMany) {
 		err := b.removeTogether(ctx, names)
-		if !b.recordRefusal(deleteMany, err) {
+		if !b.recordIfUnsupported(deleteMany, err) {
 			return err
 		}
 	}
@@ -168,7 +168,7 @@ func (b *Bucket) abortUploads(ctx context.Context, prefix string) error {
 		return nil
 	}
 	err := b.try(ctx, func(ctx context.Context) error { return b.abortListed(ctx, prefix) })
-	if b.recordRefusal(listUploads, err) {
+	if b.recordIfUnsupported(listUploads, err) {
 		return nil
 	}
 	return err

@@ -60,7 +60,7 @@ func (p *probe) run(ctx context.Context) error {
 	if err := p.testUpload(ctx, source, etag, joined); err != nil {
 		return err
 	}
-	return p.remove(ctx, source, copied, joined)
+	return p.removeProbeObjects(ctx, source, copied, joined)
 }
 
 // testCall makes a call that some servers do not support. If this server refuses the
@@ -198,7 +198,7 @@ func (b *Bucket) acceptsMixed(ctx context.Context, from blob.Info) (bool, error)
 	if b.mixed.Load() == mixedUnknown {
 		err := b.newProbe().testMixedParts(ctx, b.name(from.Key), from.ETag)
 		switch {
-		case b.recordRefusal(copyParts, err):
+		case b.recordIfUnsupported(copyParts, err):
 			return false, nil
 		case err != nil:
 			return false, fmt.Errorf("test whether the server accepts parts of different lengths: %w", err)
@@ -263,9 +263,9 @@ func (p *probe) testListing(ctx context.Context, upload string) error {
 	return errors.Join(err, denied)
 }
 
-// remove deletes the objects of the probe: the first with its own request, the others
+// removeProbeObjects deletes the objects of the probe: the first with its own request, the others
 // with one request for all.
-func (p *probe) remove(ctx context.Context, name string, others ...string) error {
+func (p *probe) removeProbeObjects(ctx context.Context, name string, others ...string) error {
 	err := p.try(ctx, func(ctx context.Context) error { return p.removeOnce(ctx, name) })
 	if err == nil {
 		err = p.testCall(ctx, deleteMany, func(ctx context.Context) error {

@@ -258,7 +258,7 @@ func (w *writer) Commit() (blob.Info, error) {
 		w.abort()
 		return blob.Info{}, blob.Wrap(err, "commit object", w.key)
 	}
-	w.forget()
+	w.unregister()
 	return blob.Info{Key: w.key, Size: w.size, ETag: quoted(etag), Modified: time.Now().UTC().Truncate(time.Second)}, nil
 }
 
@@ -324,12 +324,12 @@ func (w *writer) abort() {
 		defer cancel()
 		_ = w.bucket.abortUpload(ctx, w.bucket.name(w.key), w.upload)
 	}
-	w.forget()
+	w.unregister()
 }
 
-// forget marks the writer as ended, frees its buffers, and removes it from the bucket's
+// unregister marks the writer as ended, frees its buffers, and removes it from the bucket's
 // open writers.
-func (w *writer) forget() {
+func (w *writer) unregister() {
 	w.ended = true
 	w.cancel()
 	w.part, w.free = nil, nil
@@ -338,8 +338,8 @@ func (w *writer) forget() {
 	delete(w.bucket.writers, w)
 }
 
-// unfinished returns the open writers whose keys are under a prefix.
-func (b *Bucket) unfinished(prefix string) []*writer {
+// openWriters returns the open writers whose keys are under a prefix.
+func (b *Bucket) openWriters(prefix string) []*writer {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var found []*writer

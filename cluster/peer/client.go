@@ -56,7 +56,7 @@ func NewClient(cfg Config) (*Client, error) {
 		}
 	}
 	c.metrics = newMetrics(cfg.Metrics, "out")
-	interceptors := slices.Concat(cfg.Interceptors, []connect.Interceptor{connect.UnaryInterceptorFunc(c.limited), connect.UnaryInterceptorFunc(traced)})
+	interceptors := slices.Concat(cfg.Interceptors, []connect.Interceptor{connect.UnaryInterceptorFunc(c.limitCalls), connect.UnaryInterceptorFunc(traceCalls)})
 	c.service = peerv1connect.NewNodeServiceClient(sender{c}, "http://node",
 		connect.WithAcceptCompression("gzip", nil, nil), // messages are small
 		connect.WithReadMaxBytes(int(c.cfg.MaxBody)), connect.WithSendMaxBytes(int(c.cfg.MaxBody)),
@@ -107,9 +107,9 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-// limited is the interceptor that applies the client's limits to a call, measures it
+// limitCalls is the interceptor that applies the client's limits to a call, measures it
 // and translates its error.
-func (c *Client) limited(next connect.UnaryFunc) connect.UnaryFunc {
+func (c *Client) limitCalls(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
 		call, kind, began := callOf(ctx), c.kinds[r.Spec().Procedure], time.Now()
 		if deadline, bound := ctx.Deadline(); !bound || deadline.Sub(began) > c.cfg.HandleTimeout {
@@ -143,14 +143,14 @@ func (c *Client) ask(ctx context.Context, call *call, r connect.AnyRequest, next
 	defer c.metrics.inFlight.Dec()
 	res, err := next(ctx, r)
 	if err != nil {
-		return nil, c.translate(ctx, call, err)
+		return nil, c.translateError(ctx, call, err)
 	}
 	return res, nil
 }
 
-// translate converts the error of a call: into a *Refusal, into ErrRefused or
+// translateError converts the error of a call: into a *Refusal, into ErrRefused or
 // ErrUnreachable, or into an error about the encoding.
-func (c *Client) translate(ctx context.Context, call *call, err error) error {
+func (c *Client) translateError(ctx context.Context, call *call, err error) error {
 	var refusal *Refusal
 	switch {
 	case errors.As(call.failure, &refusal):

@@ -34,7 +34,7 @@ func newExchange(w http.ResponseWriter, r *http.Request, kind string, maxBody in
 // refused stores a refusal in the exchange and returns the refusal as a Connect error.
 func (e *exchange) refused(refusal *Refusal) error {
 	e.refusal = refusal
-	return refusal.wire()
+	return refusal.toConnectError()
 }
 
 func (e *exchange) Read(p []byte) (int, error) {

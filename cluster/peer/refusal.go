@@ -40,9 +40,9 @@ func reasonOf(code string) peerv1.RefusalReason {
 	return peerv1.RefusalReason(peerv1.RefusalReason_value[reasonPrefix+strings.ToUpper(code)])
 }
 
-// status returns the Connect code for the code of a refusal. Clients that do not know
+// connectCodeOf returns the Connect code for the code of a refusal. Clients that do not know
 // the contract read the Connect code.
-func status(code string) connect.Code {
+func connectCodeOf(code string) connect.Code {
 	switch code {
 	case CodeInvalid:
 		return connect.CodeInvalidArgument
@@ -60,9 +60,9 @@ func status(code string) connect.Code {
 	return connect.CodeUnavailable
 }
 
-// wire returns the refusal as a Connect error, to send to the caller.
-func (r *Refusal) wire() *connect.Error {
-	err := connect.NewError(status(r.Code), errors.New(r.Message))
+// toConnectError returns the refusal as a Connect error, to send to the caller.
+func (r *Refusal) toConnectError() *connect.Error {
+	err := connect.NewError(connectCodeOf(r.Code), errors.New(r.Message))
 	if detail, detailErr := connect.NewErrorDetail(&peerv1.Refusal{Reason: reasonOf(r.Code)}); detailErr == nil {
 		err.AddDetail(detail)
 	}

@@ -54,7 +54,7 @@ func NewResponder(cfg Config) *Responder {
 // was suspended. Handlers compare the epoch in the request, so that a late request has
 // no effect.
 func (s *Responder) Serve(h peerv1connect.NodeServiceHandler) {
-	interceptors := slices.Concat([]connect.Interceptor{connect.UnaryInterceptorFunc(traced)}, s.cfg.Interceptors, []connect.Interceptor{connect.UnaryInterceptorFunc(s.guarded)})
+	interceptors := slices.Concat([]connect.Interceptor{connect.UnaryInterceptorFunc(traceCalls)}, s.cfg.Interceptors, []connect.Interceptor{connect.UnaryInterceptorFunc(s.guardHandler)})
 	_, handler := peerv1connect.NewNodeServiceHandler(h, s.options(connect.WithInterceptors(interceptors...))...)
 	s.service.Store(&handler)
 }
@@ -224,12 +224,12 @@ func (s *Responder) countRequest(e *exchange, began time.Time) {
 // refuse answers a request without calling its handler.
 func (s *Responder) refuse(e *exchange, r *http.Request, refusal *Refusal) {
 	e.refusal = refusal
-	_ = s.errors.Write(e, r, refusal.wire()) // the exchange records a failed write
+	_ = s.errors.Write(e, r, refusal.toConnectError()) // the exchange records a failed write
 }
 
-// guarded is the interceptor around the handler. It logs errors and panics of the
+// guardHandler is the interceptor around the handler. It logs errors and panics of the
 // handler, and returns CodeInternal for them.
-func (s *Responder) guarded(next connect.UnaryFunc) connect.UnaryFunc {
+func (s *Responder) guardHandler(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, r connect.AnyRequest) (res connect.AnyResponse, err error) {
 		e, _ := ctx.Value(exchangeKey{}).(*exchange)
 		log := func() *slog.Logger {
@@ -243,7 +243,7 @@ func (s *Responder) guarded(next connect.UnaryFunc) connect.UnaryFunc {
 		}()
 		res, err = next(ctx, r)
 		if err == nil {
-			err = s.fits(res)
+			err = s.checkReplySize(res)
 		}
 		var refusal *Refusal
 		switch {
@@ -269,8 +269,8 @@ func internal(kind string) *Refusal {
 	return refuse(CodeInternal, "%s failed; see the log of the node that was asked", kind)
 }
 
-// fits returns an error if a reply is larger than MaxBody.
-func (s *Responder) fits(res connect.AnyResponse) error {
+// checkReplySize returns an error if a reply is larger than MaxBody.
+func (s *Responder) checkReplySize(res connect.AnyResponse) error {
 	if m, is := res.Any().(proto.Message); is && int64(proto.Size(m)) > s.cfg.MaxBody {
 		return fmt.Errorf("the reply has %d bytes, at most %d are allowed", proto.Size(m), s.cfg.MaxBody)
 	}

@@ -7,10 +7,10 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 )
 
-// traced is the interceptor that passes traces on, in the header traceparent of W3C: a
+// traceCalls is the interceptor that passes traces on, in the header traceparent of W3C: a
 // client sends the trace of its context, and a server adds the received trace to the
 // context of the handler.
-func traced(next connect.UnaryFunc) connect.UnaryFunc {
+func traceCalls(next connect.UnaryFunc) connect.UnaryFunc {
 	carry := propagation.TraceContext{}
 	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
 		header := r.Header()

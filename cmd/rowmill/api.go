@@ -23,7 +23,7 @@ import (
 
 // api is the part of a node that answers the requests of clients.
 type api struct {
-	part
+	partBase
 	pipeline *pipeline
 	service  http.Service
 
@@ -49,7 +49,7 @@ func (a *api) openJournal() (err error) {
 // the receiver of audit entries, if the settings name them.
 func (a *api) withAudit(s store.Store) store.Store {
 	if a.journal != nil {
-		s = a.journal.Of(s)
+		s = a.journal.WrapStore(s)
 	}
 	if a.stream != nil {
 		s = a.stream.WrapStore(s)
@@ -64,11 +64,11 @@ func (a *api) Start(ctx context.Context) error {
 	if err := a.openJournal(); err != nil {
 		return err
 	}
-	if err := a.openStream(ctx); err != nil {
+	if err := a.openAuditStream(ctx); err != nil {
 		return err
 	}
 	a.onStop("API", on.api.stop)
-	objects, err := a.serveObjects()
+	objects, err := a.objectHandler()
 	if err != nil {
 		return err
 	}
@@ -127,14 +127,14 @@ func (a *api) config(objects nethttp.Handler) http.Config {
 	return config
 }
 
-// serveObjects returns the handler that serves objects of a local directory at signed
+// objectHandler returns the handler that serves objects of a local directory at signed
 // URLs. It returns nil for objects in S3, because S3 serves its own signed URLs.
-func (a *api) serveObjects() (nethttp.Handler, error) {
+func (a *api) objectHandler() (nethttp.Handler, error) {
 	folder := a.pipeline.storage.folder
 	if folder == nil {
 		return nil, nil
 	}
-	base, open := a.pipeline.listeners.api.url()
+	base, open := a.pipeline.listeners.api.localURL()
 	if public := a.Settings.HTTP.PublicURL; public != "" {
 		base = strings.TrimRight(public, "/")
 	} else if open {
@@ -146,9 +146,9 @@ func (a *api) serveObjects() (nethttp.Handler, error) {
 	return folder.Handler(), nil
 }
 
-// openStream creates the stream of audit entries to log.audit_webhook, if this setting
+// openAuditStream creates the stream of audit entries to log.audit_webhook, if this setting
 // is not empty. Nodes without the API do not start their stream.
-func (a *api) openStream(ctx context.Context) error {
+func (a *api) openAuditStream(ctx context.Context) error {
 	set := a.Settings.Log
 	if set.AuditWebhook == "" {
 		return nil
@@ -158,7 +158,7 @@ func (a *api) openStream(ctx context.Context) error {
 		return fmt.Errorf("log.audit_webhook_secret: %w", err)
 	}
 	a.stream, err = sender.NewStream(ctx, sender.StreamConfig{URL: set.AuditWebhook, Secrets: secrets, Config: sender.Config{
-		Store: a.pipeline.storage.Store, Reason: input.Reason, Nodes: a.pipeline.members.count, Clock: a.now, Logger: a.Logger, Registerer: a.Registry,
+		Store: a.pipeline.storage.Store, Reason: input.FailureReason, Nodes: a.pipeline.members.nodeCount, Clock: a.now, Logger: a.Logger, Registerer: a.Registry,
 		// The operator has chosen this address, so private and loopback addresses are
 		// allowed.
 		Transport: &nethttp.Transport{Proxy: nethttp.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}},

@@ -28,7 +28,7 @@ func (s *service) Backup(ctx context.Context) (nodes.Backup, error) {
 	m := s.storage
 	records, embedded := m.Store.(*bolt.Store)
 	if !embedded || m.folder == nil {
-		return nil, fmt.Errorf("%w: the records are at %s, the objects at %s", nodes.ErrNoBackup, m.records(), m.objects())
+		return nil, fmt.Errorf("%w: the records are at %s, the objects at %s", nodes.ErrNoBackup, m.recordsLocation(), m.objectsLocation())
 	}
 	if !m.backingUp.CompareAndSwap(false, true) {
 		return nil, fmt.Errorf("make a backup: another backup is in progress: %w", rowmill.ErrConflict)
@@ -86,7 +86,7 @@ func (s *storage) takeSnapshot(ctx context.Context, records *bolt.Store) (*snaps
 
 // jobFolders returns the jobs that have objects, as a set of job IDs.
 func (s *storage) jobFolders() (map[string]bool, error) {
-	entries, err := os.ReadDir(filepath.Join(s.objects(), layout.Jobs))
+	entries, err := os.ReadDir(filepath.Join(s.objectsLocation(), layout.Jobs))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func dropJobsAfterSnapshot(ctx context.Context, folder string, before map[string
 	for _, entry := range entries {
 		id := entry.Name()
 		if before[id] {
-			_, err := os.Stat(at(layout.Spooling(id))) // this object exists while a client submits the job
+			_, err := os.Stat(at(layout.SpoolingKey(id))) // this object exists while a client submits the job
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
@@ -132,7 +132,7 @@ func dropJobsAfterSnapshot(ctx context.Context, folder string, before map[string
 		if !errors.Is(err, rowmill.ErrNotFound) {
 			return err
 		}
-		for _, key := range []string{layout.Job(id), layout.Spooling(id), layout.SetAside(id)} {
+		for _, key := range []string{layout.JobPrefix(id), layout.SpoolingKey(id), layout.SetAsideKey(id)} {
 			if err := os.RemoveAll(at(key)); err != nil {
 				return err
 			}

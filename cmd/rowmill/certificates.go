@@ -15,7 +15,7 @@ const certificateInterval = 24 * time.Hour
 // certificates is the part of a node that warns before the node's certificates expire:
 // in the log, and with a metric for an alert. Once a certificate has expired,
 // service.Checks makes the node not ready.
-type certificates struct{ part }
+type certificates struct{ partBase }
 
 // Start registers the metric and starts the checks of the certificates.
 func (c *certificates) Start(ctx context.Context) error {
@@ -32,11 +32,11 @@ func (c *certificates) Start(ctx context.Context) error {
 			return float64(cert.NotAfter.Unix())
 		}))
 	}
-	c.run(ctx, "the watch of certificates", func(ctx context.Context) {
+	c.runInBackground(ctx, "the watch of certificates", func(ctx context.Context) {
 		ticks := time.NewTicker(certificateInterval)
 		defer ticks.Stop()
 		for {
-			for _, f := range doctor.OfCertificates(set, c.now()) {
+			for _, f := range doctor.CheckCertificates(set, c.now()) {
 				c.Logger.Warn("a certificate needs to be replaced", "why", f.Text, "remedy", f.Remedy)
 			}
 			select {

@@ -29,7 +29,7 @@ func (s *service) Checks(ctx context.Context) []http.Check {
 	checks = append(checks, s.deploymentCheck())
 	s.checkRecords(ctx, say)
 	checks = append(checks, s.checkObjects())
-	for _, f := range doctor.OfCertificates(s.Settings, s.now()) {
+	for _, f := range doctor.CheckCertificates(s.Settings, s.now()) {
 		checks = append(checks, http.Check{Name: f.Check, OK: f.Level != doctor.Fail, Text: f.Text + ": " + f.Remedy})
 	}
 	s.checkCluster(ctx, say)
@@ -123,7 +123,7 @@ func (s *service) checkRecords(ctx context.Context, say func(name, text string))
 	if found.Damaged > 0 {
 		say("storage", fmt.Sprintf("%d records or objects CANNOT BE READ, see rowmill storage check --read", found.Damaged))
 	}
-	say("records", "at "+s.storage.records())
+	say("records", "at "+s.storage.recordsLocation())
 	if s.storage.redis == nil {
 		return
 	}
@@ -153,7 +153,7 @@ func (s *service) checkObjects() http.Check {
 	looked := make(chan struct{})
 	go func() {
 		defer close(looked)
-		known.Look(context.Background(), objectsFresh)
+		known.Probe(context.Background(), objectsFresh)
 	}()
 	select {
 	case <-looked:
@@ -161,14 +161,14 @@ func (s *service) checkObjects() http.Check {
 	}
 	outage, away := known.Objects()
 	if !away {
-		return http.Check{Name: "objects", OK: true, Text: "at " + s.storage.objects()}
+		return http.Check{Name: "objects", OK: true, Text: "at " + s.storage.objectsLocation()}
 	}
 	what := "CANNOT BE USED"
 	if outage.Full {
 		what = "HAVE NO ROOM"
 	}
 	return http.Check{Name: "objects", Text: fmt.Sprintf("%s since %s, jobs wait; at %s: %s",
-		what, outage.Since.Format(time.RFC3339), s.storage.objects(), shortText(outage.Err))}
+		what, outage.Since.Format(time.RFC3339), s.storage.objectsLocation(), shortText(outage.Err))}
 }
 
 // checkCluster reports the state of each node, and whether the traffic between nodes is
@@ -179,7 +179,7 @@ func (s *service) checkCluster(ctx context.Context, say func(name, text string))
 	}
 	for _, n := range s.Nodes(ctx) {
 		text := fmt.Sprintf("role %s, %s, at %s, version %s, serves %s; owns %d jobs, %d of %d rows in flight",
-			n.Role, n.State, n.URL, n.Version, cmp.Or(terminal.Few(n.Models), "no model"), n.Jobs, n.InFlight, n.Window)
+			n.Role, n.State, n.URL, n.Version, cmp.Or(terminal.JoinFew(n.Models), "no model"), n.Jobs, n.InFlight, n.Window)
 		switch {
 		case n.Self:
 			text += "; this one"

@@ -17,7 +17,7 @@ import (
 // membership is the part of a node that joins the cluster. Without a cluster it does
 // nothing.
 type membership struct {
-	part
+	partBase
 	listeners *listeners
 	ready     func() bool // reports whether this node takes work from other nodes
 
@@ -48,7 +48,7 @@ func (m *membership) Start(ctx context.Context) error {
 	m.Cluster, err = cluster.Open(ctx, cluster.Config{
 		Node: m.nodeName(), Bind: set.Listen, Advertise: set.Advertise,
 		Join: set.Join, JoinDNS: set.JoinDNS, JoinFile: set.JoinFile, Keys: keys, Label: set.Label,
-		Peer:    cmp.Or(set.PeerAdvertise, reachable(m.peers.Addr().String(), cmp.Or(set.Advertise, set.Listen))),
+		Peer:    cmp.Or(set.PeerAdvertise, reachableAddress(m.peers.Addr().String(), cmp.Or(set.Advertise, set.Listen))),
 		API:     m.announcedURL(),
 		Engines: set.Role != settings.APIOnly, Owns: set.Role != settings.EnginesOnly,
 		Protocol: actors.Protocol, Logger: m.Logger, Metrics: m.Registry,
@@ -75,8 +75,8 @@ func (m *membership) peerConfig() peer.Config {
 	}
 }
 
-// client creates a client for requests to other nodes.
-func (m *membership) client() (actors.Peers, error) {
+// newPeerClient creates a client for requests to other nodes.
+func (m *membership) newPeerClient() (actors.Peers, error) {
 	config := m.peerConfig()
 	config.Node = m.Cluster.Self().ID
 	client, err := peer.NewClient(config)
@@ -84,20 +84,22 @@ func (m *membership) client() (actors.Peers, error) {
 		return nil, err
 	}
 	m.onStop("peer client", func(context.Context) error { client.Close(); return nil })
-	return peersOf{m.Cluster, client}, nil
+	return clusterPeers{m.Cluster, client}, nil
 }
 
-// peersOf implements actors.Peers: it has the list of nodes, and a client for requests
+// clusterPeers implements actors.Peers: it has the list of nodes, and a client for requests
 // to them.
-type peersOf struct {
+type clusterPeers struct {
 	*cluster.Cluster
 	client *peer.Client
 }
 
-var _ actors.Peers = peersOf{}
+var _ actors.Peers = clusterPeers{}
 
 // Node returns the client for requests to the node at address.
-func (p peersOf) Node(address string) peerv1connect.NodeServiceClient { return p.client.Node(address) }
+func (p clusterPeers) Node(address string) peerv1connect.NodeServiceClient {
+	return p.client.Node(address)
+}
 
 // announcedURL returns the base URL at which other machines reach the API of this node.
 func (m *membership) announcedURL() string {
@@ -106,13 +108,13 @@ func (m *membership) announcedURL() string {
 		return m.listeners.URL // does not happen: listeners makes only valid URLs
 	}
 	set := m.Settings.Cluster
-	u.Host = reachable(m.listeners.Addr.String(), cmp.Or(set.Advertise, set.Listen))
+	u.Host = reachableAddress(m.listeners.Addr.String(), cmp.Or(set.Advertise, set.Listen))
 	return u.String()
 }
 
-// count returns the number of nodes in the cluster, including this node; 1 without a
+// nodeCount returns the number of nodes in the cluster, including this node; 1 without a
 // cluster.
-func (m *membership) count() int {
+func (m *membership) nodeCount() int {
 	if m.Cluster == nil {
 		return 1
 	}
@@ -127,9 +129,9 @@ func (m *membership) secrets() []secret {
 		func(set settings.Settings) ([][]byte, error) { return set.Cluster.Keys() }, m.Cluster.SetKeys)}
 }
 
-// reachable returns the address at which other nodes reach a listener. If the listener
+// reachableAddress returns the address at which other nodes reach a listener. If the listener
 // listens on all addresses of the machine, the host comes from advertised.
-func reachable(address, advertised string) string {
+func reachableAddress(address, advertised string) string {
 	if !settings.IsUnspecified(address) {
 		return address
 	}

@@ -19,7 +19,7 @@ import (
 
 // freeAddress returns an address of this machine, for TCP and UDP, that no other test
 // gets.
-func freeAddress(t *testing.T) string { t.Helper(); return port.Of(t).Address }
+func freeAddress(t *testing.T) string { t.Helper(); return port.ReserveForTest(t).Address }
 
 const clusterKey = "an-administrator-key"
 

@@ -36,9 +36,9 @@ var settingFlags = []struct {
 	{"join", "cluster.join", true, "another node's gossip address, HOST:PORT, its cluster.listen; repeatable (default: none)"},
 }
 
-// settingsFlags adds the flags of a node's settings to flags. The returned function
+// addSettingsFlags adds the flags of a node's settings to flags. The returned function
 // loads the settings; call it after the flags are parsed.
-func settingsFlags(flags *pflag.FlagSet, term *terminal.IO) func() (settings.Settings, error) {
+func addSettingsFlags(flags *pflag.FlagSet, term *terminal.IO) func() (settings.Settings, error) {
 	file := flags.String("config", "", "YAML file of settings (default: $ROWMILL_CONFIG)")
 	for _, f := range settingFlags {
 		if f.list {
@@ -96,7 +96,7 @@ are errors.`,
 		Example: "  rowmill config print > rowmill.yaml   # a file to begin with",
 		Args:    cobra.NoArgs,
 	}
-	load := settingsFlags(show.Flags(), term)
+	load := addSettingsFlags(show.Flags(), term)
 	show.RunE = func(*cobra.Command, []string) error {
 		s, err := load()
 		if err != nil {
@@ -110,7 +110,7 @@ are errors.`,
 		Example: "  rowmill config validate --config rowmill.yaml",
 		Args:    cobra.NoArgs,
 	}
-	loadToCheck := settingsFlags(check.Flags(), term)
+	loadToCheck := addSettingsFlags(check.Flags(), term)
 	check.RunE = func(*cobra.Command, []string) error {
 		if _, err := loadToCheck(); err != nil {
 			return err

@@ -31,7 +31,7 @@ import (
 // CheckStorage compares the records with the objects in the bucket. If read is true, it
 // also reads all results and parts of ended jobs.
 func (s *service) CheckStorage(ctx context.Context, read bool) (deployment.NodeReport, error) {
-	return s.storage.check(ctx, read, nil)
+	return s.storage.checkConsistency(ctx, read, nil)
 }
 
 // Diagnose asks every node to check itself, and returns the reports of all nodes.
@@ -79,23 +79,23 @@ func (x *diagnosis) addFinding(check, level, text, remedy string) {
 // milliseconds. Other nodes wait for a diagnosis for longer than its checks can take.
 const checkTimeout = 2 * time.Second
 
-// facts makes all checks of this node, and returns the results as client.Facts.
-func (s *service) facts(ctx context.Context) any {
+// collectFacts makes all checks of this node, and returns the results as client.Facts.
+func (s *service) collectFacts(ctx context.Context) any {
 	x := &diagnosis{service: s}
-	for _, f := range doctor.OfSettings(s.Settings, s.now()) {
+	for _, f := range doctor.CheckSettings(s.Settings, s.now()) {
 		x.found = append(x.found, client.Finding(f))
 	}
 	x.checkSecrets()
-	x.deploymentAndClock()
-	x.tryEngines()
-	x.machine()
+	x.checkClockAndData()
+	x.checkEngines()
+	x.checkMachine()
 	for _, try := range []func(context.Context){x.tryRecords, x.tryBucket, x.tryPeers} {
 		ctx, cancel := context.WithTimeout(ctx, s.checkTimeout)
 		try(ctx)
 		cancel()
 	}
 	facts := client.Facts{
-		Version: buildInfo().Version, Deployment: s.storage.deployment.ID, Catalog: hashOf(s.engines.Catalog),
+		Version: buildInfo().Version, Deployment: s.storage.deployment.ID, Catalog: catalogHash(s.engines.Catalog),
 		Settings: doctor.Shared(s.Settings), Findings: x.found, Storage: x.times,
 	}
 	maps.Copy(facts.Settings, s.secrets.fingerprints())
@@ -105,9 +105,9 @@ func (s *service) facts(ctx context.Context) any {
 	return facts
 }
 
-// hashOf returns a hash of a catalog. If two nodes have different hashes, they have
+// catalogHash returns a hash of a catalog. If two nodes have different hashes, they have
 // different catalogs.
-func hashOf(c *catalog.Catalog) string {
+func catalogHash(c *catalog.Catalog) string {
 	text, err := json.Marshal([]any{c.All(), c.Aliases()})
 	if err != nil {
 		return err.Error()
@@ -127,7 +127,7 @@ func (x *diagnosis) checkSecrets() {
 // below retention.clock_tolerance.
 const maxClockError = 30 * time.Second
 
-func (x *diagnosis) deploymentAndClock() {
+func (x *diagnosis) checkClockAndData() {
 	status := x.Storage()
 	switch skew := status.Skew; {
 	case skew.Abs() > maxClockError:
@@ -148,10 +148,10 @@ func (x *diagnosis) deploymentAndClock() {
 
 func (x *diagnosis) tryRecords(ctx context.Context) {
 	if err := x.storage.Store.Ping(ctx); err != nil {
-		x.addFinding("records", doctor.Fail, "they cannot be written: "+shortText(err), "look at "+x.storage.records())
+		x.addFinding("records", doctor.Fail, "they cannot be written: "+shortText(err), "look at "+x.storage.recordsLocation())
 		return
 	}
-	x.addFinding("records", doctor.OK, "they can be written at "+x.storage.records(), "")
+	x.addFinding("records", doctor.OK, "they can be written at "+x.storage.recordsLocation(), "")
 	x.timeRecords(ctx)
 	if x.storage.redis == nil {
 		return
@@ -168,8 +168,8 @@ func (x *diagnosis) tryRecords(ctx context.Context) {
 // tryBucket tries each operation on objects that a node needs, and adds a finding with
 // the result.
 func (x *diagnosis) tryBucket(ctx context.Context) {
-	at := " at " + x.storage.objects()
-	key := layout.Probe(x.nodeName() + "-doctor")
+	at := " at " + x.storage.objectsLocation()
+	key := layout.ProbeKey(x.nodeName() + "-doctor")
 	steps := []struct{ what, action string }{{"written", "s3:PutObject"}, {"listed", "s3:ListBucket"}, {"deleted", "s3:DeleteObject"}}
 	for i, try := range []func() error{
 		func() error { return putProbe(ctx, x.storage.Bucket, key, []byte("rowmill doctor was here")) },
@@ -216,7 +216,7 @@ func putProbe(ctx context.Context, bucket blob.Bucket, key string, text []byte) 
 	return err
 }
 
-func (x *diagnosis) tryEngines() {
+func (x *diagnosis) checkEngines() {
 	if x.Settings.Cluster.Role == settings.APIOnly {
 		return
 	}
@@ -225,11 +225,11 @@ func (x *diagnosis) tryEngines() {
 		x.addFinding("engines", doctor.Fail, "there is none", "start an inference server at "+strings.Join(x.Settings.Discover.Addresses, ", ")+", or name one in engines")
 	}
 	for _, e := range all {
-		x.tryEngine(e)
+		x.checkEngine(e)
 	}
 }
 
-func (x *diagnosis) tryEngine(e actors.EngineStatus) {
+func (x *diagnosis) checkEngine(e actors.EngineStatus) {
 	check, at := "engine "+e.Name, " at "+x.engines.host(e.Name)
 	if !e.Up {
 		remedy := "start it, or remove it from engines"
@@ -305,7 +305,7 @@ const (
 	minFreeDiskShare = 0.1  // free share of the disk
 )
 
-func (x *diagnosis) machine() {
+func (x *diagnosis) checkMachine() {
 	var files syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) == nil && files.Cur < minOpenFiles {
 		x.addFinding("files", doctor.Warn, fmt.Sprintf("the process may open %d files", files.Cur), "set LimitNOFILE=65536 in the unit of the service, or ulimit -n 65536 before it starts")

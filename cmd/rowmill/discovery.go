@@ -8,7 +8,7 @@ import (
 
 // discovery is the part of a node that looks for inference servers while the node runs.
 type discovery struct {
-	part
+	partBase
 	engines  *engines
 	pipeline *pipeline
 }
@@ -18,8 +18,8 @@ func (d *discovery) Start(ctx context.Context) error {
 	if d.engines.finder == nil {
 		return nil
 	}
-	d.run(ctx, "discovery", func(ctx context.Context) {
-		d.engines.finder.Run(ctx, func(f discover.Found) {
+	d.runInBackground(ctx, "discovery", func(ctx context.Context) {
+		d.engines.finder.Run(ctx, func(f discover.FoundServer) {
 			for _, e := range d.pipeline.Engines() {
 				if e.Info.Kind != "" { // this configured server has answered
 					d.engines.policy.decide(e.Info.Simulated)

@@ -27,7 +27,7 @@ import (
 
 // engines is the part of a node that opens inference servers and knows their models.
 type engines struct {
-	part
+	partBase
 	GPUs gpu.Source // reads the GPUs of this machine
 
 	Catalog   *catalog.Catalog
@@ -71,10 +71,10 @@ func (e *engines) Start(ctx context.Context) error {
 	case len(set.Engines) > 0:
 		return nil
 	case set.Simulator.Enabled == settings.Always:
-		return e.openSimulated(ctx, "--simulate or simulator.enabled asks for simulated outputs")
+		return e.openSimulatedEngine(ctx, "--simulate or simulator.enabled asks for simulated outputs")
 	case e.finder != nil:
-		found := e.finder.Look(ctx)
-		if slices.ContainsFunc(found, func(f discover.Found) bool { return !f.Info.Simulated }) {
+		found := e.finder.ProbePending(ctx)
+		if slices.ContainsFunc(found, func(f discover.FoundServer) bool { return !f.Info.Simulated }) {
 			e.policy.decide(false) // if any found server is real, the outputs of this node are real
 		}
 		for _, f := range found {
@@ -143,7 +143,7 @@ func (e *engines) simulateOrWait(ctx context.Context) error {
 		gpus, err := e.gpus.Read(ctx)
 		switch {
 		case errors.Is(err, gpu.ErrNone):
-			return e.openSimulated(ctx, "no engine is configured, and no server was found")
+			return e.openSimulatedEngine(ctx, "no engine is configured, and no server was found")
 		case len(gpus) > 0:
 			reason = fmt.Sprintf("this machine has a GPU (%s), whose server may still be loading", gpus[0].Name)
 		default:
@@ -176,9 +176,9 @@ func (e *engines) openEngine(set settings.Engine) error {
 	return nil
 }
 
-// openSimulated starts the built-in simulated server and uses it as an engine. reason
+// openSimulatedEngine starts the built-in simulated server and uses it as an engine. reason
 // is for the log.
-func (e *engines) openSimulated(ctx context.Context, reason string) error {
+func (e *engines) openSimulatedEngine(ctx context.Context, reason string) error {
 	server, err := openSimulator(ctx, "127.0.0.1:0", sim.Config{
 		Models: completeModels(e.Catalog.All()), Profile: withSpeeds(sim.DefaultProfile(), e.Settings.Simulator), Logger: e.Logger,
 	})
@@ -243,7 +243,7 @@ func (e *engines) openFinder() error {
 		}
 	}
 	addresses := slices.DeleteFunc(slices.Clone(set.Discover.Addresses), func(address string) bool {
-		return isOwn(address, set.HTTP.Listen) || isOwn(address, set.HTTP.AdminListen) ||
+		return isOwnAddress(address, set.HTTP.Listen) || isOwnAddress(address, set.HTTP.AdminListen) ||
 			slices.ContainsFunc(set.Engines, func(e settings.Engine) bool { return e.Host() == address })
 	})
 	var err error
@@ -259,9 +259,9 @@ func (e *engines) openFinder() error {
 }
 
 // acceptFound decides whether the node uses a server that it found, and logs the decision.
-func (e *engines) acceptFound(f discover.Found) bool {
+func (e *engines) acceptFound(f discover.FoundServer) bool {
 	log := e.Logger.With("address", f.Address, "kind", f.Info.Kind, "version", f.Info.Version, "models", e.modelsText(f.Info))
-	if reason := e.policy.refuse(f); reason != "" {
+	if reason := e.policy.refusalReason(f); reason != "" {
 		f.Engine.Close()
 		log.Warn("INFERENCE SERVER FOUND AND NOT USED", "reason", reason)
 		return false
@@ -306,7 +306,7 @@ func (e *engines) modelIDs(info engine.Info) (ids []string) {
 
 // modelsText returns the models of a server as a text for people.
 func (e *engines) modelsText(info engine.Info) string {
-	return cmp.Or(terminal.Few(e.modelIDs(info)), "no model")
+	return cmp.Or(terminal.JoinFew(e.modelIDs(info)), "no model")
 }
 
 // url returns the address of an engine's server, http://HOST:PORT. The name of a found
@@ -332,9 +332,9 @@ func (e *engines) host(name string) string {
 	return host
 }
 
-// isOwn reports whether a client that connects to address reaches a listener of this
+// isOwnAddress reports whether a client that connects to address reaches a listener of this
 // node on listen. Both are HOST:PORT.
-func isOwn(address, listen string) bool {
+func isOwnAddress(address, listen string) bool {
 	host, port, err := net.SplitHostPort(address)
 	ownHost, ownPort, ownErr := net.SplitHostPort(listen)
 	local := func(address string) bool { return settings.IsLoopback(address) || settings.IsUnspecified(address) }

@@ -309,7 +309,7 @@ func TestNodesDoNotUseEachOther(t *testing.T) {
 		{"gpu2:8080", "127.0.0.1:8080", false},
 		{"127.0.0.1:8080", "", false},
 	} {
-		if got := isOwn(test.address, test.listen); got != test.own {
+		if got := isOwnAddress(test.address, test.listen); got != test.own {
 			t.Errorf("%s with a listener on %q: %v", test.address, test.listen, got)
 		}
 	}

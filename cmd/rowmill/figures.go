@@ -32,7 +32,7 @@ func (s *service) ownFigures(ctx context.Context, kind string) (any, error) {
 	case figuresEngines:
 		return s.ownEngines(), nil
 	case figuresPoints:
-		return s.meter.all(), nil
+		return s.meter.recentPoints(), nil
 	case figuresGPUs:
 		return s.ownGPUs(ctx), nil
 	}
@@ -41,9 +41,9 @@ func (s *service) ownFigures(ctx context.Context, kind string) (any, error) {
 
 // requestFigures requests the figures of one kind from all nodes, unless the cache has
 // recent answers.
-func (s *service) requestFigures(ctx context.Context, what string) ([]actors.Reply[json.RawMessage], error) {
-	return s.recent.figures.Get(ctx, what, func(ctx context.Context) ([]actors.Reply[json.RawMessage], error) {
-		return s.System.Figures(ctx, what)
+func (s *service) requestFigures(ctx context.Context, kind string) ([]actors.Reply[json.RawMessage], error) {
+	return s.recent.figures.Get(ctx, kind, func(ctx context.Context) ([]actors.Reply[json.RawMessage], error) {
+		return s.System.Figures(ctx, kind)
 	})
 }
 
@@ -54,9 +54,9 @@ type nodeAnswer[T any] struct {
 	err   error
 }
 
-// answers returns the decoded figures of one kind from all nodes.
-func answers[T any](ctx context.Context, s *service, what string) ([]nodeAnswer[T], error) {
-	replies, err := s.requestFigures(ctx, what)
+// requestDecoded returns the decoded figures of one kind from all nodes.
+func requestDecoded[T any](ctx context.Context, s *service, kind string) ([]nodeAnswer[T], error) {
+	replies, err := s.requestFigures(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (a nodeAnswer[T]) problem() *string {
 // nodes that did not answer; for these nodes it returns the servers that they announced
 // before.
 func (s *service) EngineList(ctx context.Context) (all []client.Engine, missing []string, err error) {
-	replies, err := answers[[]client.Engine](ctx, s, figuresEngines)
+	replies, err := requestDecoded[[]client.Engine](ctx, s, figuresEngines)
 	for _, r := range replies {
 		if r.err == nil {
 			all = append(all, r.value...)
@@ -113,7 +113,7 @@ func (s *service) ownEngines() []client.Engine {
 
 // Points returns the recent measurements of all nodes, for the graphs of the console.
 func (s *service) Points(ctx context.Context) ([]apinodes.NodePoints, error) {
-	replies, err := answers[[]apinodes.Point](ctx, s, figuresPoints)
+	replies, err := requestDecoded[[]apinodes.StatsPoint](ctx, s, figuresPoints)
 	all := make([]apinodes.NodePoints, len(replies))
 	for i, r := range replies {
 		all[i] = apinodes.NodePoints{Node: r.node.Name, Points: r.value, Problem: r.problem()}
@@ -123,7 +123,7 @@ func (s *service) Points(ctx context.Context) ([]apinodes.NodePoints, error) {
 
 // GPUs returns the GPUs of all nodes.
 func (s *service) GPUs(ctx context.Context) ([]apinodes.NodeGPUs, error) {
-	replies, err := answers[apinodes.NodeGPUs](ctx, s, figuresGPUs)
+	replies, err := requestDecoded[apinodes.NodeGPUs](ctx, s, figuresGPUs)
 	all := make([]apinodes.NodeGPUs, len(replies))
 	for i, r := range replies {
 		all[i] = apinodes.NodeGPUs{Node: r.node.Name, GPUs: r.value.GPUs, Problem: r.value.Problem}

@@ -37,8 +37,8 @@ func (m *Main) describe(line func(name, format string, args ...any)) {
 	if m.Settings.Store.Embedded() && m.Storage.folder != nil {
 		line("data", "%s", m.Settings.Data)
 	} else {
-		line("records", "%s", m.Storage.records())
-		line("objects", "%s", m.Storage.objects())
+		line("records", "%s", m.Storage.recordsLocation())
+		line("objects", "%s", m.Storage.objectsLocation())
 	}
 	if m.Members.Cluster != nil {
 		self := m.Members.Cluster.Self()

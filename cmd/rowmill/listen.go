@@ -34,7 +34,7 @@ const (
 // listeners is the part of a node that has the sockets of the API address and the admin
 // address.
 type listeners struct {
-	part
+	partBase
 	Addr      net.Addr // address of the API
 	AdminAddr net.Addr // address of metrics and profiles; nil if http.admin_listen is empty
 	URL       string   // base URL of the API for clients on this machine
@@ -52,7 +52,7 @@ func (l *listeners) Start(ctx context.Context) error {
 	}
 	l.onStop("listener", l.api.stop)
 	l.Addr = l.api.Addr
-	l.URL, _ = l.api.url()
+	l.URL, _ = l.api.localURL()
 	if set.AdminListen == "" {
 		return nil
 	}
@@ -138,9 +138,9 @@ func (l *listener) stop(ctx context.Context) error {
 	return nil
 }
 
-// url returns the listener's base URL for a client on this machine. open reports
+// localURL returns the listener's base URL for a client on this machine. open reports
 // whether other machines also reach the listener; they need another host name.
-func (l *listener) url() (base string, open bool) {
+func (l *listener) localURL() (base string, open bool) {
 	host, port, err := net.SplitHostPort(l.Addr.String())
 	if err != nil {
 		return "", false // does not happen: listen opens only TCP addresses

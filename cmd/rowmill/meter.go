@@ -19,17 +19,17 @@ const engineRateWindow = time.Minute
 // A meter is the part of a node that reads the node's own metrics at intervals. The
 // readings give the points of the console's charts and the rates of the engines.
 type meter struct {
-	part
-	read func(time.Time) (reading, error)
+	partBase
+	read func(time.Time) (metricReading, error)
 
 	mu     sync.Mutex
-	last   *reading  // the latest reading; nil before the first one
-	recent []reading // the readings within engineRateWindow, oldest first
-	points []apinodes.Point
+	last   *metricReading  // the latest reading; nil before the first one
+	recent []metricReading // the readings within engineRateWindow, oldest first
+	points []apinodes.StatsPoint
 }
 
-// A reading holds the values of the node's metrics at one time.
-type reading struct {
+// A metricReading holds the values of the node's metrics at one time.
+type metricReading struct {
 	at                        time.Time
 	done, failed              float64
 	inputTokens, outputTokens float64
@@ -37,9 +37,9 @@ type reading struct {
 	inFlight, window          int
 }
 
-// take reads the metrics, and adds a Point with the changes since the last reading. It
+// takeReading reads the metrics, and adds a Point with the changes since the last reading. It
 // drops old Points and readings.
-func (m *meter) take(now time.Time) error {
+func (m *meter) takeReading(now time.Time) error {
 	r, err := m.read(now)
 	if err != nil {
 		return err
@@ -47,19 +47,19 @@ func (m *meter) take(now time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if last := m.last; last != nil {
-		m.points = append(m.points, apinodes.Point{
+		m.points = append(m.points, apinodes.StatsPoint{
 			At: now.UTC(), Rows: int64(r.done - last.done + r.failed - last.failed), Failed: int64(r.failed - last.failed),
 			InputTokens: int64(r.inputTokens - last.inputTokens), OutputTokens: int64(r.outputTokens - last.outputTokens),
 			InFlight: r.inFlight, Window: r.window,
 		})
-		m.points = slices.DeleteFunc(m.points, func(p apinodes.Point) bool { return now.Sub(p.At) > apinodes.StatsKept })
+		m.points = slices.DeleteFunc(m.points, func(p apinodes.StatsPoint) bool { return now.Sub(p.At) > apinodes.StatsKept })
 	}
 	m.last = &r
-	m.recent = slices.DeleteFunc(append(m.recent, r), func(r reading) bool { return now.Sub(r.at) > engineRateWindow })
+	m.recent = slices.DeleteFunc(append(m.recent, r), func(r metricReading) bool { return now.Sub(r.at) > engineRateWindow })
 	return nil
 }
 
-func (m *meter) all() []apinodes.Point {
+func (m *meter) recentPoints() []apinodes.StatsPoint {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.points)
@@ -80,11 +80,11 @@ func (m *meter) rate(engine string) *float64 {
 
 // Start reads the metrics every apinodes.StatsStep.
 func (m *meter) Start(ctx context.Context) error {
-	m.run(ctx, "meter", func(ctx context.Context) {
+	m.runInBackground(ctx, "meter", func(ctx context.Context) {
 		due := time.NewTicker(apinodes.StatsStep)
 		defer due.Stop()
 		for {
-			if err := m.take(m.now()); err != nil {
+			if err := m.takeReading(m.now()); err != nil {
 				m.Logger.Warn("reading the node's own metrics failed", "err", err)
 			}
 			select {
@@ -97,9 +97,9 @@ func (m *meter) Start(ctx context.Context) error {
 	return nil
 }
 
-// measure returns a reading of a node's metrics and of the load of its engines.
-func measure(now time.Time, metrics prometheus.Gatherer, engines []actors.EngineStatus) (reading, error) {
-	r := reading{at: now, answers: map[string]float64{}}
+// readMetrics returns a reading of a node's metrics and of the load of its engines.
+func readMetrics(now time.Time, metrics prometheus.Gatherer, engines []actors.EngineStatus) (metricReading, error) {
+	r := metricReading{at: now, answers: map[string]float64{}}
 	families, err := metrics.Gather()
 	if err != nil {
 		return r, err

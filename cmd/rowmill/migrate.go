@@ -98,8 +98,8 @@ func (g *migration) run(ctx context.Context) (err error) {
 		return exit.With(exit.Usage, errors.New("--from and --to are the same place"))
 	}
 	g.progress, g.totals = terminal.NewProgress(g.term), map[string]int64{}
-	defer g.progress.Pause()
-	var source *openPlace
+	defer g.progress.Clear()
+	var source *openedStorage
 	var identity deployment.Identity
 	var before *move.Summary
 	archived := g.from == "-" || isArchive(g.from)
@@ -108,10 +108,10 @@ func (g *migration) run(ctx context.Context) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, source.close(ctx)) }()
-		if identity, err = source.place.Source(ctx); err != nil {
+		if identity, err = source.place.SourceIdentity(ctx); err != nil {
 			return fmt.Errorf("--from: %w", err)
 		}
-		found, err := g.measure(ctx, source.place)
+		found, err := g.measureSource(ctx, source.place)
 		if err != nil {
 			return fmt.Errorf("--from: %w", err)
 		}
@@ -128,25 +128,25 @@ func (g *migration) run(ctx context.Context) (err error) {
 	}
 	var records move.Records
 	if archived {
-		a := &archive{move: m, g: g}
+		a := &archiveSource{move: m, g: g}
 		defer func() { err = errors.Join(err, a.close()) }()
-		if records, identity, err = a.read(ctx, g.from); err != nil {
+		if records, identity, err = a.importArchive(ctx, g.from); err != nil {
 			return fmt.Errorf("--from %s: %w", g.from, err)
 		}
 	} else {
 		records = source.place.Records
-		if err := m.Objects(ctx, source.place.Bucket); err != nil {
-			return g.unfinished(err)
+		if err := m.CopyObjects(ctx, source.place.Bucket); err != nil {
+			return g.incompleteError(err)
 		}
 	}
-	if err := m.Store(ctx, records); err != nil {
-		return g.unfinished(err)
+	if err := m.CopyRecords(ctx, records); err != nil {
+		return g.incompleteError(err)
 	}
 	moved, settled, err := m.End(ctx, records, before, identity)
 	if err != nil {
-		return g.unfinished(err)
+		return g.incompleteError(err)
 	}
-	g.progress.Pause()
+	g.progress.Clear()
 	_, err = fmt.Fprintf(g.term.Out, "moved to %s and %s: %s; %s objects, %s; compared, no difference. The new place is %s\n",
 		target.place.RecordsName, target.place.BucketName, moved, terminal.Count(moved.Objects), textfmt.Size(moved.Bytes), settled)
 	if err == nil && !archived {
@@ -155,13 +155,13 @@ func (g *migration) run(ctx context.Context) (err error) {
 	return err
 }
 
-// unfinished adds to err that --to is incomplete, and how to continue. It is for errors
+// incompleteError adds to err that --to is incomplete, and how to continue. It is for errors
 // after the move has begun.
-func (g *migration) unfinished(err error) error {
+func (g *migration) incompleteError(err error) error {
 	return fmt.Errorf("%w; --to is not complete, and no node starts on it: repair the cause and run the same command with --force", err)
 }
 
-func (g *migration) measure(ctx context.Context, from move.Place) (move.Summary, error) {
+func (g *migration) measureSource(ctx context.Context, from move.Location) (move.Summary, error) {
 	found, err := move.Summarize(ctx, from.Records)
 	if errors.Is(err, rowmill.ErrConflict) {
 		err = fmt.Errorf("%w; stop all nodes; a node that was killed counts as running for some seconds", err)
@@ -170,7 +170,7 @@ func (g *migration) measure(ctx context.Context, from move.Place) (move.Summary,
 		return found, err
 	}
 	g.totals["records"] = found.Total()
-	g.totals["objects"], err = move.Measure(ctx, from.Bucket)
+	g.totals["objects"], err = move.CountObjects(ctx, from.Bucket)
 	return found, err
 }
 
@@ -211,20 +211,20 @@ func isSameFile(a, b string) bool {
 	return err == nil && os.SameFile(first, second)
 }
 
-// An openPlace is the source or the target of a migration: the storage of a node that
+// An openedStorage is the source or the target of a migration: the storage of a node that
 // does not run, opened by this command.
-type openPlace struct {
+type openedStorage struct {
 	*storage
-	place move.Place
+	place move.Location
 }
 
-func (o *openPlace) close(ctx context.Context) error {
+func (o *openedStorage) close(ctx context.Context) error {
 	return o.Stop(context.WithoutCancel(ctx))
 }
 
 // open opens the storage that a flag names by a settings file or a data directory. If
 // mustExist is true, it returns an error for a data directory without records.
-func (g *migration) open(ctx context.Context, flag, name string, mustExist bool) (_ *openPlace, err error) {
+func (g *migration) open(ctx context.Context, flag, name string, mustExist bool) (_ *openedStorage, err error) {
 	src := settings.Sources{Environ: g.term.Environ, Alone: true}
 	if isSettings(name) {
 		src.File = name
@@ -249,7 +249,7 @@ func (g *migration) open(ctx context.Context, flag, name string, mustExist bool)
 			return nil, exit.With(exit.Usage, fmt.Errorf("%s: %w", flag, err))
 		}
 	}
-	o := &openPlace{storage: &storage{part: part{node: newNode(set, newLogger(g.term, set.Log))}}}
+	o := &openedStorage{storage: &storage{partBase: partBase{node: newNode(set, newLogger(g.term, set.Log))}}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("%s: %w", flag, err), o.close(ctx))
@@ -267,13 +267,13 @@ func (g *migration) open(ctx context.Context, flag, name string, mustExist bool)
 	if err != nil {
 		return nil, err
 	}
-	o.place.Pair = o.pair()
+	o.place.Storage = o.recordsAndBucket()
 	return o, nil
 }
 
 // openRecords opens the records directly. Unlike a node, it does not repeat writes that
 // Redis loses.
-func (o *openPlace) openRecords(ctx context.Context) error {
+func (o *openedStorage) openRecords(ctx context.Context) error {
 	if o.Settings.Store.Embedded() {
 		if err := o.openStore(ctx); err != nil {
 			return err
@@ -290,11 +290,11 @@ func (o *openPlace) openRecords(ctx context.Context) error {
 	return nil
 }
 
-// An archive is the source of a migration from a backup archive, which can be read only
+// An archiveSource is the source of a migration from a backup archive, which can be read only
 // once, from start to end. Each object is written to the target as it arrives. The
 // records come first in the archive, but are moved after the whole archive was read and
 // checked.
-type archive struct {
+type archiveSource struct {
 	move     *move.Move
 	g        *migration
 	folder   string
@@ -302,7 +302,7 @@ type archive struct {
 	records  *bolt.Store
 }
 
-func (a *archive) read(ctx context.Context, name string) (move.Records, deployment.Identity, error) {
+func (a *archiveSource) importArchive(ctx context.Context, name string) (move.Records, deployment.Identity, error) {
 	in, err := a.g.term.Open(name)
 	if err != nil {
 		return nil, deployment.Identity{}, err
@@ -312,7 +312,7 @@ func (a *archive) read(ctx context.Context, name string) (move.Records, deployme
 		return nil, deployment.Identity{}, err
 	}
 	_, err = backup.Read(ctx, bufio.NewReaderSize(in, restoreBuffer), func(name string, _ time.Time, content io.Reader) error {
-		return a.file(ctx, name, content)
+		return a.storeFile(ctx, name, content)
 	}, func(h backup.Header, _ int64) {
 		a.g.mu.Lock()
 		defer a.g.mu.Unlock()
@@ -322,15 +322,15 @@ func (a *archive) read(ctx context.Context, name string) (move.Records, deployme
 		err = errors.New("the archive has no identity of a deployment: no node was ever started on its data, so there is nothing to move")
 	}
 	if err != nil {
-		return nil, deployment.Identity{}, a.g.unfinished(err)
+		return nil, deployment.Identity{}, a.g.incompleteError(err)
 	}
 	a.records, err = bolt.Open(ctx, bolt.Config{Path: filepath.Join(a.folder, backup.Records)})
 	return a.records, *a.identity, err
 }
 
-// file stores one file of the archive: the records in a temporary folder, an object in
+// storeFile stores one file of the archive: the records in a temporary folder, an object in
 // the target.
-func (a *archive) file(ctx context.Context, name string, content io.Reader) error {
+func (a *archiveSource) storeFile(ctx context.Context, name string, content io.Reader) error {
 	key, object := strings.CutPrefix(name, backup.Objects+"/")
 	switch {
 	case !object:
@@ -350,10 +350,10 @@ func (a *archive) file(ctx context.Context, name string, content io.Reader) erro
 	case dir.IsTypeFile(key):
 		return nil
 	}
-	return a.move.Object(ctx, key, content)
+	return a.move.CopyObject(ctx, key, content)
 }
 
-func (a *archive) close() (err error) {
+func (a *archiveSource) close() (err error) {
 	if a.records != nil {
 		err = a.records.Close()
 	}

@@ -28,7 +28,7 @@ func TestMigrateCommand(t *testing.T) {
 		return out
 	}
 	m := settled(t, prepare(t, at("data"), nil))
-	storetest.Everything(t, m.Storage.Store, time.Now())
+	storetest.FillStore(t, m.Storage.Store, time.Now())
 	leave(t, m.Storage.Bucket, "results/full-1-a.parquet")
 	closed(t, m)
 

@@ -50,7 +50,7 @@ type Main struct {
 	Discovery    *discovery
 	Meter        *meter
 	API          *api
-	Secrets      *secrets
+	Secrets      *secretReloader
 	Certificates *certificates
 	Service      *service // gives the API and other nodes access to the pipeline
 }
@@ -58,17 +58,17 @@ type Main struct {
 // newMain creates the parts of a node and connects them. It starts no part.
 func newMain(set settings.Settings, log *slog.Logger) *Main {
 	n := newNode(set, log)
-	base := part{node: n}
-	m := &Main{node: n, Tracing: &traces{part: base}, Storage: &storage{part: base}, Engines: &engines{part: base, GPUs: gpu.SMI{}}}
-	m.Listeners = &listeners{part: base, failed: make(chan error, 2)}
-	m.Members = &membership{part: base, listeners: m.Listeners, ready: func() bool { return !m.Pipeline.Draining() }}
-	m.Pipeline = &pipeline{part: base, traces: m.Tracing, storage: m.Storage, engines: m.Engines, listeners: m.Listeners, members: m.Members}
-	m.Discovery = &discovery{part: base, engines: m.Engines, pipeline: m.Pipeline}
-	m.Meter = &meter{part: base, read: func(now time.Time) (reading, error) { return measure(now, n.Registry, m.Pipeline.Engines()) }}
-	m.Secrets, m.Certificates = &secrets{part: base}, &certificates{base}
-	m.Service = &service{pipeline: m.Pipeline, meter: m.Meter, secrets: m.Secrets, recent: newRecent()}
-	m.Pipeline.facts, m.Pipeline.figures = m.Service.facts, m.Service.ownFigures
-	m.API = &api{part: base, pipeline: m.Pipeline, service: m.Service}
+	base := partBase{node: n}
+	m := &Main{node: n, Tracing: &traces{partBase: base}, Storage: &storage{partBase: base}, Engines: &engines{partBase: base, GPUs: gpu.SMI{}}}
+	m.Listeners = &listeners{partBase: base, failed: make(chan error, 2)}
+	m.Members = &membership{partBase: base, listeners: m.Listeners, ready: func() bool { return !m.Pipeline.Draining() }}
+	m.Pipeline = &pipeline{partBase: base, traces: m.Tracing, storage: m.Storage, engines: m.Engines, listeners: m.Listeners, members: m.Members}
+	m.Discovery = &discovery{partBase: base, engines: m.Engines, pipeline: m.Pipeline}
+	m.Meter = &meter{partBase: base, read: func(now time.Time) (metricReading, error) { return readMetrics(now, n.Registry, m.Pipeline.Engines()) }}
+	m.Secrets, m.Certificates = &secretReloader{partBase: base}, &certificates{base}
+	m.Service = &service{pipeline: m.Pipeline, meter: m.Meter, secrets: m.Secrets, recent: newAnswerCache()}
+	m.Pipeline.facts, m.Pipeline.figures = m.Service.collectFacts, m.Service.ownFigures
+	m.API = &api{partBase: base, pipeline: m.Pipeline, service: m.Service}
 	m.Secrets.holders = []secretHolder{m.API, m.Members, m.Storage, m.Tracing, m.Engines}
 	return m
 }
@@ -93,7 +93,7 @@ func (m *Main) Run(ctx context.Context) error {
 	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTimeout)
 	defer cancel()
-	return errors.Join(err, m.stop(closing))
+	return errors.Join(err, m.stopParts(closing))
 }
 
 // Failed returns the channel that receives the error of a listener that stopped by
@@ -106,10 +106,10 @@ func (m *Main) Failed() <-chan error { return m.Listeners.failed }
 func (m *Main) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.Settings.Jobs.DrainTimeout+graceTimeout)
 	defer cancel()
-	return errors.Join(m.Pipeline.drain(ctx), m.stop(ctx))
+	return errors.Join(m.Pipeline.drain(ctx), m.stopParts(ctx))
 }
 
-func (m *Main) stop(ctx context.Context) error {
+func (m *Main) stopParts(ctx context.Context) error {
 	var errs []error
 	for _, part := range slices.Backward(m.parts()) {
 		errs = append(errs, part.Stop(ctx))

@@ -83,9 +83,9 @@ type nodePart interface {
 	Stop(ctx context.Context) error
 }
 
-// A part is the base that every part of a node embeds. Its method Stop closes
+// A partBase is the base that every part of a node embeds. Its method Stop closes
 // everything that Start has opened.
-type part struct {
+type partBase struct {
 	*node
 	closers []closer // in the order in which the part opened them; Stop calls them in reverse
 }
@@ -98,13 +98,13 @@ type closer struct {
 
 // onStop registers a function that Stop calls to close a resource. The name of the
 // resource is for errors and for the log of the watchdog.
-func (p *part) onStop(name string, close func(ctx context.Context) error) {
+func (p *partBase) onStop(name string, close func(ctx context.Context) error) {
 	p.closers = append(p.closers, closer{name, close})
 }
 
-// run calls work in a new goroutine. Stop cancels the context of work and waits until
+// runInBackground calls work in a new goroutine. Stop cancels the context of work and waits until
 // work returns.
-func (p *part) run(ctx context.Context, name string, work func(ctx context.Context)) {
+func (p *partBase) runInBackground(ctx context.Context, name string, work func(ctx context.Context)) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	over := make(chan struct{})
 	go func() {
@@ -120,7 +120,7 @@ func (p *part) run(ctx context.Context, name string, work func(ctx context.Conte
 
 // Stop closes everything that the part has opened, in reverse order. It may also be
 // called if Start was not called or has failed. A second call does nothing.
-func (p *part) Stop(ctx context.Context) error {
+func (p *partBase) Stop(ctx context.Context) error {
 	var errs []error
 	for i := len(p.closers) - 1; i >= 0; i-- {
 		p.watchdog.setStep(p.closers[i].name)

@@ -38,7 +38,7 @@ func ended(t *testing.T, p nodePart) {
 // A part closes everything in reverse order, also after an error.
 func TestPartStopsInReverse(t *testing.T) {
 	t.Parallel()
-	p := part{node: &node{}}
+	p := partBase{node: &node{}}
 	var closed []string
 	trouble := errors.New("it hangs")
 	for _, name := range []string{"first", "second", "third"} {
@@ -92,7 +92,7 @@ func TestStorageKeepsItsIdentity(t *testing.T) {
 	if err != nil || string(value) != "1" || second.deployment.ID == "" || second.deployment.ID != first.deployment.ID {
 		t.Errorf("value %q, error %v, identities %v and %v", value, err, first.deployment, second.deployment)
 	}
-	if err := second.confirm(t.Context()); err != nil {
+	if err := second.confirmDeployment(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if len(second.secrets()) > 0 {
@@ -135,8 +135,8 @@ func TestMembersFindEachOther(t *testing.T) {
 	t.Parallel()
 	alone := prepare(t, t.TempDir(), nil).Members
 	begun(t, alone)
-	if alone.count() != 1 || len(alone.secrets()) > 0 {
-		t.Errorf("a node alone counts %d nodes", alone.count())
+	if alone.nodeCount() != 1 || len(alone.secrets()) > 0 {
+		t.Errorf("a node alone counts %d nodes", alone.nodeCount())
 	}
 	gossip := freeAddress(t)
 	member := func(listen string, join ...string) *membership {
@@ -149,12 +149,12 @@ func TestMembersFindEachOther(t *testing.T) {
 	}
 	one := member(gossip)
 	two := member("127.0.0.1:0", gossip)
-	wait.For(t, "both know two nodes", func() bool { return one.count() == 2 && two.count() == 2 })
+	wait.For(t, "both know two nodes", func() bool { return one.nodeCount() == 2 && two.nodeCount() == 2 })
 	if api := one.announcedURL(); api != one.listeners.URL {
 		t.Errorf("the API is announced at %s, want %s", api, one.listeners.URL)
 	}
 	ended(t, two)
-	wait.For(t, "the first is alone again", func() bool { return one.count() == 1 })
+	wait.For(t, "the first is alone again", func() bool { return one.nodeCount() == 1 })
 }
 
 func TestTracesNeedACollector(t *testing.T) {
@@ -179,9 +179,9 @@ func TestMeterReadsUntilItStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var reads atomic.Int32
-		m := &meter{part: part{node: newNode(settings.Defaults(), slog.New(slog.DiscardHandler))}, read: func(now time.Time) (reading, error) {
+		m := &meter{partBase: partBase{node: newNode(settings.Defaults(), slog.New(slog.DiscardHandler))}, read: func(now time.Time) (metricReading, error) {
 			reads.Add(1)
-			return reading{at: now}, nil
+			return metricReading{at: now}, nil
 		}}
 		begun(t, m)
 		time.Sleep(2*apinodes.StatsStep + time.Millisecond)

@@ -18,7 +18,7 @@ import (
 
 // pipeline is the part of a node that claims jobs and runs their rows.
 type pipeline struct {
-	part
+	partBase
 	traces    *traces
 	storage   *storage
 	engines   *engines
@@ -68,7 +68,7 @@ func (p *pipeline) config() (config actors.Config, err error) {
 		return config, fmt.Errorf("inputs: %w", err)
 	}
 	words := newVocabularies(p.Settings.Tokenizers)
-	if err := words.check(p.engines.Catalog.All()); err != nil {
+	if err := words.validateAll(p.engines.Catalog.All()); err != nil {
 		return config, fmt.Errorf("tokenizers: %w", err)
 	}
 	settle := jobs.SettleTime
@@ -89,30 +89,30 @@ func (p *pipeline) config() (config actors.Config, err error) {
 			LeaseTTL: jobs.LeaseTTL, AdoptionTimeout: jobs.AdoptionTimeout, MaxActive: jobs.MaxActive, KeptPlaces: jobs.KeptPlaces, Weights: jobs.Weights,
 			ParkTime: jobs.ParkTime, Settle: settle,
 		},
-		Shards:    actors.Shards{Rows: jobs.ShardRows, Bytes: int64(jobs.ShardBytes), Remembered: jobs.DedupRows},
-		Parts:     actors.Parts{Bytes: int64(jobs.PartBytes), Interval: jobs.PartInterval, Joined: int64(jobs.JoinBytes)},
-		Rows:      actors.Rows{MaxAttempts: jobs.MaxAttempts, Patience: jobs.RowPatience},
+		Shards:    actors.ShardConfig{Rows: jobs.ShardRows, Bytes: int64(jobs.ShardBytes), Remembered: jobs.DedupRows},
+		Parts:     actors.PartConfig{Bytes: int64(jobs.PartBytes), Interval: jobs.PartInterval, Joined: int64(jobs.JoinBytes)},
+		Rows:      actors.RowConfig{MaxAttempts: jobs.MaxAttempts, Patience: jobs.RowPatience},
 		Estimates: actors.Estimates{Threshold: p.Settings.Estimates.SamplingThreshold, Sample: p.Settings.Estimates.SampleTokens},
 		Servers: actors.Servers{
 			Wait: jobs.WaitForEngine, ProbeInterval: jobs.ProbeInterval, Pace: p.Settings.Pace, MaxTrialModels: cmp.Or(jobs.AskedModels, -1),
 			Warm:  func(served []engine.ServedModel) { words.preload(p.engines.Catalog, served) },
-			Known: func(s engine.ServedModel) bool { return p.engines.Catalog.Describes(s.Names()...) },
+			Known: func(s engine.ServedModel) bool { return p.engines.Catalog.KnowsCapability(s.Names()...) },
 		},
-		Ended: p.announce,
+		Ended: p.announceJobEnd,
 		Reports: actors.Reports{
 			Facts:        p.facts,
 			FactsTimeout: 4 * p.checkTimeout, // three checks of checkTimeout each, and time for the network
 			Figures:      p.figures,
 		},
 		Janitor: actors.Janitor{
-			Confirm:  p.storage.confirm,
+			Confirm:  p.storage.confirmDeployment,
 			Interval: p.Settings.Retention.Interval, Batch: p.Settings.Retention.Batch, OrphanAge: p.Settings.Retention.OrphanAge,
 			ScrubRate:      int64(p.Settings.Retention.ScrubRate),
 			ClockTolerance: p.Settings.Retention.ClockTolerance, CatchUp: p.Settings.Retention.CatchUp,
 		},
 	}
 	if p.members.Cluster != nil {
-		if config.Peers, err = p.members.client(); err != nil {
+		if config.Peers, err = p.members.newPeerClient(); err != nil {
 			return config, err
 		}
 	}
@@ -139,23 +139,23 @@ func (p *pipeline) drain(ctx context.Context) error {
 
 // Stop stops this part of the node. It is needed because part and actors.System, which
 // pipeline embeds, both have a method Stop.
-func (p *pipeline) Stop(ctx context.Context) error { return p.part.Stop(ctx) }
+func (p *pipeline) Stop(ctx context.Context) error { return p.partBase.Stop(ctx) }
 
 // newWebhooks creates the sender of webhook events. The settings of inputs that allow
 // or forbid networks also apply to the receivers of events.
 func (p *pipeline) newWebhooks() *sender.Sender {
 	in := p.Settings.Inputs
 	return sender.New(sender.Config{
-		Store: p.storage.Store, Schedule: p.Settings.Webhooks.Retries, Clock: p.now, Logger: p.Logger, Registerer: p.Registry, Reason: input.Reason, Nodes: p.members.count,
+		Store: p.storage.Store, Schedule: p.Settings.Webhooks.Retries, Clock: p.now, Logger: p.Logger, Registerer: p.Registry, Reason: input.FailureReason, Nodes: p.members.nodeCount,
 		Transport: input.NewTransport(input.Config{
 			ConnectTimeout: in.ConnectTimeout, AllowLoopback: in.AllowLoopback, AllowPrivateNetworks: in.AllowPrivateNetworks, OwnAddresses: p.ownAddresses,
 		}),
 	})
 }
 
-// announce stores the webhook events about the end of a job, and wakes the sender if
+// announceJobEnd stores the webhook events about the end of a job, and wakes the sender if
 // there are any.
-func (p *pipeline) announce(ctx context.Context, rec *store.Record) error {
+func (p *pipeline) announceJobEnd(ctx context.Context, rec *store.Record) error {
 	made, err := webhook.Announce(ctx, p.storage.Store, rec)
 	if made {
 		p.Webhooks.Wake()

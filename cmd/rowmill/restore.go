@@ -52,7 +52,7 @@ events to the same webhooks.
   rowmill restore --check rowmill.tar        # read and check it, write nothing`,
 		Args: cobra.ExactArgs(1),
 	}
-	load := settingsFlags(cmd.Flags(), term)
+	load := addSettingsFlags(cmd.Flags(), term)
 	cmd.Flags().BoolVarP(&term.Quiet, "quiet", "q", term.Quiet, "no progress, and no messages except errors")
 	cmd.Flags().BoolVar(&check, "check", false, "only read the archive and check all of it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -67,13 +67,13 @@ events to the same webhooks.
 		defer file.Close()
 		in := bufio.NewReaderSize(file, restoreBuffer)
 		progress := terminal.NewProgress(term)
-		defer progress.Pause()
+		defer progress.Clear()
 		if check {
 			h, err := backup.Read(cmd.Context(), in, backup.Discard, backups.Reporter(term, progress, "check"))
 			if err != nil {
 				return fmt.Errorf("check %s: %w", args[0], err)
 			}
-			progress.Pause()
+			progress.Clear()
 			return printArchiveLine(term.Out, "complete and undamaged", h)
 		}
 		if !s.Store.Embedded() || s.Objects.URL != "" {
@@ -90,7 +90,7 @@ events to the same webhooks.
 		if err != nil {
 			return err
 		}
-		progress.Pause()
+		progress.Clear()
 		return printArchiveLine(term.Out, "restored into "+directory, h)
 	}
 	must(cmd.MarkFlagFilename("config", "yaml", "yml"))

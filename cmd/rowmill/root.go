@@ -57,7 +57,7 @@ Ollama, name their addresses:
     rowmill serve --engine http://127.0.0.1:8000
 
 ` + exit.Help,
-		Args:          unknownCommand,
+		Args:          rejectUnknownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -77,14 +77,14 @@ Ollama, name their addresses:
 		simCommand(term), configCommand(term), storageCommand(term), versionCommand(term), manual.Command(build.Version, build.Built),
 	)
 	for _, cmd := range root.Commands() {
-		checkArgs(cmd)
+		wrapArgErrors(cmd)
 	}
 	return root
 }
 
-// unknownCommand returns a usage error if the first argument is not a subcommand of
+// rejectUnknownCommand returns a usage error if the first argument is not a subcommand of
 // cmd. The error suggests subcommands with similar names.
-func unknownCommand(cmd *cobra.Command, args []string) error {
+func rejectUnknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -96,11 +96,11 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	return exit.With(exit.Usage, errors.New(text))
 }
 
-// checkArgs makes cmd and all its subcommands report wrong arguments as usage errors.
-func checkArgs(cmd *cobra.Command) {
+// wrapArgErrors makes cmd and all its subcommands report wrong arguments as usage errors.
+func wrapArgErrors(cmd *cobra.Command) {
 	check := cmd.Args
 	if cmd.HasSubCommands() {
-		check = unknownCommand
+		check = rejectUnknownCommand
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if check == nil {
@@ -114,6 +114,6 @@ func checkArgs(cmd *cobra.Command) {
 		return exit.With(exit.Usage, fmt.Errorf("%w; usage: %s", err, cmd.UseLine()))
 	}
 	for _, sub := range cmd.Commands() {
-		checkArgs(sub)
+		wrapArgErrors(sub)
 	}
 }

@@ -28,8 +28,8 @@ type secret struct {
 
 // newParsedSecret returns a secret whose value has a format. parse reads the value from settings
 // and returns an error if the format is wrong; use makes the node use the value.
-func newParsedSecret[T any](name string, of func(settings.Settings) settings.Secret, parse func(settings.Settings) (T, error), use func(T) error) secret {
-	return secret{name, func(set settings.Settings) string { return of(set).Reveal() }, func(set settings.Settings) error {
+func newParsedSecret[T any](name string, secretIn func(settings.Settings) settings.Secret, parse func(settings.Settings) (T, error), use func(T) error) secret {
+	return secret{name, func(set settings.Settings) string { return secretIn(set).Reveal() }, func(set settings.Settings) error {
 		value, err := parse(set)
 		if err != nil {
 			return err
@@ -42,10 +42,10 @@ func newParsedSecret[T any](name string, of func(settings.Settings) settings.Sec
 // part with an API key.
 type secretHolder interface{ secrets() []secret }
 
-// secrets is the part of a node that reads the settings again while the node runs.
+// secretReloader is the part of a node that reads the settings again while the node runs.
 // Changed secrets take effect at once, other changed settings only after a restart.
-type secrets struct {
-	part
+type secretReloader struct {
+	partBase
 	// Reload returns the settings, read again. If Reload is nil, secrets do not change.
 	Reload func() (settings.Settings, error)
 	// Hangup receives a SIGHUP of the process, which makes the node read the settings
@@ -63,7 +63,7 @@ type secrets struct {
 }
 
 // Start starts the checks for changed secrets.
-func (s *secrets) Start(ctx context.Context) error {
+func (s *secretReloader) Start(ctx context.Context) error {
 	if s.Reload == nil {
 		return nil
 	}
@@ -78,13 +78,13 @@ func (s *secrets) Start(ctx context.Context) error {
 	s.mu.Lock()
 	s.used = used
 	s.mu.Unlock()
-	s.run(ctx, "secrets", s.watch)
+	s.runInBackground(ctx, "secrets", s.watch)
 	return nil
 }
 
 // watch reads the settings again every secrets_interval and after each SIGHUP, until
 // ctx ends.
-func (s *secrets) watch(ctx context.Context) {
+func (s *secretReloader) watch(ctx context.Context) {
 	var due <-chan time.Time
 	if every := s.Settings.SecretsInterval; every > 0 {
 		ticks := time.NewTicker(every)
@@ -108,7 +108,7 @@ func (s *secrets) watch(ctx context.Context) {
 // applyChanges reads the settings, puts changed secrets into use and returns their names. If a
 // secret cannot be read or used, the old secret stays in use: the file may be half
 // written, and the next call of applyChanges reads it again.
-func (s *secrets) applyChanges() (changed []string) {
+func (s *secretReloader) applyChanges() (changed []string) {
 	now, err := s.Reload()
 	if err != nil {
 		s.reportProblem(fmt.Sprintf("the settings cannot be read again, so the old secrets stay in use: %v", err))
@@ -139,7 +139,7 @@ func (s *secrets) applyChanges() (changed []string) {
 
 // reportProblem stores the current problem, and logs it if it differs from the last one. An
 // empty text means that there is no problem.
-func (s *secrets) reportProblem(trouble string) {
+func (s *secretReloader) reportProblem(trouble string) {
 	if trouble == "" {
 		s.currentProblem.Store(nil)
 	} else {
@@ -158,7 +158,7 @@ var sharedSecretNames = []string{"api_key", "http.signing_key", "cluster.key", "
 // key is the secret's name. Nodes compare the hashes, so they do not show each other
 // the secrets. For a setting with several secrets, the value has one hash for each, in
 // order.
-func (s *secrets) fingerprints() map[string]string {
+func (s *secretReloader) fingerprints() map[string]string {
 	out := map[string]string{}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -88,7 +88,7 @@ func TestSecretsAtSIGHUP(t *testing.T) {
 	if status(t, m, "second") != 200 {
 		t.Error("with an empty file the former keys are not good any more")
 	}
-	if facts := m.Service.facts(t.Context()); !strings.Contains(fmt.Sprint(facts), "it must hold the secret") {
+	if facts := m.Service.collectFacts(t.Context()); !strings.Contains(fmt.Sprint(facts), "it must hold the secret") {
 		t.Errorf("the node finds nothing wrong with itself: %v", facts)
 	}
 
@@ -380,7 +380,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 	succeeds(running)
 	wait.Until(t, together) // on a slow machine a member may be silent for a while
 	for _, n := range nodes {
-		if facts := n.Service.facts(t.Context()); strings.Contains(fmt.Sprint(facts), "cannot be asked") {
+		if facts := n.Service.collectFacts(t.Context()); strings.Contains(fmt.Sprint(facts), "cannot be asked") {
 			t.Errorf("%s: %v", n.nodeName(), facts)
 		}
 	}

@@ -53,7 +53,7 @@ that terminal ends it.
   rowmill serve --set 'quotas=[{priority: 1, row_quota: 50000000}]' --set jobs.max_active=8`,
 		Args: cobra.NoArgs,
 	}
-	load := settingsFlags(cmd.Flags(), term)
+	load := addSettingsFlags(cmd.Flags(), term)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, err := load()
 		if err != nil {
@@ -87,7 +87,7 @@ func serve(ctx context.Context, term *terminal.IO, s settings.Settings, reload f
 		return exit.With(exit.Failure, err)
 	}
 	greet(term, m)
-	m.Logger.Info("listening", "address", m.Listeners.Addr.String(), "records", m.Storage.records(), "objects", m.Storage.objects(), "version", buildInfo().Version)
+	m.Logger.Info("listening", "address", m.Listeners.Addr.String(), "records", m.Storage.recordsLocation(), "objects", m.Storage.objectsLocation(), "version", buildInfo().Version)
 	tell := func(state string) {
 		if err := notify(context.WithoutCancel(ctx), os.Getenv("NOTIFY_SOCKET"), state); err != nil {
 			m.Logger.Warn("telling systemd the state of this process failed", "state", state, "err", err)

@@ -30,7 +30,7 @@ import (
 type service struct {
 	*pipeline
 	meter   *meter
-	secrets *secrets
+	secrets *secretReloader
 	recent  *answerCache // cache of the answers of nodes
 }
 
@@ -50,7 +50,7 @@ type answerCache struct {
 	distributions cache.TTL[string, *jobs.RowDistribution]           // key: job ID
 }
 
-func newRecent() *answerCache {
+func newAnswerCache() *answerCache {
 	return &answerCache{
 		figures:       cache.TTL[string, []actors.Reply[json.RawMessage]]{Age: answerCacheAge, Most: 3},
 		distributions: cache.TTL[string, *jobs.RowDistribution]{Age: answerCacheAge, Most: maxCachedDistributions},
@@ -88,7 +88,7 @@ func (s *service) Servers() (servers []served.Server) {
 			continue
 		}
 		for _, e := range n.Servers {
-			servers = append(servers, served.Server{Node: n.Name, Name: e.Name, Kind: e.Kind, Counts: openai.Counts(e.Kind), Simulated: e.Simulated, Models: e.Models})
+			servers = append(servers, served.Server{Node: n.Name, Name: e.Name, Kind: e.Kind, Counts: openai.CanCountPrompts(e.Kind), Simulated: e.Simulated, Models: e.Models})
 		}
 	}
 	return servers
@@ -135,21 +135,21 @@ func (s *service) DrainNode(ctx context.Context, id string) error {
 
 // Actors returns the actors that match f, and which nodes answered. An actor with an
 // older message or task comes first.
-func (s *service) Actors(ctx context.Context, f apinodes.ActorFilter) ([]apinodes.Actor, []apinodes.Answered, error) {
+func (s *service) Actors(ctx context.Context, f apinodes.ActorFilter) ([]apinodes.Actor, []apinodes.NodeAnswer, error) {
 	replies, err := s.System.Actors(ctx, f.Node, registry.Filter{Kind: f.Kind, Job: f.Job, MinAge: f.MinAge})
 	if err != nil {
 		return nil, nil, err
 	}
 	var all []apinodes.Actor
-	answered := []apinodes.Answered{}
+	answered := []apinodes.NodeAnswer{}
 	for _, r := range replies {
-		a := apinodes.Answered{ID: r.Node.ID, Name: r.Node.Name, LeftOut: r.Answer.LeftOut}
+		a := apinodes.NodeAnswer{ID: r.Node.ID, Name: r.Node.Name, LeftOut: r.Answer.LeftOut}
 		if r.Err != nil {
 			a.Error = exchange.OrNull(shortText(r.Err))
 		}
 		answered = append(answered, a)
 		for _, one := range r.Answer.Actors {
-			all = append(all, actorOf(r.Node.ID, r.Node.Name, one))
+			all = append(all, toAPIActor(r.Node.ID, r.Node.Name, one))
 		}
 	}
 	slices.SortStableFunc(all, func(a, b apinodes.Actor) int {
@@ -158,7 +158,7 @@ func (s *service) Actors(ctx context.Context, f apinodes.ActorFilter) ([]apinode
 	return all, answered, nil
 }
 
-func actorOf(id, name string, a registry.Actor) apinodes.Actor {
+func toAPIActor(id, name string, a registry.Actor) apinodes.Actor {
 	actor := apinodes.Actor{
 		NodeID: id, Node: name, ID: a.ID, Kind: a.Kind, Job: exchange.OrNull(a.Job), Engine: exchange.OrNull(a.Engine), State: a.State, Since: a.Since,
 		Restarts: a.Restarts, Depth: a.Depth, Oldest: seconds(a.Oldest),

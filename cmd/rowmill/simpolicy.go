@@ -22,7 +22,7 @@ type simPolicy struct {
 // An unusedServer is a server that the node has found but does not use, with the
 // reason.
 type unusedServer struct {
-	discover.Found
+	discover.FoundServer
 	reason string
 }
 
@@ -44,10 +44,10 @@ func (p *simPolicy) simulates() bool {
 	return p.decided && p.simulated
 }
 
-// refuse returns why this node does not use a found server, with the remedy, and adds
+// refusalReason returns why this node does not use a found server, with the remedy, and adds
 // the server to the unused servers. It returns an empty text if the node can use the
 // server.
-func (p *simPolicy) refuse(f discover.Found) string {
+func (p *simPolicy) refusalReason(f discover.FoundServer) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	reason := ""

@@ -25,7 +25,7 @@ import (
 
 // storage is the part of a node that opens its records and its objects.
 type storage struct {
-	part
+	partBase
 	Store  store.Store
 	Bucket blob.Bucket
 
@@ -42,7 +42,7 @@ type storage struct {
 func (s *storage) Start(ctx context.Context) error {
 	err := s.open(ctx)
 	if err == nil {
-		s.deployment, err = s.pair().Settle(ctx)
+		s.deployment, err = s.recordsAndBucket().Settle(ctx)
 	}
 	return err
 }
@@ -173,7 +173,7 @@ func (s *storage) openS3(ctx context.Context) error {
 	set := s.Settings.Objects
 	name, prefix := set.Bucket()
 	bucket, err := s3.Open(ctx, s3.Config{
-		Endpoint: set.Service(), PublicEndpoint: set.PublicEndpoint, Region: set.Region, Bucket: name, Prefix: prefix,
+		Endpoint: set.ServiceURL(), PublicEndpoint: set.PublicEndpoint, Region: set.Region, Bucket: name, Prefix: prefix,
 		AccessKey: set.AccessKey.Reveal(), SecretKey: set.SecretKey.Reveal(), Logger: s.Logger, Metrics: s.Registry,
 	})
 	if err != nil {
@@ -184,28 +184,28 @@ func (s *storage) openS3(ctx context.Context) error {
 	return nil
 }
 
-// pair returns the records and the bucket together, with the clock of the node.
-func (s *storage) pair() deployment.Pair {
-	return deployment.Pair{Records: s.Store, RecordsName: s.records(), Bucket: s.Bucket, BucketName: s.objects(), Clock: s.now}
+// recordsAndBucket returns the records and the bucket together, with the clock of the node.
+func (s *storage) recordsAndBucket() deployment.Storage {
+	return deployment.Storage{Records: s.Store, RecordsName: s.recordsLocation(), Bucket: s.Bucket, BucketName: s.objectsLocation(), Clock: s.now}
 }
 
-// check compares the records with the objects in the bucket. If read is true, it also
-// reads all results and parts of ended jobs. From time to time it calls looked with the
-// number of jobs that it has checked; looked may be nil.
-func (s *storage) check(ctx context.Context, read bool, looked func(jobs int)) (deployment.NodeReport, error) {
-	o := deployment.Options{Progress: looked}
-	if read {
-		o.Read = func(ctx context.Context, rec store.Record) (damaged []deployment.Damaged, err error) {
+// checkConsistency compares the records with the objects in the bucket. If readResults is true, it also
+// reads all results and parts of ended jobs. From time to time it calls onProgress with the
+// number of jobs that it has checked; onProgress may be nil.
+func (s *storage) checkConsistency(ctx context.Context, readResults bool, onProgress func(jobs int)) (deployment.NodeReport, error) {
+	o := deployment.Options{Progress: onProgress}
+	if readResults {
+		o.Read = func(ctx context.Context, rec store.Record) (damaged []deployment.DamagedItem, err error) {
 			faults, _, err := resultarchive.Scrub(ctx, s.Store, s.Bucket, rec)
 			for _, f := range faults {
-				damaged = append(damaged, deployment.Damaged{JobID: rec.Job.ID, Key: f.Key, Reason: f.Err.Error()})
+				damaged = append(damaged, deployment.DamagedItem{JobID: rec.Job.ID, Key: f.Key, Reason: f.Err.Error()})
 			}
 			return damaged, err
 		}
 	}
-	c := deployment.NodeReport{RecordsAt: s.records(), ObjectsAt: s.objects()}
+	c := deployment.NodeReport{RecordsAt: s.recordsLocation(), ObjectsAt: s.objectsLocation()}
 	var err error
-	if c.Report, err = s.pair().Check(ctx, o); err != nil {
+	if c.Report, err = s.recordsAndBucket().Check(ctx, o); err != nil {
 		return c, err
 	}
 	now, err := s.Store.Time(ctx)
@@ -213,26 +213,28 @@ func (s *storage) check(ctx context.Context, read bool, looked func(jobs int)) (
 	return c, err
 }
 
-// confirm returns an error if the records and the bucket no longer belong to the same
+// confirmDeployment returns an error if the records and the bucket no longer belong to the same
 // deployment.
-func (s *storage) confirm(ctx context.Context) error { return s.pair().Confirm(ctx, s.deployment) }
+func (s *storage) confirmDeployment(ctx context.Context) error {
+	return s.recordsAndBucket().Confirm(ctx, s.deployment)
+}
 
-// records returns where the records are: the path of a file, or the address of Redis
+// recordsLocation returns where the records are: the path of a file, or the address of Redis
 // without its password.
-func (s *storage) records() string {
+func (s *storage) recordsLocation() string {
 	if s.Settings.Store.Embedded() {
 		return filepath.Join(s.Settings.Data, "rowmill.db")
 	}
-	return s.Settings.Store.Place()
+	return s.Settings.Store.Location()
 }
 
-// objects returns where the objects are: a directory, or the S3 URL and the address of
+// objectsLocation returns where the objects are: a directory, or the S3 URL and the address of
 // the S3 service.
-func (s *storage) objects() string {
+func (s *storage) objectsLocation() string {
 	if s.folder != nil {
 		return filepath.Join(s.Settings.Data, "objects")
 	}
-	return s.Settings.Objects.URL + " at " + s.Settings.Objects.Service()
+	return s.Settings.Objects.URL + " at " + s.Settings.Objects.ServiceURL()
 }
 
 func (s *storage) secrets() (all []secret) {

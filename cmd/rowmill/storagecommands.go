@@ -63,14 +63,14 @@ func (s storageCommands) withStorage(cmd *cobra.Command, body func(ctx context.C
 // withStorageOr is like withStorage, but calls inUse instead of body if another process
 // uses the records. With nil for inUse, this case is an error.
 func (s storageCommands) withStorageOr(cmd *cobra.Command, inUse, body func(ctx context.Context, m *storage, args []string) error) *cobra.Command {
-	load := settingsFlags(cmd.Flags(), s.term)
+	load := addSettingsFlags(cmd.Flags(), s.term)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		set, err := load()
 		if err != nil {
 			return err
 		}
 		set.Log.Level = slog.LevelError.String()
-		m := &storage{part: part{node: newNode(set, newLogger(s.term, set.Log))}}
+		m := &storage{partBase: partBase{node: newNode(set, newLogger(s.term, set.Log))}}
 		defer func() { err = errors.Join(err, m.Stop(context.WithoutCancel(cmd.Context()))) }()
 		switch err := m.open(cmd.Context()); {
 		case inUse != nil && errors.Is(err, bolt.ErrInUse):
@@ -111,7 +111,7 @@ set ROWMILL_SERVER to its address and ROWMILL_API_KEY to an administrator's key.
 		if how == "json" {
 			err = terminal.JSON(s.term.Out, checked)
 		} else {
-			err = s.print(checked)
+			err = s.printReport(checked)
 		}
 		skew := time.Duration(checked.SkewSeconds * float64(time.Second))
 		if err == nil && (!checked.Matches() || skew.Abs() > m.Settings.Retention.ClockTolerance) {
@@ -120,13 +120,13 @@ set ROWMILL_SERVER to its address and ROWMILL_API_KEY to an administrator's key.
 		return err
 	}
 	return s.withStorageOr(cmd, func(ctx context.Context, m *storage, _ []string) error {
-		checked, err := s.ask(ctx, m, read)
+		checked, err := s.requestNodeCheck(ctx, m, read)
 		if err != nil {
 			return err
 		}
 		return report(m, checked)
 	}, func(ctx context.Context, m *storage, _ []string) error {
-		checked, err := m.check(ctx, read, s.progress())
+		checked, err := m.checkConsistency(ctx, read, s.progress())
 		if err != nil {
 			return err
 		}
@@ -134,9 +134,9 @@ set ROWMILL_SERVER to its address and ROWMILL_API_KEY to an administrator's key.
 	})
 }
 
-// ask asks the node that uses the records to check its storage, and returns the report
+// requestNodeCheck asks the node that uses the records to check its storage, and returns the report
 // of the node.
-func (s storageCommands) ask(ctx context.Context, m *storage, read bool) (checked deployment.NodeReport, err error) {
+func (s storageCommands) requestNodeCheck(ctx context.Context, m *storage, read bool) (checked deployment.NodeReport, err error) {
 	api, err := (&connect.Options{Term: s.term, UserAgent: "rowmill/" + buildInfo().Version}).Client()
 	if err != nil {
 		return checked, fmt.Errorf("a node uses the records, and must check them itself: %w", err)
@@ -150,8 +150,8 @@ func (s storageCommands) ask(ctx context.Context, m *storage, read bool) (checke
 	if err := json.Unmarshal(answer.Raw, &checked); err != nil {
 		return checked, fmt.Errorf("read the report of the node: %w", err)
 	}
-	if checked.RecordsAt != m.records() {
-		return checked, exit.With(exit.Usage, fmt.Errorf("the node at ROWMILL_SERVER has its records at %s, and not at %s", checked.RecordsAt, m.records()))
+	if checked.RecordsAt != m.recordsLocation() {
+		return checked, exit.With(exit.Usage, fmt.Errorf("the node at ROWMILL_SERVER has its records at %s, and not at %s", checked.RecordsAt, m.recordsLocation()))
 	}
 	return checked, nil
 }
@@ -168,7 +168,7 @@ func (s storageCommands) progress() func(jobs int) {
 	}
 }
 
-func (s storageCommands) print(r deployment.NodeReport) error {
+func (s storageCommands) printReport(r deployment.NodeReport) error {
 	identity := func(i *deployment.Identity) string {
 		if i == nil {
 			return "no identity yet"
@@ -180,11 +180,11 @@ func (s storageCommands) print(r deployment.NodeReport) error {
 		row("objects", r.ObjectsAt, identity(r.Bucket))
 		row("clock", "this machine's is ahead of the store's by", (time.Duration(r.SkewSeconds) * time.Second).String())
 		row("known jobs with objects", terminal.Count(int64(r.Known)), "")
-		row("jobs that no record knows", terminal.Count(int64(len(r.Unknown))), textfmt.Size(size(r.Unknown)))
+		row("jobs that no record knows", terminal.Count(int64(len(r.Unknown))), textfmt.Size(totalBytes(r.Unknown)))
 		row("result files that are missing", terminal.Count(int64(len(r.Missing))), "")
 		row("damaged records and objects", terminal.Count(int64(len(r.Damaged))), "")
 		for _, n := range firstPrinted(r.Unknown) {
-			row("unknown", n.JobID, describe(n))
+			row("unknown", n.JobID, describeSetAside(n))
 		}
 		for _, f := range firstPrinted(r.Missing) {
 			row("missing", f.JobID, f.Key)
@@ -201,14 +201,14 @@ const maxPrinted = 20
 
 func firstPrinted[T any](list []T) []T { return list[:min(len(list), maxPrinted)] }
 
-func size(notes []deployment.Note) (bytes int64) {
+func totalBytes(notes []deployment.QuarantineNote) (bytes int64) {
 	for _, n := range notes {
 		bytes += n.Bytes
 	}
 	return bytes
 }
 
-func describe(n deployment.Note) string {
+func describeSetAside(n deployment.QuarantineNote) string {
 	text := fmt.Sprintf("%d objects, %s, last written %s", n.Objects, textfmt.Size(n.Bytes), n.Newest.Format(time.RFC3339))
 	if !n.Found.IsZero() {
 		text += ", set aside " + n.Found.Format(time.RFC3339)
@@ -232,25 +232,25 @@ in the bucket says since when. If the records know a job again, its note is remo
 		if err != nil {
 			return err
 		}
-		if _, err := m.pair().Settle(ctx); err != nil { // do not write notes into the bucket of another deployment
+		if _, err := m.recordsAndBucket().Settle(ctx); err != nil { // do not write notes into the bucket of another deployment
 			return err
 		}
-		report, err := m.pair().Check(ctx, deployment.Options{Progress: s.progress()})
+		report, err := m.recordsAndBucket().Check(ctx, deployment.Options{Progress: s.progress()})
 		if err != nil {
 			return err
 		}
-		notes, err := m.pair().Quarantine(ctx, report)
+		notes, err := m.recordsAndBucket().QuarantineUnknownJobs(ctx, report)
 		if err != nil {
 			return err
 		}
 		if how == "json" {
 			return terminal.JSON(s.term.Out, notes)
 		}
-		return s.list(notes)
+		return s.printSetAside(notes)
 	})
 }
 
-func (s storageCommands) list(notes []deployment.Note) error {
+func (s storageCommands) printSetAside(notes []deployment.QuarantineNote) error {
 	return terminal.Table(s.term.Out, func(row terminal.Row) {
 		row("JOB", "OBJECTS", "SIZE", "LAST WRITTEN", "SET ASIDE")
 		for _, n := range notes {
@@ -280,33 +280,33 @@ again stay. The command asks before it removes anything, unless --yes is given.`
 		if len(ways) != 1 {
 			return exit.With(exit.Usage, errors.New("name the jobs to remove, or give --older-than or --all"))
 		}
-		notes, err := m.pair().SetAsideJobs(ctx)
+		notes, err := m.recordsAndBucket().ListQuarantineNotes(ctx)
 		if err != nil {
 			return err
 		}
-		chosen := slices.DeleteFunc(notes, func(n deployment.Note) bool {
+		chosen := slices.DeleteFunc(notes, func(n deployment.QuarantineNote) bool {
 			return !all && !slices.Contains(args, n.JobID) && (older <= 0 || m.now().Sub(n.Found) < older)
 		})
 		slices.Sort(args)
 		if len(chosen) < len(slices.Compact(args)) {
 			return exit.With(exit.NotFound, errors.New("not all of the named jobs are set aside; rowmill storage quarantine lists the jobs that are"))
 		}
-		if err := s.list(chosen); err != nil || dry || len(chosen) == 0 {
+		if err := s.printSetAside(chosen); err != nil || dry || len(chosen) == 0 {
 			return err
 		}
-		if !yes && !s.askForYes("remove %d jobs with %s for good?", len(chosen), textfmt.Size(size(chosen))) {
+		if !yes && !s.askForYes("remove %d jobs with %s for good?", len(chosen), textfmt.Size(totalBytes(chosen))) {
 			return exit.With(exit.Failure, errors.New("nothing was removed"))
 		}
-		return s.remove(ctx, m, chosen)
+		return s.purgeJobs(ctx, m, chosen)
 	})
 }
 
-// remove purges jobs. If a purge fails, or the records know the job again, it continues
+// purgeJobs purges jobs. If a purge fails, or the records know the job again, it continues
 // with the next job. It returns the first error.
-func (s storageCommands) remove(ctx context.Context, m *storage, chosen []deployment.Note) error {
+func (s storageCommands) purgeJobs(ctx context.Context, m *storage, chosen []deployment.QuarantineNote) error {
 	removed, failed := 0, error(nil)
 	for _, n := range chosen {
-		switch err := m.pair().PurgeJob(ctx, n.JobID); {
+		switch err := m.recordsAndBucket().PurgeJob(ctx, n.JobID); {
 		case err == nil:
 			removed++
 		case errors.Is(err, deployment.ErrKnown), errors.Is(err, rowmill.ErrNotFound):
@@ -346,10 +346,10 @@ The command asks first, unless --yes is given.`,
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return s.withStorage(cmd, func(ctx context.Context, m *storage, _ []string) error {
-		if !yes && !s.askForYes("do the records at %s and the objects in %s belong together, and does no other deployment use them?", m.records(), m.objects()) {
+		if !yes && !s.askForYes("do the records at %s and the objects in %s belong together, and does no other deployment use them?", m.recordsLocation(), m.objectsLocation()) {
 			return exit.With(exit.Failure, errors.New("nothing was changed"))
 		}
-		settled, _, _, err := m.pair().Adopt(ctx)
+		settled, _, _, err := m.recordsAndBucket().Adopt(ctx)
 		if err != nil {
 			return err
 		}
@@ -374,7 +374,7 @@ lost, the usage of some days is too low.`,
   rowmill storage check --data /srv/rowmill`,
 		Args: cobra.NoArgs,
 	}
-	load := settingsFlags(cmd.Flags(), s.term)
+	load := addSettingsFlags(cmd.Flags(), s.term)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		set, err := load()
 		if err != nil {

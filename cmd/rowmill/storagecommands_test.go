@@ -23,7 +23,7 @@ import (
 func leave(t *testing.T, bucket blob.Bucket, name string) (id string) {
 	t.Helper()
 	id = rowmill.NewJobID()
-	w, err := bucket.Create(t.Context(), layout.Job(id)+name, layout.Parquet)
+	w, err := bucket.Create(t.Context(), layout.JobPrefix(id)+name, layout.Parquet)
 	if err == nil {
 		_, err = w.Write([]byte("paid for"))
 	}
@@ -144,7 +144,7 @@ func TestTwoDeploymentsOnOneBucket(t *testing.T) {
 		status, text := readiness(t, first)
 		return status == 503 && strings.Contains(text, "the records were lost")
 	})
-	if _, err := first.Storage.Bucket.Stat(t.Context(), layout.Job(lost)+"results/full-1-a.parquet"); err != nil {
+	if _, err := first.Storage.Bucket.Stat(t.Context(), layout.JobPrefix(lost)+"results/full-1-a.parquet"); err != nil {
 		t.Errorf("what nobody knows was removed: %v", err)
 	}
 	again := prepare(t, t.TempDir(), on("0"))
@@ -152,7 +152,7 @@ func TestTwoDeploymentsOnOneBucket(t *testing.T) {
 		t.Fatalf("it started with records that know nothing: %v", err)
 	}
 	word := opened(t, prepare(t, t.TempDir(), on("0")))
-	if adopted, _, _, err := word.Storage.pair().Adopt(t.Context()); err != nil || adopted != first.Storage.deployment {
+	if adopted, _, _, err := word.Storage.recordsAndBucket().Adopt(t.Context()); err != nil || adopted != first.Storage.deployment {
 		t.Errorf("adopted %v, %v, want %v", adopted, err, first.Storage.deployment)
 	}
 	closed(t, word)
@@ -187,7 +187,7 @@ func TestNodeThatGoesToAClusterAndBack(t *testing.T) {
 	if back.Storage.deployment != own {
 		t.Errorf("it came back as %v, was %v", back.Storage.deployment, own)
 	}
-	if _, err := back.Storage.Bucket.Stat(t.Context(), layout.Job(kept)+"results/full-1-a.parquet"); err != nil {
+	if _, err := back.Storage.Bucket.Stat(t.Context(), layout.JobPrefix(kept)+"results/full-1-a.parquet"); err != nil {
 		t.Error(err)
 	}
 }

@@ -29,7 +29,7 @@ const (
 func (x *diagnosis) timeRecords(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, x.checkTimeout/2)
 	defer cancel()
-	x.times.CommitSeconds = x.measureTimes(ctx, "records", timedCommits, func() error { return x.commit(ctx) })
+	x.times.CommitSeconds = x.measureTimes(ctx, "records", timedCommits, func() error { return x.commitProbeRecord(ctx) })
 	if !x.Settings.Store.Embedded() {
 		return
 	}
@@ -49,9 +49,9 @@ func (x *diagnosis) timeRecords(ctx context.Context) {
 	})
 }
 
-// commit writes the small record of timeRecords once. It returns an error if another
+// commitProbeRecord writes the small record of timeRecords once. It returns an error if another
 // diagnosis of this node writes the record at the same time.
-func (x *diagnosis) commit(ctx context.Context) error {
+func (x *diagnosis) commitProbeRecord(ctx context.Context) error {
 	name := "probe/" + x.nodeName()
 	if x.written == 0 {
 		_, version, err := x.storage.Store.GetValue(ctx, name)
@@ -98,15 +98,15 @@ func getProbe(ctx context.Context, bucket blob.Bucket, key string) error {
 }
 
 // measureTimes calls try up to n times and returns how many seconds each call took. It stops
-// after an error, and starts no further call after ctx ends. what names the storage in
+// after an error, and starts no further call after ctx ends. storageName names the storage in
 // the log.
-func (x *diagnosis) measureTimes(ctx context.Context, what string, n int, try func() error) []float64 {
+func (x *diagnosis) measureTimes(ctx context.Context, storageName string, n int, try func() error) []float64 {
 	var times []float64
 	for len(times) < n && (len(times) == 0 || ctx.Err() == nil) {
 		begun := time.Now()
 		if err := try(); err != nil {
 			if !errors.Is(err, context.DeadlineExceeded) {
-				x.Logger.Warn("storage cannot be timed", "what", what, "err", err)
+				x.Logger.Warn("storage cannot be timed", "what", storageName, "err", err)
 			}
 			break
 		}

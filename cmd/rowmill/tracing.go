@@ -11,7 +11,7 @@ import (
 
 // traces is the part of a node that sends the traces of jobs to a collector.
 type traces struct {
-	part
+	partBase
 	Tracer *tracing.Tracer // nil if jobs are not traced
 }
 

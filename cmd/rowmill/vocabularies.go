@@ -34,10 +34,10 @@ func newVocabularies(dir string) *vocabularies {
 	return &vocabularies{find: prompt.Tokenizers{Dir: dir}, loaded: make(map[[3]string]vocabulary)}
 }
 
-// check loads the vocabularies of all models, if the operator has set a directory of
+// validateAll loads the vocabularies of all models, if the operator has set a directory of
 // vocabularies. So a damaged file stops the start of the node, and does not fail the
 // first job.
-func (v *vocabularies) check(models []rowmill.Model) error {
+func (v *vocabularies) validateAll(models []rowmill.Model) error {
 	if v.find.Dir == "" {
 		return nil
 	}
@@ -75,11 +75,11 @@ func (v *vocabularies) preload(known *catalog.Catalog, served []engine.ServedMod
 func (v *vocabularies) tokenizer(m rowmill.Model) (prompt.Tokenizer, string, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	have, err := v.vocabulary(m)
+	have, err := v.loadVocabulary(m)
 	return have.tokens, have.warning, err
 }
 
-func (v *vocabularies) vocabulary(m rowmill.Model) (vocabulary, error) {
+func (v *vocabularies) loadVocabulary(m rowmill.Model) (vocabulary, error) {
 	key := [3]string{m.Tokenizer, m.Template}
 	if m.Tokenizer == "" {
 		key[2] = m.ID
@@ -94,7 +94,7 @@ func (v *vocabularies) vocabulary(m rowmill.Model) (vocabulary, error) {
 	var have vocabulary
 	var encoding *tokenize.Encoding
 	if m.Tokenizer == "" {
-		encoding, have.warning = v.find.FindOf(m.ID)
+		encoding, have.warning = v.find.FindForModel(m.ID)
 	} else {
 		encoding, have.warning, err = v.find.Find(m.Tokenizer)
 	}
@@ -106,7 +106,7 @@ func (v *vocabularies) vocabulary(m rowmill.Model) (vocabulary, error) {
 	case m.Tokenizer == substituteVocabulary:
 		return vocabulary{}, fmt.Errorf("load %s: %s", substituteVocabulary, have.warning)
 	default: // models without their own vocabulary share the vocabulary substituteVocabulary
-		other, err := v.vocabulary(rowmill.Model{Tokenizer: substituteVocabulary, Template: m.Template})
+		other, err := v.loadVocabulary(rowmill.Model{Tokenizer: substituteVocabulary, Template: m.Template})
 		if err != nil {
 			return vocabulary{}, err
 		}

@@ -70,7 +70,7 @@ func (w *watchdog) endProcess() {
 		step = *at
 	}
 	w.log.Error("the node does not stop in time, so the watchdog ends its process; committed rows are kept, other rows run again",
-		"limit", w.limit.String(), "closing", step, "running", strings.Join(runningCode(), ", "))
+		"limit", w.limit.String(), "closing", step, "running", strings.Join(goroutineLocations(), ", "))
 	if late.Stop() {
 		w.end()
 	}
@@ -84,9 +84,9 @@ var (
 	ownFrame    = regexp.MustCompile(`github\.com/rowmill/rowmill/(\S+)\+0x`)
 )
 
-// runningCode returns the locations in Rowmill's code at which goroutines are, with the
+// goroutineLocations returns the locations in Rowmill's code at which goroutines are, with the
 // number of goroutines at each. The most frequent location is first.
-func runningCode() (places []string) {
+func goroutineLocations() (places []string) {
 	var text strings.Builder
 	_ = pprof.Lookup("goroutine").WriteTo(&text, 1) // writes to a builder do not fail
 	counts, goroutines := map[string]int{}, 0

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// An entry is a file in a tar, or a directory if its name ends in a slash.
-type entry struct {
+// A tarEntry is a file in a tar, or a directory if its name ends in a slash.
+type tarEntry struct {
 	name  string
 	mode  int64
 	owner int // ID of the user and of the group
@@ -24,8 +24,8 @@ type entry struct {
 
 // pack returns a tar of the entries, sorted by name. Equal entries give equal bytes on
 // every machine. All files get the time built.
-func pack(entries []entry, built time.Time) ([]byte, error) {
-	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+func pack(entries []tarEntry, built time.Time) ([]byte, error) {
+	slices.SortFunc(entries, func(a, b tarEntry) int { return strings.Compare(a.name, b.name) })
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, e := range entries {
@@ -59,10 +59,10 @@ func compress(b []byte) []byte {
 	return out.Bytes()
 }
 
-// archives writes a tar.gz for each architecture, for machines without a package
+// writeArchives writes a tar.gz for each architecture, for machines without a package
 // manager: one folder with the program and the other files of the packages.
-func (r *release) archives(context.Context) error {
-	var beside []entry
+func (r *release) writeArchives(context.Context) error {
+	var beside []tarEntry
 	for name, file := range map[string]string{
 		"LICENSE": "LICENSE", "NOTICE": "NOTICE",
 		"systemd/rowmill.service": "deploy/package/rowmill.service", "systemd/rowmill-node@.service": "deploy/package/rowmill-node@.service",
@@ -72,14 +72,14 @@ func (r *release) archives(context.Context) error {
 		if err != nil {
 			return err
 		}
-		beside = append(beside, entry{name: name, mode: 0o644, bytes: b})
+		beside = append(beside, tarEntry{name: name, mode: 0o644, bytes: b})
 	}
 	if err := fs.WalkDir(os.DirFS(r.stage), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		b, err := os.ReadFile(filepath.Join(r.stage, path))
-		beside = append(beside, entry{name: path, mode: 0o644, bytes: b})
+		beside = append(beside, tarEntry{name: path, mode: 0o644, bytes: b})
 		return err
 	}); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (r *release) archives(context.Context) error {
 	for _, p := range r.programs {
 		path := r.name(p.arch, ".tar.gz")
 		folder := strings.TrimSuffix(filepath.Base(path), ".tar.gz") + "/"
-		all := []entry{{name: folder, mode: 0o755}, {name: folder + "rowmill", mode: 0o755, bytes: p.bytes}}
+		all := []tarEntry{{name: folder, mode: 0o755}, {name: folder + "rowmill", mode: 0o755, bytes: p.bytes}}
 		for _, e := range beside {
 			e.name = folder + e.name
 			all = append(all, e)

@@ -60,8 +60,8 @@ type (
 	}
 )
 
-// bills writes a bill of materials for each binary.
-func (r *release) bills(context.Context) error {
+// writeBills writes a bill of materials for each binary.
+func (r *release) writeBills(context.Context) error {
 	licences, err := notice.Read("NOTICE")
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 func (r *release) chart(context.Context) error {
 	const root = "deploy/helm/rowmill"
 	version := chartVersion(r.version)
-	var all []entry
+	var all []tarEntry
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || strings.HasPrefix(d.Name(), ".") {
 			return err
@@ -30,7 +30,7 @@ func (r *release) chart(context.Context) error {
 			}
 		}
 		name, err := filepath.Rel(filepath.Dir(root), path)
-		all = append(all, entry{name: filepath.ToSlash(name), mode: 0o644, bytes: text})
+		all = append(all, tarEntry{name: filepath.ToSlash(name), mode: 0o644, bytes: text})
 		return err
 	})
 	if err != nil {

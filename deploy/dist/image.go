@@ -107,7 +107,7 @@ func (r *release) image(context.Context) error {
 	l := layout{blobs: map[string][]byte{}}
 	var images []descriptor
 	for _, p := range r.programs {
-		image, err := r.imageOf(&l, p, certificates)
+		image, err := r.addImage(&l, p, certificates)
 		if err != nil {
 			return err
 		}
@@ -126,9 +126,9 @@ func (r *release) image(context.Context) error {
 	return os.WriteFile(filepath.Join(r.to, "rowmill-"+tag+"-oci.tar"), b, 0o644) //nolint:gosec // public files
 }
 
-// imageOf adds the image for an architecture to the layout.
-func (r *release) imageOf(l *layout, p *program, certificates []byte) (descriptor, error) {
-	files, err := pack([]entry{
+// addImage adds the image for an architecture to the layout.
+func (r *release) addImage(l *layout, p *program, certificates []byte) (descriptor, error) {
+	files, err := pack([]tarEntry{
 		{name: "etc/", mode: 0o755},
 		{name: "etc/ssl/", mode: 0o755},
 		{name: "etc/ssl/certs/", mode: 0o755},
@@ -177,14 +177,14 @@ func (l *layout) tar(index imageIndex, built time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries := []entry{
+	entries := []tarEntry{
 		{name: "blobs/", mode: 0o755},
 		{name: "blobs/sha256/", mode: 0o755},
 		{name: "index.json", mode: 0o644, bytes: b},
 		{name: "oci-layout", mode: 0o644, bytes: []byte(`{"imageLayoutVersion":"1.0.0"}`)},
 	}
 	for name, b := range l.blobs {
-		entries = append(entries, entry{name: "blobs/" + strings.Replace(name, ":", "/", 1), mode: 0o644, bytes: b})
+		entries = append(entries, tarEntry{name: "blobs/" + strings.Replace(name, ":", "/", 1), mode: 0o644, bytes: b})
 	}
 	return pack(entries, built)
 }

@@ -140,9 +140,9 @@ func TestImageLayout(t *testing.T) {
 	}
 }
 
-func untar(t *testing.T, b []byte) map[string]entry {
+func untar(t *testing.T, b []byte) map[string]tarEntry {
 	t.Helper()
-	files := map[string]entry{}
+	files := map[string]tarEntry{}
 	for r := tar.NewReader(bytes.NewReader(b)); ; {
 		h, err := r.Next()
 		if err == io.EOF { //nolint:errorlint // by the contract of the package
@@ -151,7 +151,7 @@ func untar(t *testing.T, b []byte) map[string]entry {
 		noError(t, err)
 		content, err := io.ReadAll(r)
 		noError(t, err)
-		files[h.Name] = entry{name: h.Name, mode: h.Mode, owner: h.Uid, bytes: content}
+		files[h.Name] = tarEntry{name: h.Name, mode: h.Mode, owner: h.Uid, bytes: content}
 	}
 }
 

@@ -65,9 +65,9 @@ func (r *release) writeLicenses(ctx context.Context) error {
 		return err
 	}
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "%s\n%s\n%s", notice, rule("Rowmill"), own)
+	fmt.Fprintf(&out, "%s\n%s\n%s", notice, formatHeading("Rowmill"), own)
 	printTexts(&out, texts)
-	fmt.Fprintf(&out, "\n%s\n%s\n", rule("packages of JavaScript in the web console"), bytes.TrimSpace(console))
+	fmt.Fprintf(&out, "\n%s\n%s\n", formatHeading("packages of JavaScript in the web console"), bytes.TrimSpace(console))
 	r.licenses = out.Bytes()
 	return os.WriteFile(filepath.Join(r.stage, "licenses.txt"), r.licenses, 0o644) //nolint:gosec // as it is packed
 }
@@ -77,12 +77,12 @@ func printTexts(out io.Writer, texts map[string][]string) {
 	for _, text := range slices.SortedFunc(maps.Keys(texts), func(a, b string) int {
 		return cmp.Or(slices.Compare(texts[a], texts[b]), strings.Compare(a, b))
 	}) {
-		fmt.Fprintf(out, "\n%s\n%s\n", rule(texts[text]...), text)
+		fmt.Fprintf(out, "\n%s\n%s\n", formatHeading(texts[text]...), text)
 	}
 }
 
-func rule(of ...string) string {
-	return strings.Repeat("-", 72) + "\n" + strings.Join(of, "\n") + "\n" + strings.Repeat("-", 72) + "\n"
+func formatHeading(names ...string) string {
+	return strings.Repeat("-", 72) + "\n" + strings.Join(names, "\n") + "\n" + strings.Repeat("-", 72) + "\n"
 }
 
 // goRoot returns the root folder of the Go toolchain that is in use.

@@ -35,7 +35,7 @@ func main() {
 	flag.StringVar(&r.libc, "libc", "", "the version of the C library")
 	flag.StringVar(&r.to, "to", "dist/packages", "`folder` to write, which is emptied first")
 	flag.Parse()
-	err := r.make(ctx, built, flag.Args(), r.archives, r.packages, r.image, r.chart, r.bills)
+	err := r.make(ctx, built, flag.Args(), r.writeArchives, r.packages, r.image, r.chart, r.writeBills)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "dist:", err)

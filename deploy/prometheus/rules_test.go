@@ -41,7 +41,7 @@ var series = regexp.MustCompile(`rowmill_\w+`)
 // Every metric of an alert exists; every alert has a severity, a summary and a runbook.
 func TestRules(t *testing.T) {
 	t.Parallel()
-	metrics := metricnames.Of(t, "../..")
+	metrics := metricnames.FindRegistered(t, "../..")
 	runbook, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)

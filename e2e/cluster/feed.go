@@ -43,7 +43,7 @@ func (c *Cluster) newFeed(ctx context.Context, rows []string) (*feed, error) {
 	f.content = file.Bytes()
 	address := "127.0.0.1"
 	if c.network != nil {
-		address = c.network.Here().String()
+		address = c.network.TestProcessAddr().String()
 	}
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", net.JoinHostPort(address, "0"))

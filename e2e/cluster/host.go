@@ -22,7 +22,7 @@ func newHost(ctx context.Context, network *faultnet.Network, name string) (*host
 	if network == nil {
 		return &host{address: "127.0.0.1"}, nil
 	}
-	h, err := network.Host(ctx, name)
+	h, err := network.AddHost(ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func TestCrowd(t *testing.T) {
 		t.Fatalf("ROWMILL_JOBS: %v", err)
 	}
 	c := start(t, Config{Roles: []string{"both", "both", "both"}, Slots: 64, Answer: 60 * time.Millisecond})
-	first := seed.Of(t)
+	first := seed.ForTest(t)
 	w := must(c.newCrowd(t.Context(), "crowd", first, crowdTexts, 10))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -102,7 +102,7 @@ func startHere(t *testing.T, config Config) *Cluster {
 // not tested.
 func hosts(t *testing.T) bool {
 	t.Helper()
-	err := faultnet.Usable()
+	err := faultnet.CheckUsable()
 	if err != nil && os.Getenv("ROWMILL_CI") != "" {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func cutOff(which target) func(context.Context, *Trial) error {
 		self := n.host.net
 		strike := t.hit(ctx, "cut off", n)
 		return t.parted(ctx, strike, func() error {
-			return t.network.Part(ctx, []*faultnet.Host{self}, others(t.everybody(), self))
+			return t.network.Partition(ctx, []*faultnet.Host{self}, others(t.everybody(), self))
 		})
 	}
 }
@@ -73,7 +73,7 @@ func halves(ctx context.Context, t *Trial) error {
 			strike.Lost++
 		}
 	}
-	return t.parted(ctx, strike, func() error { return t.network.Part(ctx, networked(nodes[:half]), networked(nodes[half:])) })
+	return t.parted(ctx, strike, func() error { return t.network.Partition(ctx, networked(nodes[:half]), networked(nodes[half:])) })
 }
 
 // networked returns the hosts of nodes.
@@ -101,7 +101,7 @@ func oneWay(fromOwner bool) func(context.Context, *Trial) error {
 		}
 		strike := Strike{Fault: fmt.Sprintf("%s unheard by %s", from.name, to.name), Lost: 1}
 		return t.parted(ctx, strike, func() error {
-			return t.network.Lose(ctx, 100, []*faultnet.Host{from.host.net}, []*faultnet.Host{to.host.net})
+			return t.network.DropPackets(ctx, 100, []*faultnet.Host{from.host.net}, []*faultnet.Host{to.host.net})
 		})
 	}
 }
@@ -117,7 +117,7 @@ func withoutRedis(which target) func(context.Context, *Trial) error {
 		strike := t.hit(ctx, "no Redis for", n)
 		strike.Lost = 0
 		return t.parted(ctx, strike, func() error {
-			return t.network.Part(ctx, []*faultnet.Host{n.host.net}, []*faultnet.Host{t.Redis.host.net})
+			return t.network.Partition(ctx, []*faultnet.Host{n.host.net}, []*faultnet.Host{t.Redis.host.net})
 		})
 	}
 }
@@ -132,6 +132,6 @@ func lossy(ctx context.Context, t *Trial) error {
 	}
 	return t.parted(ctx, strike, func() error {
 		all := t.everybody()
-		return t.network.Lose(ctx, 30, all, all)
+		return t.network.DropPackets(ctx, 30, all, all)
 	})
 }

@@ -64,7 +64,7 @@ func (o Outcome) String() string {
 func TestQuick(t *testing.T) {
 	soaks(t)
 	c := start(t, Config{Roles: []string{"both", "both", "both"}})
-	first := seed.Of(t)
+	first := seed.ForTest(t)
 	for i, names := range [][]string{
 		{"kill -9 the owner", "kill -9 a worker", "power cut at Redis, everysec, takes the end"},
 		{"kill -9 redis-server", "kill -9 the S3 server", "kill -9 all nodes at the end"},
@@ -95,7 +95,7 @@ func TestQuick(t *testing.T) {
 func TestBatches(t *testing.T) {
 	soaks(t)
 	c := start(t, Config{Roles: []string{"both", "both", "both"}})
-	first := seed.Of(t)
+	first := seed.ForTest(t)
 	for i, dialect := range []Dialect{OpenAI, Anthropic} {
 		t.Run(string(dialect), func(t *testing.T) {
 			try(t, c, dialect, first+uint64(i), "kill -9 the owner", "kill -9 all nodes", "kill -9 the answering node")
@@ -108,7 +108,7 @@ func TestBatches(t *testing.T) {
 func TestOwnerAlone(t *testing.T) {
 	soaks(t)
 	c := start(t, Config{Roles: []string{"api", "api", "engines", "engines"}, Secure: true})
-	try(t, c, "", seed.Of(t), "kill -9 the owner", "SIGSTOP the owner for 10s")
+	try(t, c, "", seed.ForTest(t), "kill -9 the owner", "SIGSTOP the owner for 10s")
 }
 
 // TestSplitBrain splits a cluster so that both sides have a Redis primary and run the job.
@@ -116,6 +116,6 @@ func TestSplitBrain(t *testing.T) {
 	soaks(t)
 	c := start(t, Config{Roles: []string{"both", "both", "both"}, Sentinels: true})
 	for i, name := range []string{"split brain of 5s", "split brain of 20s"} {
-		t.Run(name, func(t *testing.T) { try(t, c, "", seed.Of(t)+uint64(i), name) })
+		t.Run(name, func(t *testing.T) { try(t, c, "", seed.ForTest(t)+uint64(i), name) })
 	}
 }

@@ -37,7 +37,7 @@ func TestSoak(t *testing.T) {
 	if err != nil {
 		t.Fatalf("ROWMILL_SOAK: %v", err)
 	}
-	first := seed.Of(t)
+	first := seed.ForTest(t)
 	random := rand.New(rand.NewPCG(first, 0))
 	clusters := kinds(hosts(t))
 	d := newDeck(random, slices.DeleteFunc(Faults(), func(f Fault) bool {

@@ -125,7 +125,7 @@ func splitBrain(lasts time.Duration) func(context.Context, *Trial) error {
 		}
 		t.struck(strike)
 		began := time.Now()
-		if err := t.network.Part(ctx, []*faultnet.Host{own.host.net, old.host.net}, rest); err != nil {
+		if err := t.network.Partition(ctx, []*faultnet.Host{own.host.net, old.host.net}, rest); err != nil {
 			return err
 		}
 		err = await(ctx, "the replica becomes the primary", electsWithin, func(ctx context.Context) error { return t.elected(ctx, next) })

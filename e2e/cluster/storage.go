@@ -25,7 +25,7 @@ func withoutS3(which target) func(context.Context, *Trial) error {
 		strike := t.hit(ctx, "no S3 for", n)
 		strike.OwnerLost = false
 		return t.parted(ctx, strike, func() error {
-			return t.network.Part(ctx, []*faultnet.Host{n.host.net}, []*faultnet.Host{t.s3Host.net})
+			return t.network.Partition(ctx, []*faultnet.Host{n.host.net}, []*faultnet.Host{t.s3Host.net})
 		})
 	}
 }

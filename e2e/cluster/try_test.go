@@ -15,7 +15,7 @@ func TestFault(t *testing.T) {
 	if names == "" {
 		t.Skip("set ROWMILL_FAULT to the names of faults")
 	}
-	first := seed.Of(t)
+	first := seed.ForTest(t)
 	c := start(t, Config{Roles: []string{"both", "both", "both"}, Secure: true})
 	for i, name := range strings.Split(names, ";") {
 		t.Run(name, func(t *testing.T) { try(t, c, "", first+uint64(i), name) })

@@ -345,7 +345,7 @@ func (a *account) removed(key string) {
 		}
 	}
 	switch {
-	case strings.HasPrefix(name, "input/") && !over && !going && !(key == layout.Raw(id) && a.world.inShards(id)):
+	case strings.HasPrefix(name, "input/") && !over && !going && !(key == layout.RawInputKey(id) && a.world.inShards(id)):
 		a.wrong("%s is removed while the job is %s", short(plain(key)), rec.Job.Status)
 	case strings.HasPrefix(name, "parts/") && (!over || rec.Job.Status != rowmill.StatusSucceeded) && !going:
 		if slices.ContainsFunc(a.partsOf(rec), func(p store.Part) bool { return p.Key == key }) {

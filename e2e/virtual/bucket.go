@@ -137,8 +137,8 @@ func (b *bucket) call(ctx context.Context, kind, key string, writes bool, do fun
 
 func (b *bucket) Name() string { return "shelf" }
 
-// AppendsFrom allows joins of parts of any size.
-func (b *bucket) AppendsFrom() int64 { return 1 }
+// MinStorageCopySize allows joins of parts of any size.
+func (b *bucket) MinStorageCopySize() int64 { return 1 }
 
 func checkPrefix(prefix string) error {
 	if prefix == "" {

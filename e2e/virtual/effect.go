@@ -178,7 +178,7 @@ func withAsker(ctx context.Context, asker string) context.Context {
 
 func askerOf(ctx context.Context) string {
 	asker, _ := ctx.Value(askerKey{}).(string)
-	return asker + " " + registry.Doing(ctx) + commit.Making(ctx)
+	return asker + " " + registry.TaskName(ctx) + commit.KindFromContext(ctx)
 }
 
 // happen runs an effect and adds it to the trace.

@@ -46,7 +46,7 @@ func (w *world) keepDays(days int) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.vault.base.PutValue(background, store.SettingsValue(defaultAccount), doc, 0)
+	_, err = w.vault.base.PutValue(background, store.SettingsValueName(defaultAccount), doc, 0)
 	return err
 }
 
@@ -80,7 +80,7 @@ func (j *jobCase) removeData() {
 		j.confirmed, j.answered = true, j.world.now()
 		j.mu.Unlock()
 		j.world.tell(-1, "removed", short(id), "")
-		for _, info := range j.world.shelf.list(layout.Job(id)) {
+		for _, info := range j.world.shelf.list(layout.JobPrefix(id)) {
 			if info.Modified.Before(asked) {
 				j.wrong("%s is there, and the client of job %d is told that its data is removed", short(plain(info.Key)), j.index)
 			}
@@ -120,7 +120,7 @@ func (j *jobCase) wanted(rec store.Record, key string) bool {
 		job.FailureReason != nil && job.FailureReason.Code == rowmill.CodeInvalidInputFile,
 		j.From != "" && rec.DownloadFinished == nil: // shards of a broken download are not the whole input
 		return false
-	case key == layout.Raw(job.ID) || key == layout.Spooled(job.ID):
+	case key == layout.RawInputKey(job.ID) || key == layout.SpooledRowsKey(job.ID):
 		if j.world.inShards(job.ID) {
 			return false
 		}
@@ -132,7 +132,7 @@ func (j *jobCase) wanted(rec store.Record, key string) bool {
 
 // inShards reports whether the shards of a job hold its whole input.
 func (w *world) inShards(id string) bool {
-	_, err := w.shelf.get(layout.Manifest(id))
+	_, err := w.shelf.get(layout.ManifestKey(id))
 	return err == nil
 }
 
@@ -197,7 +197,7 @@ func (j *jobCase) judgeRemoved(rec store.Record, node int) {
 
 // judgeGone checks that only the record of a job is left.
 func (j *jobCase) judgeGone(node int) {
-	for _, info := range j.world.shelf.list(layout.Job(j.id)) {
+	for _, info := range j.world.shelf.list(layout.JobPrefix(j.id)) {
 		j.wrong("%s is left of job %d, whose data was removed", short(plain(info.Key)), j.index)
 	}
 	if parts := j.parts(j.id); len(parts) > 0 {
@@ -262,7 +262,7 @@ func (a *account) standstill(keeper int, until time.Duration) {
 
 // judgeInput reports a removed input of a job that may still be continued.
 func (j *jobCase) judgeInput(rec store.Record, key string) {
-	if strings.HasPrefix(key, layout.Input(rec.Job.ID)) && j.wanted(rec, key) {
+	if strings.HasPrefix(key, layout.InputPrefix(rec.Job.ID)) && j.wanted(rec, key) {
 		j.wrong("%s is removed %v after the end of the job, which may be continued for %v", short(plain(key)), j.world.now()-j.ended, j.world.inputsKept())
 	}
 }

@@ -289,8 +289,8 @@ func (j *jobCase) judgeKept(rec store.Record) {
 	}
 	resumable := rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows > 0 // its input stays for jobs that continue it
 	resumable = resumable && j.world.InputRetention == 0
-	for _, info := range j.world.shelf.list(layout.Job(j.id)) {
-		if !named[info.Key] && (!resumable || !strings.HasPrefix(info.Key, layout.Input(j.id))) {
+	for _, info := range j.world.shelf.list(layout.JobPrefix(j.id)) {
+		if !named[info.Key] && (!resumable || !strings.HasPrefix(info.Key, layout.InputPrefix(j.id))) {
 			j.wrong("%s is left of job %d, which is %s", short(plain(info.Key)), j.index, rec.Job.Status)
 		}
 		delete(named, info.Key)

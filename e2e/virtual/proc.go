@@ -90,9 +90,9 @@ func (p *proc) start() error {
 		Node: w.name(p.node), Store: p.records, Blob: objects, Inputs: actors.Inputs{Downloader: downloads, Retention: w.inputsKept()}, Peers: p.port, Clock: w.clock(p.node),
 		Registerer: nothing{}, Logger: w.log.With("node", p.id), DrainTimeout: 20 * time.Second,
 		Ownership: actors.Ownership{OwnsNone: n.OwnsNone, LeaseTTL: time.Duration(w.Lease), Settle: w.settleTime(), ParkTime: parkTime, MaxActive: w.Places, KeptPlaces: w.keptPlaces()},
-		Shards:    actors.Shards{Rows: w.ShardRows},
-		Parts:     actors.Parts{Interval: time.Duration(w.PartInterval), Bytes: w.PartBytes, Joined: joined},
-		Rows:      actors.Rows{Patience: 5 * time.Second},
+		Shards:    actors.ShardConfig{Rows: w.ShardRows},
+		Parts:     actors.PartConfig{Interval: time.Duration(w.PartInterval), Bytes: w.PartBytes, Joined: joined},
+		Rows:      actors.RowConfig{Patience: 5 * time.Second},
 
 		Janitor: actors.Janitor{Interval: 10 * time.Second, OrphanAge: orphanAge, CatchUp: w.catchUp()},
 	}
@@ -186,7 +186,7 @@ func (service) GPUs(context.Context) ([]nodes.NodeGPUs, error) { return nil, nil
 func (service) RowDistribution(context.Context, *store.Record) *jobs.RowDistribution { return nil }
 
 // Actors is not used here.
-func (service) Actors(context.Context, nodes.ActorFilter) ([]nodes.Actor, []nodes.Answered, error) {
+func (service) Actors(context.Context, nodes.ActorFilter) ([]nodes.Actor, []nodes.NodeAnswer, error) {
 	return nil, nil, nil
 }
 

@@ -14,7 +14,7 @@ import (
 
 // limitCost sets the cost quota of defaultAccount for a month.
 func (w *world) limitCost(usd float64) error {
-	_, version, err := w.vault.base.GetValue(background, quotas.Value(defaultAccount))
+	_, version, err := w.vault.base.GetValue(background, quotas.ValueName(defaultAccount))
 	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
 		return err
 	}
@@ -22,7 +22,7 @@ func (w *world) limitCost(usd float64) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.vault.base.PutValue(background, quotas.Value(defaultAccount), doc, version)
+	_, err = w.vault.base.PutValue(background, quotas.ValueName(defaultAccount), doc, version)
 	return err
 }
 

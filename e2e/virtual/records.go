@@ -381,8 +381,8 @@ func (r *records) RemoveData(ctx context.Context, jobID string, now time.Time) (
 	})
 }
 
-func (r *records) DataGone(ctx context.Context, jobID string) error {
-	return do(ctx, r, "data-gone", jobID, func(ctx context.Context, s *recordstore.Store) error { return s.DataGone(ctx, jobID) })
+func (r *records) MarkDataDeleted(ctx context.Context, jobID string) error {
+	return do(ctx, r, "data-gone", jobID, func(ctx context.Context, s *recordstore.Store) error { return s.MarkDataDeleted(ctx, jobID) })
 }
 
 func (r *records) DueJobs(ctx context.Context, by time.Time, limit int) ([]string, error) {
@@ -393,12 +393,12 @@ func (r *records) KeepInput(ctx context.Context, jobID string, until time.Time) 
 	return do(ctx, r, "keep-input", jobID, func(ctx context.Context, s *recordstore.Store) error { return s.KeepInput(ctx, jobID, until) })
 }
 
-func (r *records) InputGone(ctx context.Context, jobID string, now time.Time) error {
-	return do(ctx, r, "input-gone", jobID, func(ctx context.Context, s *recordstore.Store) error { return s.InputGone(ctx, jobID, now) })
+func (r *records) MarkInputRemoved(ctx context.Context, jobID string, now time.Time) error {
+	return do(ctx, r, "input-gone", jobID, func(ctx context.Context, s *recordstore.Store) error { return s.MarkInputRemoved(ctx, jobID, now) })
 }
 
-func (r *records) Continued(ctx context.Context, jobID, by string) error {
-	return do(ctx, r, "continued", jobID, func(ctx context.Context, s *recordstore.Store) error { return s.Continued(ctx, jobID, by) })
+func (r *records) MarkContinued(ctx context.Context, jobID, by string) error {
+	return do(ctx, r, "continued", jobID, func(ctx context.Context, s *recordstore.Store) error { return s.MarkContinued(ctx, jobID, by) })
 }
 
 func (r *records) Time(ctx context.Context) (time.Time, error) {

@@ -191,7 +191,7 @@ func (j *jobCase) judgeSource(status rowmill.Status) {
 
 // brought notes when the downloaded file of a job was stored.
 func (j *jobCase) brought(key string) {
-	if id := j.known(); id != "" && key == short(layout.Raw(id)) {
+	if id := j.known(); id != "" && key == short(layout.RawInputKey(id)) {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.stored = j.world.now()

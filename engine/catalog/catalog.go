@@ -110,7 +110,7 @@ func Load(r io.Reader) (*Catalog, error) {
 	c := &Catalog{models: file.Models, byID: make(map[string]int, len(file.Models)), byEngine: map[string][]int{}, aliases: map[string]string{}}
 	for i := range c.models {
 		m := &c.models[i]
-		problems = append(problems, check(i, m)...)
+		problems = append(problems, validateEntry(i, m)...)
 		if first, taken := c.byID[m.ID]; taken {
 			problems = append(problems, entryError(i, m, "id", "is the id of models[%d] already", first))
 			continue
@@ -123,7 +123,7 @@ func Load(r io.Reader) (*Catalog, error) {
 		return nil, fmt.Errorf("models file: %w", err)
 	}
 	if file.Extends != "" {
-		c.extend(Default())
+		c.addMissingFrom(Default())
 	}
 	for i, m := range c.models {
 		for _, name := range m.EngineNames {
@@ -172,9 +172,9 @@ func (c *Catalog) checkAliases() (problems []error) {
 	return problems
 }
 
-// extend adds the models and aliases of another catalog to c, except those whose id or
+// addMissingFrom adds the models and aliases of another catalog to c, except those whose id or
 // name c already defines.
-func (c *Catalog) extend(other *Catalog) {
+func (c *Catalog) addMissingFrom(other *Catalog) {
 	named := func(name string) bool {
 		_, id := c.byID[name]
 		_, alias := c.aliases[name]
@@ -202,8 +202,8 @@ func (c *Catalog) Find(id string) (rowmill.Model, bool) {
 	return c.models[i], true
 }
 
-// Alias returns the target of an alias. It returns any other name unchanged.
-func (c *Catalog) Alias(name string) string {
+// ResolveAlias returns the target of an alias. It returns any other name unchanged.
+func (c *Catalog) ResolveAlias(name string) string {
 	if target, is := c.aliases[name]; is {
 		return target
 	}
@@ -223,10 +223,10 @@ func (c *Catalog) ByEngineName(name string) []rowmill.Model {
 	return found
 }
 
-// Describes reports whether the catalog says enough about a model with these names that
+// KnowsCapability reports whether the catalog says enough about a model with these names that
 // no probe row is necessary: all its entries give the same kind, and the dimension if
 // the model embeds.
-func (c *Catalog) Describes(names ...string) bool {
+func (c *Catalog) KnowsCapability(names ...string) bool {
 	var kind rowmill.Kind
 	for _, name := range names {
 		entries := c.ByEngineName(name)
@@ -259,7 +259,7 @@ func (c *Catalog) Nearest(id string) string {
 	for i, m := range c.models {
 		names[i] = m.ID
 	}
-	return Nearest(id, names)
+	return NearestName(id, names)
 }
 
 // entryError returns an error about one field of entry i of the catalog.
@@ -271,8 +271,8 @@ func entryError(i int, m *rowmill.Model, field, format string, args ...any) erro
 	return fmt.Errorf("models[%d] (%s): %s: %s", i, name, field, fmt.Sprintf(format, args...))
 }
 
-// check fills the defaults of entry i in m and returns an error for each invalid field.
-func check(i int, m *rowmill.Model) (problems []error) {
+// validateEntry fills the defaults of entry i in m and returns an error for each invalid field.
+func validateEntry(i int, m *rowmill.Model) (problems []error) {
 	wrong := func(field, format string, args ...any) {
 		problems = append(problems, entryError(i, m, field, format, args...))
 	}

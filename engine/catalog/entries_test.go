@@ -65,8 +65,8 @@ func TestLoad_ExtendsTheDefault(t *testing.T) {
 	if m, found := c.Find(DefaultModel); !found || m.Kind != rowmill.KindReasoning {
 		t.Errorf("the default model: %t, %+v", found, m)
 	}
-	if c.Alias("cheap") != "org/Served" || c.Alias("mine") != "mine" {
-		t.Errorf("cheap is %q, mine %q", c.Alias("cheap"), c.Alias("mine"))
+	if c.ResolveAlias("cheap") != "org/Served" || c.ResolveAlias("mine") != "mine" {
+		t.Errorf("cheap is %q, mine %q", c.ResolveAlias("cheap"), c.ResolveAlias("mine"))
 	}
 	if called := c.ByEngineName("org/Served"); len(called) != 1 || called[0].ID != "mine" {
 		t.Errorf("ByEngineName(org/Served) = %v", called)

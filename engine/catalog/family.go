@@ -16,12 +16,12 @@ var families = []struct {
 	prefixes        []string
 	plain, thinking map[string]any
 }{
-	{[]string{"llama"}, defaults(0.75, 1, 0), nil},
-	{[]string{"qwen-3", "qwen3"}, defaults(0.7, 0.8, 20), defaults(0.6, 0.95, 20)},
-	{[]string{"gemma"}, defaults(0.95, 0.95, 64), nil},
+	{[]string{"llama"}, newFamilyDefaults(0.75, 1, 0), nil},
+	{[]string{"qwen-3", "qwen3"}, newFamilyDefaults(0.7, 0.8, 20), newFamilyDefaults(0.6, 0.95, 20)},
+	{[]string{"gemma"}, newFamilyDefaults(0.95, 0.95, 64), nil},
 }
 
-func defaults(temperature, topP float64, topK int64) map[string]any {
+func newFamilyDefaults(temperature, topP float64, topK int64) map[string]any {
 	d := map[string]any{"temperature": temperature, "top_p": topP, "max_tokens": int64(4096), "repetition_penalty": 1.0}
 	if topK > 0 {
 		d["top_k"] = topK

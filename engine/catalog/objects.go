@@ -17,10 +17,10 @@ var reservedArgs = []string{"kv_transfer_params", "ec_transfer_params", "kv_cach
 // models use.
 const reservedArgPrefix = "diffusion_"
 
-// structuredOutputs checks the parameter structured_outputs, which must have exactly
+// parseStructuredOutputs checks the parameter structured_outputs, which must have exactly
 // one rule. It does not accept a JSON Schema, which belongs in the job's json_schema.
 // Package schema checks the content of the rule.
-func structuredOutputs(v any) (any, string) {
+func parseStructuredOutputs(v any) (any, string) {
 	const must = "an object with one of regex (a string), choice (a list of strings) and grammar (a string); a JSON Schema is the job's json_schema"
 	table, ok := v.(map[string]any)
 	if !ok || len(table) != 1 {
@@ -42,9 +42,9 @@ func structuredOutputs(v any) (any, string) {
 	return table, ""
 }
 
-// extraArgs checks the parameter extra_args. It accepts the values that vLLM accepts as
+// parseExtraArgs checks the parameter extra_args. It accepts the values that vLLM accepts as
 // vllm_xargs: strings, numbers, and lists of strings and numbers.
-func extraArgs(v any) (any, string) {
+func parseExtraArgs(v any) (any, string) {
 	must := fmt.Sprintf("an object of at most %d names, with strings, numbers, or lists of at most %d of them; names and strings have at most %d bytes, integers 64 bits",
 		maxExtraArgs, maxExtraArgs, maxExtraBytes)
 	table, ok := v.(map[string]any)
@@ -65,7 +65,7 @@ func extraArgs(v any) (any, string) {
 		}
 		values := make([]any, len(list))
 		for i, entry := range list {
-			if values[i] = scalar(entry); values[i] == nil {
+			if values[i] = parseScalar(entry); values[i] == nil {
 				return nil, must
 			}
 		}
@@ -76,9 +76,9 @@ func extraArgs(v any) (any, string) {
 	return clean, ""
 }
 
-// scalar returns a string or a number in the form that a job stores; nil for any other
+// parseScalar returns a string or a number in the form that a job stores; nil for any other
 // value.
-func scalar(v any) any {
+func parseScalar(v any) any {
 	if text, is := v.(string); is {
 		if len(text) > maxExtraBytes || !utf8.ValidString(text) {
 			return nil
@@ -94,8 +94,8 @@ func scalar(v any) any {
 	return nil
 }
 
-// repetitionDetection checks the parameter repetition_detection.
-func repetitionDetection(v any) (any, string) {
+// parseRepetitionDetection checks the parameter repetition_detection.
+func parseRepetitionDetection(v any) (any, string) {
 	const (
 		least, most, count = "min_pattern_size", "max_pattern_size", "min_count"
 		must               = "an object of " + most + ", " + least + " and " + count + " with integers of at least 0"

@@ -19,49 +19,49 @@ const (
 	maxExtraBytes  = 1024   // bytes of a name or a string in extra_args
 )
 
-// A parse function checks the value of a sampling parameter and converts it from
+// A parseFunc function checks the value of a sampling parameter and converts it from
 // decoded JSON or YAML into the form that a job stores (int64, float64, bool, string,
 // []any, map[string]any). For a wrong value, problem describes a right value, such as
 // "a number from 0 to 1".
-type parse func(v any) (clean any, problem string)
+type parseFunc func(v any) (clean any, problem string)
 
 // params maps each sampling parameter that a caller may set to its parse function. They
 // are the fields of vLLM's SamplingParams that make sense for a single row, with vLLM's
 // ranges.
-var params = map[string]parse{
-	"temperature":        number(0, math.MaxFloat64, "a number of at least 0"),
-	"top_p":              positive(1, "a number above 0 and at most 1"),
-	"top_k":              integer(-1, math.MaxInt32, "an integer of at least -1 (0 and -1 consider all tokens)"),
-	"min_p":              number(0, 1, "a number from 0 to 1"),
-	"repetition_penalty": positive(math.MaxFloat64, "a number above 0"),
-	"presence_penalty":   number(-2, 2, "a number from -2 to 2"),
-	"frequency_penalty":  number(-2, 2, "a number from -2 to 2"),
-	"max_tokens":         integer(1, math.MaxInt32, "an integer of at least 1"),
-	"min_tokens":         integer(0, math.MaxInt32, "an integer of at least 0"),
-	"seed":               integer(math.MinInt64, math.MaxInt64, "an integer of at most 64 bits"),
-	"logprobs":           logprobs,
+var params = map[string]parseFunc{
+	"temperature":        numberParser(0, math.MaxFloat64, "a number of at least 0"),
+	"top_p":              positiveParser(1, "a number above 0 and at most 1"),
+	"top_k":              integerParser(-1, math.MaxInt32, "an integer of at least -1 (0 and -1 consider all tokens)"),
+	"min_p":              numberParser(0, 1, "a number from 0 to 1"),
+	"repetition_penalty": positiveParser(math.MaxFloat64, "a number above 0"),
+	"presence_penalty":   numberParser(-2, 2, "a number from -2 to 2"),
+	"frequency_penalty":  numberParser(-2, 2, "a number from -2 to 2"),
+	"max_tokens":         integerParser(1, math.MaxInt32, "an integer of at least 1"),
+	"min_tokens":         integerParser(0, math.MaxInt32, "an integer of at least 0"),
+	"seed":               integerParser(math.MinInt64, math.MaxInt64, "an integer of at most 64 bits"),
+	"logprobs":           parseLogprobs,
 
-	"thinking_token_budget": integer(-1, math.MaxInt32, "an integer of at least -1 (-1 means no limit)"),
+	"thinking_token_budget": integerParser(-1, math.MaxInt32, "an integer of at least -1 (-1 means no limit)"),
 
-	"stop":      stopStrings,
-	"bad_words": wordList,
+	"stop":      parseStopStrings,
+	"bad_words": parseWordList,
 
-	"stop_token_ids":    tokenIDs,
-	"allowed_token_ids": tokenIDs,
-	"logit_bias":        logitBias,
+	"stop_token_ids":    parseTokenIDs,
+	"allowed_token_ids": parseTokenIDs,
+	"logit_bias":        parseLogitBias,
 
-	"ignore_eos":                    boolean,
-	"skip_special_tokens":           boolean,
-	"spaces_between_special_tokens": boolean,
-	"include_stop_str_in_output":    boolean,
+	"ignore_eos":                    parseBool,
+	"skip_special_tokens":           parseBool,
+	"spaces_between_special_tokens": parseBool,
+	"include_stop_str_in_output":    parseBool,
 
-	"watermarking": boolean,
+	"watermarking": parseBool,
 
-	"repetition_detection": repetitionDetection,
-	"structured_outputs":   structuredOutputs,
-	"extra_args":           extraArgs,
+	"repetition_detection": parseRepetitionDetection,
+	"structured_outputs":   parseStructuredOutputs,
+	"extra_args":           parseExtraArgs,
 
-	"n": one,
+	"n": parseOne,
 }
 
 // refused maps parameters of vLLM or of other APIs that callers must not set to the
@@ -154,8 +154,8 @@ func asFloat(v any) (float64, bool) {
 	return 0, false
 }
 
-// number returns a parse function that accepts numbers from low to high.
-func number(low, high float64, rule string) parse {
+// numberParser returns a parse function that accepts numbers from low to high.
+func numberParser(low, high float64, rule string) parseFunc {
 	return func(v any) (any, string) {
 		f, ok := asFloat(v)
 		if !ok || f < low || f > high {
@@ -165,8 +165,8 @@ func number(low, high float64, rule string) parse {
 	}
 }
 
-// positive returns a parse function that accepts numbers above 0 up to high.
-func positive(high float64, rule string) parse {
+// positiveParser returns a parse function that accepts numbers above 0 up to high.
+func positiveParser(high float64, rule string) parseFunc {
 	return func(v any) (any, string) {
 		f, ok := asFloat(v)
 		if !ok || f <= 0 || f > high {
@@ -176,8 +176,8 @@ func positive(high float64, rule string) parse {
 	}
 }
 
-// integer returns a parse function that accepts integers from low to high.
-func integer(low, high int64, rule string) parse {
+// integerParser returns a parse function that accepts integers from low to high.
+func integerParser(low, high int64, rule string) parseFunc {
 	return func(v any) (any, string) {
 		i, ok := asInt(v)
 		if !ok || i < low || i > high {
@@ -187,41 +187,41 @@ func integer(low, high int64, rule string) parse {
 	}
 }
 
-// logprobs checks the parameter logprobs: a number of alternatives as in vLLM, or a
+// parseLogprobs checks the parameter logprobs: a number of alternatives as in vLLM, or a
 // boolean as in the chat completions API.
-func logprobs(v any) (any, string) {
+func parseLogprobs(v any) (any, string) {
 	if _, is := v.(bool); is {
 		return v, ""
 	}
-	return integer(0, maxLogprobs, fmt.Sprintf("true, false, or an integer from 0 to %d", maxLogprobs))(v)
+	return integerParser(0, maxLogprobs, fmt.Sprintf("true, false, or an integer from 0 to %d", maxLogprobs))(v)
 }
 
-func boolean(v any) (any, string) {
+func parseBool(v any) (any, string) {
 	if _, ok := v.(bool); !ok {
 		return nil, "true or false"
 	}
 	return v, ""
 }
 
-func one(v any) (any, string) {
+func parseOne(v any) (any, string) {
 	if i, ok := asInt(v); !ok || i != 1 {
 		return nil, "1: a row has one answer; for more, send the row several times, with random_seed_per_input"
 	}
 	return int64(1), ""
 }
 
-func stopStrings(v any) (any, string) {
+func parseStopStrings(v any) (any, string) {
 	if text, ok := v.(string); ok {
 		v = []any{text}
 	}
-	clean, problem := wordList(v)
+	clean, problem := parseWordList(v)
 	if problem != "" {
 		return nil, "a string or " + problem
 	}
 	return clean, ""
 }
 
-func wordList(v any) (any, string) {
+func parseWordList(v any) (any, string) {
 	rule := fmt.Sprintf("a list of at most %d strings of 1 to %d bytes each", maxStopStrings, maxStopBytes)
 	list, ok := v.([]any)
 	if !ok || len(list) > maxStopStrings {
@@ -236,7 +236,7 @@ func wordList(v any) (any, string) {
 	return list, ""
 }
 
-func tokenIDs(v any) (any, string) {
+func parseTokenIDs(v any) (any, string) {
 	rule := fmt.Sprintf("a list of at most %d token ids, integers of at least 0", maxTokenIDs)
 	list, ok := v.([]any)
 	if !ok || len(list) > maxTokenIDs {
@@ -253,7 +253,7 @@ func tokenIDs(v any) (any, string) {
 	return clean, ""
 }
 
-func logitBias(v any) (any, string) {
+func parseLogitBias(v any) (any, string) {
 	rule := fmt.Sprintf("an object of at most %d token ids with numbers from -100 to 100", maxTokenIDs)
 	table, ok := v.(map[string]any)
 	if !ok || len(table) > maxTokenIDs {

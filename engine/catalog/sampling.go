@@ -101,7 +101,7 @@ func checkSampling(given map[string]any) (clean map[string]any, faults []rowmill
 // unknownParam returns the error for an unknown parameter, with the most similar known
 // name.
 func unknownParam(name string) rowmill.FieldError {
-	if near := Nearest(name, slices.Sorted(maps.Keys(params))); near != "" {
+	if near := NearestName(name, slices.Sorted(maps.Keys(params))); near != "" {
 		return samplingFault(name, "is not a sampling parameter; did you mean %q?", near)
 	}
 	return samplingFault(name, "is not a sampling parameter; known are %s", strings.Join(slices.Sorted(maps.Keys(params)), ", "))
@@ -113,9 +113,9 @@ func samplingFault(name, format string, args ...any) rowmill.FieldError {
 	return rowmill.FieldError{Field: "sampling_params." + textfmt.Shorten(name, 64), Message: fmt.Sprintf(format, args...)}
 }
 
-// Nearest returns the name with the smallest edit distance to word, without regard to
+// NearestName returns the name with the smallest edit distance to word, without regard to
 // case. It returns "" if more than a third of the letters of word would have to change.
-func Nearest(word string, names []string) string {
+func NearestName(word string, names []string) string {
 	word = strings.ToLower(word)
 	if len(word) > 128 {
 		return ""

@@ -15,9 +15,9 @@ import (
 // it answers the requests of the adapter.
 const unidentified = "openai"
 
-// check probes the server at a candidate's address. It returns nil if no usable server
+// probeCandidate probes the server at a candidate's address. It returns nil if no usable server
 // answers there.
-func (f *Finder) check(ctx context.Context, s *candidate) *engine.Info {
+func (f *Finder) probeCandidate(ctx context.Context, s *candidate) *engine.Info {
 	info, err := s.engine.Probe(ctx)
 	if err != nil {
 		f.cfg.Logger.Debug("no inference server at this address: the probe failed", "address", s.address, "err", err)
@@ -83,16 +83,16 @@ func (f *Finder) isNode(ctx context.Context, address string) (bool, error) {
 	return err == nil && build.Commit != nil && build.Built != nil && strings.HasPrefix(build.Go, "go"), nil
 }
 
-// pinned is an engine that keeps real and simulated servers apart: its Probe fails if a
+// pinnedEngine is an engine that keeps real and simulated servers apart: its Probe fails if a
 // simulated server replaces a real server at the same address, or the other way round.
-type pinned struct {
+type pinnedEngine struct {
 	engine.Engine
 	simulated bool // the server was simulated when it was found
 }
 
 // Probe asks the server for its description. It returns an error if a simulated server
 // has replaced a real server, or a real server a simulated one.
-func (e pinned) Probe(ctx context.Context) (engine.Info, error) {
+func (e pinnedEngine) Probe(ctx context.Context) (engine.Info, error) {
 	info, err := e.Engine.Probe(ctx)
 	switch {
 	case err != nil || info.Simulated == e.simulated:

@@ -91,8 +91,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Found is an inference server that serves at least one model.
-type Found struct {
+// FoundServer is an inference server that serves at least one model.
+type FoundServer struct {
 	Address string // HOST:PORT
 	Engine  engine.Engine
 	Info    engine.Info // the result of the probe
@@ -137,38 +137,38 @@ func (f *Finder) PendingAddresses() []string {
 	return addresses
 }
 
-// Look probes all addresses at which no server was found yet, at the same time. It
+// ProbePending probes all addresses at which no server was found yet, at the same time. It
 // returns the servers that it finds, in the order of the addresses. It takes at most
 // Config.Timeout.
 //
 // If a simulated server later replaces a real server at an address, or a real server a
 // simulated one, the Probe method of the returned engine fails.
-func (f *Finder) Look(ctx context.Context) []Found {
+func (f *Finder) ProbePending(ctx context.Context) []FoundServer {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
 	defer cancel()
 	infos := make([]*engine.Info, len(f.candidates))
 	var wg sync.WaitGroup
 	for i, s := range f.candidates {
-		wg.Go(func() { infos[i] = f.check(ctx, s) })
+		wg.Go(func() { infos[i] = f.probeCandidate(ctx, s) })
 	}
 	wg.Wait()
-	var found []Found
+	var found []FoundServer
 	var rest []*candidate
 	for i, s := range f.candidates {
 		if infos[i] == nil {
 			rest = append(rest, s)
 			continue
 		}
-		found = append(found, Found{Address: s.address, Info: *infos[i], Engine: pinned{s.engine, infos[i].Simulated}})
+		found = append(found, FoundServer{Address: s.address, Info: *infos[i], Engine: pinnedEngine{s.engine, infos[i].Simulated}})
 	}
 	f.candidates = rest
 	return found
 }
 
-// Run calls Look every Config.Interval, the first time after one interval, and passes
-// each server to found. It returns when ctx ends or when a server was found at every
+// Run calls ProbePending every Config.Interval, the first time after one interval, and passes
+// each server to onFound. It returns when ctx ends or when a server was found at every
 // address.
-func (f *Finder) Run(ctx context.Context, found func(Found)) {
+func (f *Finder) Run(ctx context.Context, onFound func(FoundServer)) {
 	again := time.NewTicker(f.cfg.Interval)
 	defer again.Stop()
 	for len(f.candidates) > 0 {
@@ -177,8 +177,8 @@ func (f *Finder) Run(ctx context.Context, found func(Found)) {
 		case <-ctx.Done():
 			return
 		}
-		for _, server := range f.Look(ctx) {
-			found(server)
+		for _, server := range f.ProbePending(ctx) {
+			onFound(server)
 		}
 	}
 }

@@ -156,8 +156,8 @@ func TestLook(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer f.Close()
-			found := f.Look(t.Context())
-			again := f.Look(t.Context())
+			found := f.ProbePending(t.Context())
+			again := f.ProbePending(t.Context())
 			if len(again) > 0 {
 				t.Errorf("found a second time: %+v", again)
 			}
@@ -218,7 +218,7 @@ func TestLookAsksAllAtOnce(t *testing.T) {
 	}
 	defer f.Close()
 	var kinds []string
-	for _, found := range f.Look(t.Context()) {
+	for _, found := range f.ProbePending(t.Context()) {
 		kinds = append(kinds, found.Info.Kind)
 		found.Engine.Close()
 	}
@@ -250,7 +250,7 @@ func TestAnotherServerAtTheSameAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := f.Look(t.Context())
+	found := f.ProbePending(t.Context())
 	if len(found) != 1 {
 		t.Fatalf("found %+v", found)
 	}
@@ -271,7 +271,7 @@ func TestAnotherServerAtTheSameAddress(t *testing.T) {
 		if info.Kind != step.kind || step.err == "" && err != nil || step.err != "" && (err == nil || !strings.Contains(err.Error(), step.err)) {
 			t.Errorf("%+v, error %v, want %q, %q", info, err, step.kind, step.err)
 		}
-		if again := f.Look(t.Context()); len(again) > 0 {
+		if again := f.ProbePending(t.Context()); len(again) > 0 {
 			t.Errorf("found a second time: %+v", again)
 		}
 	}
@@ -339,7 +339,7 @@ func TestRun(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 31*time.Second)
 		defer cancel()
 		var got []string
-		f.Run(ctx, func(found discover.Found) {
+		f.Run(ctx, func(found discover.FoundServer) {
 			got = append(got, fmt.Sprint(found.Engine.Name(), " ", time.Since(began)))
 		})
 		// A probe of the address that hangs takes 1 s.
@@ -369,7 +369,7 @@ func TestRunEndsWhenAllAreFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		count := 0
-		f.Run(t.Context(), func(discover.Found) { count++ })
+		f.Run(t.Context(), func(discover.FoundServer) { count++ })
 		if count != 1 {
 			t.Errorf("found %d times", count)
 		}

@@ -19,17 +19,17 @@ var countedTexts = []string{
 	`a "quoted" \ text`, "broken \xff bytes", strings.Repeat("word ", 300),
 }
 
-// counting checks that the server's count of a prompt's tokens equals the input tokens
+// testCounting checks that the server's count of a prompt's tokens equals the input tokens
 // that the server reports after it has run the row.
-func counting(t *testing.T, s Server) {
+func testCounting(t *testing.T, s Server) {
 	const schema = `{"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"]}`
 	if !s.Counts {
 		for _, m := range s.models() {
-			counter, ok := call(t, s, engine.Params{Model: *m, MaxTokens: 1}).(engine.PromptCounter)
+			counter, ok := mustPrepare(t, s, engine.Params{Model: *m, MaxTokens: 1}).(engine.PromptCounter)
 			if !ok {
 				continue
 			}
-			if n, err := counter.CountPrompt(within(t), engine.Row{Text: []byte("Hello.")}); !errors.Is(err, engine.ErrNoCounting) {
+			if n, err := counter.CountPrompt(requestContext(t), engine.Row{Text: []byte("Hello.")}); !errors.Is(err, engine.ErrNoCounting) {
 				t.Errorf("%s: CountPrompt returned %d, %v, want ErrNoCounting because Counts is false", m.ID, n, err)
 			}
 		}
@@ -49,9 +49,9 @@ func counting(t *testing.T, s Server) {
 		} {
 			t.Run(string(m.Kind)+" "+name, func(t *testing.T) {
 				p.MaxTokens = 1
-				c := call(t, s, p)
+				c := mustPrepare(t, s, p)
 				for _, text := range countedTexts {
-					if got, want := count(t, c, text), ask(t, c, text, nil).InputTokens; got != want {
+					if got, want := mustCountPrompt(t, c, text), mustGenerate(t, c, text, nil).InputTokens; got != want {
 						t.Errorf("%.30q: counted %d tokens, the usage says %d", text, got, want)
 					}
 				}
@@ -60,16 +60,16 @@ func counting(t *testing.T, s Server) {
 	}
 	if s.Embedding != nil {
 		t.Run("embedding", func(t *testing.T) {
-			c := call(t, s, engine.Params{Model: *s.Embedding})
+			c := mustPrepare(t, s, engine.Params{Model: *s.Embedding})
 			for _, text := range countedTexts[1:] {
 				if strings.TrimSpace(text) == "" {
 					continue // some servers refuse to embed an empty text
 				}
-				replies, faults, err := c.Embed(within(t), []engine.Row{{Text: []byte(text)}})
+				replies, faults, err := c.Embed(requestContext(t), []engine.Row{{Text: []byte(text)}})
 				if err != nil || faults[0] != nil {
 					t.Fatalf("embed %.30q: %v, %v", text, err, faults)
 				}
-				if got := count(t, c, text); got != replies[0].InputTokens {
+				if got := mustCountPrompt(t, c, text); got != replies[0].InputTokens {
 					t.Errorf("%.30q: counted %d tokens, the usage says %d", text, got, replies[0].InputTokens)
 				}
 			}
@@ -77,28 +77,28 @@ func counting(t *testing.T, s Server) {
 	}
 	t.Run("beyond the context", func(t *testing.T) {
 		m := s.models()[0]
-		n, err := call(t, s, engine.Params{Model: *m}).(engine.PromptCounter).CountPrompt(within(t), engine.Row{Text: overlong(*m)})
+		n, err := mustPrepare(t, s, engine.Params{Model: *m}).(engine.PromptCounter).CountPrompt(requestContext(t), engine.Row{Text: overlongText(*m)})
 		if err == nil && n <= m.ContextLength {
 			t.Errorf("counted %d tokens of a prompt that does not fit %d", n, m.ContextLength)
 		}
-		if err != nil && !fault(t, err).TooLong {
+		if err != nil && !requireEngineError(t, err).TooLong {
 			t.Errorf("got %v, want a count or a prompt that is too long", err)
 		}
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		c := call(t, s, engine.Params{Model: *s.models()[0]})
+		c := mustPrepare(t, s, engine.Params{Model: *s.models()[0]})
 		if _, err := c.(engine.PromptCounter).CountPrompt(gone, engine.Row{}); !errors.Is(err, context.Canceled) {
 			t.Errorf("CountPrompt with a cancelled context returned %v, want context.Canceled", err)
 		}
 	})
 }
 
-// count returns the server's count of the tokens of the prompt text.
-func count(t *testing.T, c engine.Call, text string) int64 {
+// mustCountPrompt returns the server's count of the tokens of the prompt text.
+func mustCountPrompt(t *testing.T, c engine.Call, text string) int64 {
 	t.Helper()
-	n, err := c.(engine.PromptCounter).CountPrompt(within(t), engine.Row{Text: []byte(text)})
+	n, err := c.(engine.PromptCounter).CountPrompt(requestContext(t), engine.Row{Text: []byte(text)})
 	if err != nil {
 		t.Fatalf("count %.30q: %v", text, err)
 	}

@@ -72,15 +72,15 @@ const (
 	Usage    = "tokens, which it does not count"
 )
 
-// needs skips the current test if the server ignores or refuses the feature what. The
+// skipUnlessSupported skips the current test if the server ignores or refuses the feature. The
 // table in bench/engines.md uses the same words.
-func (s Server) needs(t *testing.T, what string) {
+func (s Server) skipUnlessSupported(t *testing.T, feature string) {
 	t.Helper()
-	if slices.Contains(s.Ignores, what) {
-		t.Skipf("the server ignores %s", what)
+	if slices.Contains(s.Ignores, feature) {
+		t.Skipf("the server ignores %s", feature)
 	}
-	if slices.Contains(s.Lacks, what) {
-		t.Skipf("the server refuses %s", what)
+	if slices.Contains(s.Lacks, feature) {
+		t.Skipf("the server refuses %s", feature)
 	}
 }
 
@@ -93,18 +93,18 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 	}
 	t.Cleanup(s.Engine.Close)
 
-	t.Run("Probe", func(t *testing.T) { probe(t, s) })
-	t.Run("Gauges", func(t *testing.T) { gauges(t, s) })
-	t.Run("Prepare", func(t *testing.T) { prepare(t, s) })
-	t.Run("Counting", func(t *testing.T) { counting(t, s) })
+	t.Run("Probe", func(t *testing.T) { testProbe(t, s) })
+	t.Run("Gauges", func(t *testing.T) { testGauges(t, s) })
+	t.Run("Prepare", func(t *testing.T) { testPrepare(t, s) })
+	t.Run("Counting", func(t *testing.T) { testCounting(t, s) })
 	if s.Generation != nil {
-		t.Run("Generation", func(t *testing.T) { generation(t, s) })
+		t.Run("Generation", func(t *testing.T) { testGeneration(t, s) })
 	}
 	if s.Reasoning != nil {
-		t.Run("Reasoning", func(t *testing.T) { reasoning(t, s) })
+		t.Run("Reasoning", func(t *testing.T) { testReasoning(t, s) })
 	}
 	if s.Embedding != nil {
-		t.Run("Embedding", func(t *testing.T) { embedding(t, s) })
+		t.Run("Embedding", func(t *testing.T) { testEmbedding(t, s) })
 	}
 }
 
@@ -119,9 +119,9 @@ func (s Server) models() []*rowmill.Model {
 	return all
 }
 
-// probe checks that a probe finds the kind of the server and all models under test.
-func probe(t *testing.T, s Server) {
-	info, err := s.Engine.Probe(within(t))
+// testProbe checks that a probe finds the kind of the server and all models under test.
+func testProbe(t *testing.T, s Server) {
+	info, err := s.Engine.Probe(requestContext(t))
 	if err != nil {
 		t.Fatalf("probe: %v", err)
 	}
@@ -143,9 +143,9 @@ func probe(t *testing.T, s Server) {
 	}
 }
 
-// gauges checks that the load metrics are within their ranges.
-func gauges(t *testing.T, s Server) {
-	g, err := s.Engine.Gauges(within(t))
+// testGauges checks that the load metrics are within their ranges.
+func testGauges(t *testing.T, s Server) {
+	g, err := s.Engine.Gauges(requestContext(t))
 	if errors.Is(err, engine.ErrNoGauges) {
 		if s.Cancels {
 			t.Fatal("Cancels is set, but the server has no gauges: they must show that a row was cancelled")
@@ -160,8 +160,8 @@ func gauges(t *testing.T, s Server) {
 	}
 }
 
-// prepare checks that Prepare rejects unknown models and wrong sampling parameters.
-func prepare(t *testing.T, s Server) {
+// testPrepare checks that Prepare rejects unknown models and wrong sampling parameters.
+func testPrepare(t *testing.T, s Server) {
 	if _, err := s.Engine.Prepare(engine.Params{Model: rowmill.Model{ID: "no-such-model"}}); err == nil {
 		t.Error("Prepare accepted a model that the server does not serve, want an error")
 	}
@@ -177,17 +177,17 @@ func prepare(t *testing.T, s Server) {
 	}
 }
 
-// within returns a context with the timeout patience, for one request.
-func within(t *testing.T) context.Context {
+// requestContext returns a context with the timeout patience, for one request.
+func requestContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// call probes the server and prepares a call. It fails the test on an error.
-func call(t *testing.T, s Server, p engine.Params) engine.Call {
+// mustPrepare probes the server and prepares a call. It fails the test on an error.
+func mustPrepare(t *testing.T, s Server, p engine.Params) engine.Call {
 	t.Helper()
-	if _, err := s.Engine.Probe(within(t)); err != nil {
+	if _, err := s.Engine.Probe(requestContext(t)); err != nil {
 		t.Fatalf("probe: %v", err)
 	}
 	c, err := s.Engine.Prepare(p)
@@ -197,20 +197,20 @@ func call(t *testing.T, s Server, p engine.Params) engine.Call {
 	return c
 }
 
-// ask runs one row, checks the rules that hold for every answer, and returns the
+// mustGenerate runs one row, checks the rules that hold for every answer, and returns the
 // answer. It fails the test on an error.
-func ask(t *testing.T, c engine.Call, text string, seed *int64) engine.Reply {
+func mustGenerate(t *testing.T, c engine.Call, text string, seed *int64) engine.Reply {
 	t.Helper()
-	r, err := c.Generate(within(t), engine.Row{Text: []byte(text), Seed: seed})
+	r, err := c.Generate(requestContext(t), engine.Row{Text: []byte(text), Seed: seed})
 	if err != nil {
 		t.Fatalf("generate: %v", err)
 	}
-	check(t, r)
+	checkReply(t, r)
 	return r
 }
 
-// fault returns the *engine.Error in err. It fails the test if err contains none.
-func fault(t *testing.T, err error) *engine.Error {
+// requireEngineError returns the *engine.Error in err. It fails the test if err contains none.
+func requireEngineError(t *testing.T, err error) *engine.Error {
 	t.Helper()
 	var e *engine.Error
 	if !errors.As(err, &e) {

@@ -17,8 +17,8 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// check checks the rules that hold for every accepted answer.
-func check(t *testing.T, r engine.Reply) {
+// checkReply checks the rules that hold for every accepted answer.
+func checkReply(t *testing.T, r engine.Reply) {
 	t.Helper()
 	if r.Finish != rowmill.FinishStop && r.Finish != rowmill.FinishLength {
 		t.Errorf("finish reason is %q, want stop or length", r.Finish)
@@ -49,23 +49,23 @@ var forms = []struct {
 	{"grammar", "root ::= word (\" \" word){1,2}\nword ::= \"good\" | \"bad\"\n", regexp.MustCompile(`^(good|bad)( (good|bad)){1,2}$`)},
 }
 
-// generation checks the server with the model Generation.
-func generation(t *testing.T, s Server) {
+// testGeneration checks the server with the model Generation.
+func testGeneration(t *testing.T, s Server) {
 	m := *s.Generation
 	plain := engine.Params{Model: m, MaxTokens: 48, Sampling: map[string]any{"temperature": 0.8}}
 
 	t.Run("answers, and stops at the limit", func(t *testing.T) {
-		c := call(t, s, plain)
+		c := mustPrepare(t, s, plain)
 		text := ""
 		for i := range 5 {
-			text += ask(t, c, fmt.Sprintf("Tell me about thing number %d.", i), nil).Content
+			text += mustGenerate(t, c, fmt.Sprintf("Tell me about thing number %d.", i), nil).Content
 		}
 		if text == "" {
 			t.Error("five prompts got five empty answers")
 		}
 		short := plain
 		short.MaxTokens = 1
-		if r := ask(t, call(t, s, short), "Write a long story.", nil); r.OutputTokens > 1 {
+		if r := mustGenerate(t, mustPrepare(t, s, short), "Write a long story.", nil); r.OutputTokens > 1 {
 			t.Errorf("the answer has %d tokens, want at most 1", r.OutputTokens)
 		}
 	})
@@ -73,23 +73,23 @@ func generation(t *testing.T, s Server) {
 	t.Run("the system prompt is part of the prompt", func(t *testing.T) {
 		with := plain
 		with.System = "You are a very careful assistant and weigh every single word."
-		bare := ask(t, call(t, s, plain), "Hello.", nil).InputTokens
-		if more := ask(t, call(t, s, with), "Hello.", nil).InputTokens; more <= bare {
+		bare := mustGenerate(t, mustPrepare(t, s, plain), "Hello.", nil).InputTokens
+		if more := mustGenerate(t, mustPrepare(t, s, with), "Hello.", nil).InputTokens; more <= bare {
 			t.Errorf("%d input tokens with a system prompt, want more than the %d without it", more, bare)
 		}
 	})
 
 	t.Run("a seed repeats, another differs", func(t *testing.T) {
-		s.needs(t, Seeds)
-		c := call(t, s, plain)
+		s.skipUnlessSupported(t, Seeds)
+		c := mustPrepare(t, s, plain)
 		differs := false
 		for i := range 8 {
 			prompt := fmt.Sprintf("Write about topic %d.", i)
-			first := ask(t, c, prompt, ptr(int64(7)))
-			if again := ask(t, c, prompt, ptr(int64(7))); again.Content != first.Content {
+			first := mustGenerate(t, c, prompt, ptr(int64(7)))
+			if again := mustGenerate(t, c, prompt, ptr(int64(7))); again.Content != first.Content {
 				t.Errorf("prompt %d: two requests with seed 7 gave different answers", i)
 			}
-			differs = differs || ask(t, c, prompt, ptr(int64(1<<31-1))).Content != first.Content
+			differs = differs || mustGenerate(t, c, prompt, ptr(int64(1<<31-1))).Content != first.Content
 		}
 		if !differs {
 			t.Error("another seed gave the same answers to all prompts")
@@ -97,36 +97,36 @@ func generation(t *testing.T, s Server) {
 	})
 
 	t.Run("a row's seed goes before the job's", func(t *testing.T) {
-		s.needs(t, Seeds)
+		s.skipUnlessSupported(t, Seeds)
 		seeded := plain
 		seeded.Sampling = map[string]any{"temperature": 0.8, "seed": int64(11)}
-		job, free := call(t, s, seeded), call(t, s, plain)
+		job, free := mustPrepare(t, s, seeded), mustPrepare(t, s, plain)
 		for i := range 4 {
 			prompt := fmt.Sprintf("Seeded topic %d.", i)
-			if a, b := ask(t, job, prompt, nil), ask(t, free, prompt, ptr(int64(11))); a.Content != b.Content {
+			if a, b := mustGenerate(t, job, prompt, nil), mustGenerate(t, free, prompt, ptr(int64(11))); a.Content != b.Content {
 				t.Errorf("prompt %d: the job's seed 11 gives another answer than a row's seed 11", i)
 			}
-			if a, b := ask(t, job, prompt, ptr(int64(12))), ask(t, free, prompt, ptr(int64(12))); a.Content != b.Content {
+			if a, b := mustGenerate(t, job, prompt, ptr(int64(12))), mustGenerate(t, free, prompt, ptr(int64(12))); a.Content != b.Content {
 				t.Errorf("prompt %d: the row's seed 12 did not replace the job's seed 11", i)
 			}
 		}
 	})
 
 	t.Run("log probabilities only where asked for", func(t *testing.T) {
-		s.needs(t, Logprobs)
+		s.skipUnlessSupported(t, Logprobs)
 		with := plain
 		with.Logprobs = true
-		r := ask(t, call(t, s, with), "Say a few words.", ptr(int64(3)))
+		r := mustGenerate(t, mustPrepare(t, s, with), "Say a few words.", ptr(int64(3)))
 		if r.OutputTokens > 1 && (r.LogprobCount == 0 || r.LogprobSum == 0) {
 			t.Errorf("log probabilities: sum %v over %d tokens of an answer of %d tokens, want a sum", r.LogprobSum, r.LogprobCount, r.OutputTokens)
 		}
-		if r := ask(t, call(t, s, plain), "Say a few words.", ptr(int64(3))); r.LogprobCount != 0 {
+		if r := mustGenerate(t, mustPrepare(t, s, plain), "Say a few words.", ptr(int64(3))); r.LogprobCount != 0 {
 			t.Errorf("got %d log probabilities without asking for them", r.LogprobCount)
 		}
 	})
 
 	t.Run("a schema is obeyed", func(t *testing.T) {
-		s.needs(t, Schemas)
+		s.skipUnlessSupported(t, Schemas)
 		with := plain
 		with.MaxTokens = 400
 		with.Schema = json.RawMessage(`{
@@ -135,9 +135,9 @@ func generation(t *testing.T, s Server) {
 			"required": ["label", "sure"],
 			"additionalProperties": false
 		}`)
-		c := call(t, s, with)
+		c := mustPrepare(t, s, with)
 		for i := range 4 {
-			r := ask(t, c, fmt.Sprintf("Judge text %d.", i), nil)
+			r := mustGenerate(t, c, fmt.Sprintf("Judge text %d.", i), nil)
 			var got struct {
 				Label *string `json:"label"`
 				Sure  *bool   `json:"sure"`
@@ -155,7 +155,7 @@ func generation(t *testing.T, s Server) {
 	t.Run("sampling parameters are accepted", func(t *testing.T) {
 		with := plain
 		with.Sampling = s.AcceptedParams
-		ask(t, call(t, s, with), "Say a few words.", nil)
+		mustGenerate(t, mustPrepare(t, s, with), "Say a few words.", nil)
 	})
 
 	t.Run("a parameter that is refused fails the job", func(t *testing.T) {
@@ -165,7 +165,7 @@ func generation(t *testing.T, s Server) {
 		for name, value := range s.RefusedParams {
 			with := plain
 			with.Sampling = map[string]any{name: value}
-			_, err := call(t, s, with).Generate(within(t), engine.Row{Text: []byte("Say a few words.")})
+			_, err := mustPrepare(t, s, with).Generate(requestContext(t), engine.Row{Text: []byte("Say a few words.")})
 			var fault *engine.Error
 			if !errors.As(err, &fault) || fault.Class != engine.JobFault || !strings.Contains(fault.Message, name) {
 				t.Errorf("%s: %v, want a JobFault that names the parameter", name, err)
@@ -183,9 +183,9 @@ func generation(t *testing.T, s Server) {
 				}
 				t.Skip("the server does not support this rule")
 			}
-			c := call(t, s, with)
+			c := mustPrepare(t, s, with)
 			for i := range 4 {
-				if r := ask(t, c, fmt.Sprintf("Judge text %d.", i), nil); !form.match.MatchString(r.Content) {
+				if r := mustGenerate(t, c, fmt.Sprintf("Judge text %d.", i), nil); !form.match.MatchString(r.Content) {
 					t.Errorf("the answer %q does not match the rule (finish reason %s)", r.Content, r.Finish)
 				}
 			}
@@ -193,33 +193,33 @@ func generation(t *testing.T, s Server) {
 	}
 
 	t.Run("any text is a prompt", func(t *testing.T) {
-		c := call(t, s, plain)
+		c := mustPrepare(t, s, plain)
 		for _, text := range []string{
 			`quotes " and \ backslashes \u0041 and {"json": [1]}`, "lines\r\nand\ttabs\vand\fmore\b", "nul \x00 and \x1b",
 			"Größe, 日本語, 🦙 and \u2028", "broken \xff\xfe\xed\xa0\x80 bytes", " ", "</think>",
 		} {
-			ask(t, c, text, nil)
+			mustGenerate(t, c, text, nil)
 		}
 	})
 
 	t.Run("a prompt beyond the context is too long", func(t *testing.T) {
-		s.needs(t, Limits)
+		s.skipUnlessSupported(t, Limits)
 		if s.TruncatesPrompts {
 			t.Skip("the server truncates the prompt")
 		}
-		_, err := call(t, s, plain).Generate(within(t), engine.Row{Text: overlong(m)})
-		if e := fault(t, err); e.Class != engine.RowFault || !e.TooLong || strings.Contains(e.Message, "word word") {
+		_, err := mustPrepare(t, s, plain).Generate(requestContext(t), engine.Row{Text: overlongText(m)})
+		if e := requireEngineError(t, err); e.Class != engine.RowFault || !e.TooLong || strings.Contains(e.Message, "word word") {
 			t.Errorf("got %#v, want a RowFault that is TooLong and does not quote the prompt", e)
 		}
 	})
 
 	t.Run("rows run side by side", func(t *testing.T) {
-		c := call(t, s, plain)
+		c := mustPrepare(t, s, plain)
 		const rows = 48
 		prompt := func(i int) string { return strings.Repeat("word ", 1+i) }
 		want := make([]int64, rows)
 		for i := range want {
-			want[i] = ask(t, c, prompt(i), nil).InputTokens
+			want[i] = mustGenerate(t, c, prompt(i), nil).InputTokens
 		}
 		var wg sync.WaitGroup
 		room := make(chan struct{}, s.Concurrency)
@@ -227,7 +227,7 @@ func generation(t *testing.T, s Server) {
 			wg.Go(func() {
 				room <- struct{}{}
 				defer func() { <-room }()
-				r, err := c.Generate(within(t), engine.Row{Text: []byte(prompt(i))})
+				r, err := c.Generate(requestContext(t), engine.Row{Text: []byte(prompt(i))})
 				if err != nil {
 					t.Errorf("row %d: %v", i, err)
 				} else if r.InputTokens != want[i] {
@@ -239,20 +239,20 @@ func generation(t *testing.T, s Server) {
 	})
 
 	t.Run("a row's patience ends", func(t *testing.T) {
-		_, err := call(t, s, plain).Generate(within(t), engine.Row{Text: []byte("Never mind."), Timeout: time.Nanosecond})
-		if e := fault(t, err); e.Class != engine.Transient || e.Code != "timeout" {
-			t.Errorf("got %#v, want a Moment with code timeout", e)
+		_, err := mustPrepare(t, s, plain).Generate(requestContext(t), engine.Row{Text: []byte("Never mind."), Timeout: time.Nanosecond})
+		if e := requireEngineError(t, err); e.Class != engine.Transient || e.Code != "timeout" {
+			t.Errorf("got %#v, want a Transient with code timeout", e)
 		}
 	})
 
-	t.Run("cancelling", func(t *testing.T) { cancelling(t, s, plain) })
+	t.Run("cancelling", func(t *testing.T) { testCancellation(t, s, plain) })
 }
 
-// cancelling checks that a cancelled context ends a call at any time, and that the
+// testCancellation checks that a cancelled context ends a call at any time, and that the
 // server then stops the row.
-func cancelling(t *testing.T, s Server, p engine.Params) {
+func testCancellation(t *testing.T, s Server, p engine.Params) {
 	p.MaxTokens = s.Generation.ContextLength / 2
-	c := call(t, s, p)
+	c := mustPrepare(t, s, p)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := c.Generate(gone, engine.Row{Text: []byte("Never sent.")}); !errors.Is(err, context.Canceled) {
@@ -265,18 +265,18 @@ func cancelling(t *testing.T, s Server, p engine.Params) {
 		cancel()
 		switch {
 		case err == nil:
-			check(t, r)
+			checkReply(t, r)
 		case !errors.Is(err, context.DeadlineExceeded):
 			t.Errorf("cancelled after %d00 µs: error %v, want context.DeadlineExceeded", wait, err)
 		}
 	}
-	ask(t, c, "Still there?", nil)
+	mustGenerate(t, c, "Still there?", nil)
 	if !s.Cancels {
 		return
 	}
 	deadline := time.Now().Add(10 * time.Second)
 	for {
-		g, err := s.Engine.Gauges(within(t))
+		g, err := s.Engine.Gauges(requestContext(t))
 		if err != nil {
 			t.Fatalf("gauges: %v", err)
 		}
@@ -290,7 +290,7 @@ func cancelling(t *testing.T, s Server, p engine.Params) {
 	}
 }
 
-// overlong returns a text that is longer than the model's context.
-func overlong(m rowmill.Model) []byte {
+// overlongText returns a text that is longer than the model's context.
+func overlongText(m rowmill.Model) []byte {
 	return []byte(strings.Repeat("word ", m.ContextLength+100))
 }

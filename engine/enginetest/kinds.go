@@ -11,15 +11,15 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// reasoning checks that the server separates reasoning from answers.
-func reasoning(t *testing.T, s Server) {
-	c := call(t, s, engine.Params{
+// testReasoning checks that the server separates reasoning from answers.
+func testReasoning(t *testing.T, s Server) {
+	c := mustPrepare(t, s, engine.Params{
 		Model: *s.Reasoning, MaxTokens: s.Reasoning.ContextLength / 4, Logprobs: true,
 		Sampling: map[string]any{"temperature": 0.8},
 	})
 	reasoned, answered := false, false
 	for i := range 6 {
-		r := ask(t, c, fmt.Sprintf("Think about riddle %d.", i), ptr(int64(i)))
+		r := mustGenerate(t, c, fmt.Sprintf("Think about riddle %d.", i), ptr(int64(i)))
 		if strings.Contains(r.Content, "</think>") && r.Finish == rowmill.FinishStop ||
 			strings.Contains(r.Reasoning, "</think>") {
 			t.Errorf("row %d: the answer contains the tag </think>, want answer and reasoning without it", i)
@@ -38,16 +38,16 @@ func reasoning(t *testing.T, s Server) {
 	}
 }
 
-// embedding checks the server with the model Embedding.
-func embedding(t *testing.T, s Server) {
+// testEmbedding checks the server with the model Embedding.
+func testEmbedding(t *testing.T, s Server) {
 	m := *s.Embedding
-	c := call(t, s, engine.Params{Model: m})
+	c := mustPrepare(t, s, engine.Params{Model: m})
 	texts := []string{"first of all", "a red house", "x", "lines\nand \"quotes\"", strings.Repeat("longer ", 40)}
 
 	t.Run("a group comes back in order", func(t *testing.T) {
-		group := embed(t, s, c, texts)
+		group := mustEmbed(t, s, c, texts)
 		for i, text := range texts {
-			alone := embed(t, s, c, []string{text})[0]
+			alone := mustEmbed(t, s, c, []string{text})[0]
 			if len(group[i].Embedding) != m.Dimension {
 				t.Fatalf("text %d: %d numbers, want %d", i, len(group[i].Embedding), m.Dimension)
 			}
@@ -60,18 +60,18 @@ func embedding(t *testing.T, s Server) {
 		}
 	})
 
-	t.Run("a bad text fails alone", func(t *testing.T) { badTextAlone(t, s, c) })
+	t.Run("a bad text fails alone", func(t *testing.T) { testBadTextFailsAlone(t, s, c) })
 	t.Run("no rows, no request", func(t *testing.T) {
-		if replies, faults, err := c.Embed(within(t), nil); err != nil || len(replies) != 0 || len(faults) != 0 {
+		if replies, faults, err := c.Embed(requestContext(t), nil); err != nil || len(replies) != 0 || len(faults) != 0 {
 			t.Errorf("embed no rows: %v, %v, %v, want nothing", replies, faults, err)
 		}
 	})
 }
 
-// badTextAlone embeds a group in which one text is too long, and checks that only this
+// testBadTextFailsAlone embeds a group in which one text is too long, and checks that only this
 // text fails.
-func badTextAlone(t *testing.T, s Server, c engine.Call) {
-	s.needs(t, Limits)
+func testBadTextFailsAlone(t *testing.T, s Server, c engine.Call) {
+	s.skipUnlessSupported(t, Limits)
 	if s.TruncatesPrompts {
 		t.Skip("the server truncates the prompt")
 	}
@@ -79,8 +79,8 @@ func badTextAlone(t *testing.T, s Server, c engine.Call) {
 	for i := range 9 {
 		rows = append(rows, engine.Row{Text: fmt.Appendf(nil, "text %d", i)})
 	}
-	rows[5].Text = overlong(*s.Embedding)
-	replies, faults, err := c.Embed(within(t), rows)
+	rows[5].Text = overlongText(*s.Embedding)
+	replies, faults, err := c.Embed(requestContext(t), rows)
 	if err != nil {
 		t.Fatalf("embed: %v", err)
 	}
@@ -94,15 +94,15 @@ func badTextAlone(t *testing.T, s Server, c engine.Call) {
 	}
 }
 
-// embed embeds texts in one group and returns the replies. It fails the test on an
+// mustEmbed embeds texts in one group and returns the replies. It fails the test on an
 // error.
-func embed(t *testing.T, s Server, c engine.Call, texts []string) []engine.Reply {
+func mustEmbed(t *testing.T, s Server, c engine.Call, texts []string) []engine.Reply {
 	t.Helper()
 	rows := make([]engine.Row, len(texts))
 	for i, text := range texts {
 		rows[i].Text = []byte(text)
 	}
-	replies, faults, err := c.Embed(within(t), rows)
+	replies, faults, err := c.Embed(requestContext(t), rows)
 	if err != nil {
 		t.Fatalf("embed: %v", err)
 	}

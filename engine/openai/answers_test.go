@@ -115,10 +115,10 @@ func (f *answerFile) judge(t *testing.T, body []byte) {
 	if f.Formed {
 		asked.form = "json_schema"
 	}
-	got, notices, refused := r.read(asked, true)
+	got, notices, refused := r.buildReply(asked, true)
 	want := f.Want
 	if want.Class != "" {
-		class := map[string]engine.Class{"row": engine.RowFault, "moment": engine.Transient, "busy": engine.Busy}[want.Class]
+		class := map[string]engine.ErrorClass{"row": engine.RowFault, "moment": engine.Transient, "busy": engine.Busy}[want.Class]
 		if refused == nil || refused.Class != class || refused.Code != want.Code || refused.Raw != want.Raw {
 			t.Errorf("got %+v, want class %s, code %s, raw %q", refused, want.Class, want.Code, want.Raw)
 		}

@@ -30,7 +30,7 @@ func benchScan(b *testing.B, body []byte) {
 		if err := r.scanChat(); err != nil {
 			b.Fatal(err)
 		}
-		if _, _, err := r.answer(true, false); err != nil {
+		if _, _, err := r.buildAnswer(true, false); err != nil {
 			b.Fatal(err)
 		}
 		r.release()
@@ -99,7 +99,7 @@ func benchRoundTrip(b *testing.B, inflight int) {
 	address := must(bufio.NewReader(out).ReadString('\n'))(b)
 	e := must(New(Config{BaseURL: "http://" + strings.TrimSpace(address)}))(b)
 	defer e.Close()
-	e.remember(engine.Info{Kind: kindVLLM, Models: []engine.ServedModel{{Name: "m"}}}, facts{})
+	e.storeProbe(engine.Info{Kind: kindVLLM, Models: []engine.ServedModel{{Name: "m"}}}, probeFacts{})
 	c, err := e.Prepare(engine.Params{
 		Model: generator, System: "Be brief.", Logprobs: true, MaxTokens: 200, Sampling: map[string]any{"temperature": 0.7},
 	})

@@ -40,10 +40,10 @@ type body struct {
 	done    bool  // the whole body was read
 }
 
-// open prepares b for the body of a new reply. length is the result of fasthttp's
+// reset prepares b for the body of a new reply. length is the result of fasthttp's
 // ContentLength: -1 means chunked, and a lower number means that the server closes the
 // connection after the body. limit is the maximum size of the body in bytes.
-func (b *body) open(in *bufio.Reader, length int, limit int64) {
+func (b *body) reset(in *bufio.Reader, length int, limit int64) {
 	*b = body{in: in, room: limit}
 	switch {
 	case length >= 0:
@@ -70,7 +70,7 @@ func (b *body) window() ([]byte, error) {
 		return nil, io.EOF
 	}
 	if b.framing == byChunks && b.left == 0 {
-		if err := b.nextChunk(); err != nil {
+		if err := b.readChunkSize(); err != nil {
 			return nil, err
 		}
 	}
@@ -96,11 +96,11 @@ func (b *body) window() ([]byte, error) {
 	return b.in.Peek(n)
 }
 
-// nextChunk reads the line with the size of the next chunk. It returns io.EOF at the
+// readChunkSize reads the line with the size of the next chunk. It returns io.EOF at the
 // end of the body.
-func (b *body) nextChunk() error {
+func (b *body) readChunkSize() error {
 	if b.begun {
-		line, err := b.line()
+		line, err := b.readLine()
 		if err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (b *body) nextChunk() error {
 		}
 	}
 	b.begun = true
-	line, err := b.line()
+	line, err := b.readLine()
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (b *body) nextChunk() error {
 		return err
 	}
 	for range maxTrailers {
-		line, err := b.line()
+		line, err := b.readLine()
 		if err != nil {
 			return err
 		}
@@ -131,9 +131,9 @@ func (b *body) nextChunk() error {
 	return errChunk
 }
 
-// line reads one line between chunks, without its line end. The line counts towards the
+// readLine reads one line between chunks, without its line end. The line counts towards the
 // size limit, because the size line of a one-byte chunk may have thousands of bytes.
-func (b *body) line() ([]byte, error) {
+func (b *body) readLine() ([]byte, error) {
 	line, err := b.in.ReadSlice('\n')
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF

@@ -39,11 +39,11 @@ type call struct {
 	settings requestSettings
 
 	prefix              []byte
-	middle              []byte                  // embedding request: JSON after the texts of the rows
-	fields              []param                 // chat request: fields after the messages
-	trailer             atomic.Pointer[trailer] // chat request: JSON after the prompt, built from fields
-	proven              atomic.Bool             // the server has answered a request that has extraLogprobs
-	rowsWithoutLogprobs atomic.Int32            // number of rows that the server answered only without extraLogprobs, after HTTP 500
+	middle              []byte                      // embedding request: JSON after the texts of the rows
+	fields              []requestField              // chat request: fields after the messages
+	trailer             atomic.Pointer[requestTail] // chat request: JSON after the prompt, built from fields
+	proven              atomic.Bool                 // the server has answered a request that has extraLogprobs
+	rowsWithoutLogprobs atomic.Int32                // number of rows that the server answered only without extraLogprobs, after HTTP 500
 	seed                int64
 	seeded              bool          // the job sets a seed
 	streamed            bool          // the request asks for a stream
@@ -102,7 +102,7 @@ func (c *call) prepareChat(p engine.Params) error {
 	}
 	c.prefix = append(b, `{"role":"user","content":"`...)
 
-	fields, warnings, err := translate(c.target, p.Sampling)
+	fields, warnings, err := translateSampling(c.target, p.Sampling)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (c *call) prepareChat(p engine.Params) error {
 		tokens = n
 	}
 	if c.limit = tokens; tokens > 0 {
-		fields = append(fields, param{"max_tokens", tokens})
+		fields = append(fields, requestField{"max_tokens", tokens})
 		c.settings.extras = append(c.settings.extras, extraMaxTokens)
 	}
 	extras, more, err := extraFields(kind, p.Model.RequestExtras, fields)
@@ -137,9 +137,9 @@ func (c *call) prepareChat(p engine.Params) error {
 		if !asked {
 			c.settings.extras = append(c.settings.extras, extraLogprobs)
 		}
-		fields = append(fields, param{"logprobs", true})
+		fields = append(fields, requestField{"logprobs", true})
 		if !logprobsWithoutAlternatives[kind] {
-			fields = append(fields, param{"top_logprobs", 1})
+			fields = append(fields, requestField{"top_logprobs", 1})
 		}
 		if kind == kindOllama && c.target.olderThan(ollamaLogprobs) {
 			c.warnings = append(c.warnings, fmt.Sprintf("logprobs: Ollama gives them from %v on, the server runs %s", ollamaLogprobs, c.target.version))
@@ -148,7 +148,7 @@ func (c *call) prepareChat(p engine.Params) error {
 	if kind == kindLlama && (tokens == 0 || tokens > maxTokensWithoutStream) {
 		// llama.cpp stops a cancelled row only if it streams the answer.
 		c.streamed = true
-		fields = append(fields, param{"stream", true}, param{"stream_options", json.RawMessage(`{"include_usage":true}`)})
+		fields = append(fields, requestField{"stream", true}, requestField{"stream_options", json.RawMessage(`{"include_usage":true}`)})
 	}
 	c.settings.form = formOf(p)
 	if p.Sampling["structured_outputs"] != nil {
@@ -163,7 +163,7 @@ func (c *call) prepareChat(p engine.Params) error {
 		if err := json.Compact(&compact, p.Schema); err != nil {
 			return fmt.Errorf("json_schema is not JSON: %w", err)
 		}
-		fields = append(fields, param{"response_format", json.RawMessage(
+		fields = append(fields, requestField{"response_format", json.RawMessage(
 			`{"type":"json_schema","json_schema":{"name":"output","strict":true,"schema":` + compact.String() + `}}`)})
 	}
 	c.fields = fields
@@ -172,7 +172,7 @@ func (c *call) prepareChat(p engine.Params) error {
 	for _, x := range left.extras {
 		c.notices.add(x.notice())
 	}
-	made, err := c.trailerWithout(left.extras)
+	made, err := c.buildTailWithout(left.extras)
 	if err != nil {
 		return err
 	}
@@ -190,17 +190,17 @@ func (c *call) prepareChat(p engine.Params) error {
 	if tokens == 0 {
 		tokens = int64(max(p.ContextLen, p.Model.ContextLength))
 	}
-	c.allowance = c.engine.allowance(tokens)
+	c.allowance = c.engine.answerTimeout(tokens)
 	return nil
 }
 
-// allowance returns the timeout of a request whose answer has at most this many tokens.
-func (e *Engine) allowance(tokens int64) time.Duration {
+// answerTimeout returns the timeout of a request whose answer has at most this many tokens.
+func (e *Engine) answerTimeout(tokens int64) time.Duration {
 	return e.cfg.QueueAllowance + time.Duration(tokens)*e.cfg.TokenTime
 }
 
 // appendRow appends the JSON body of a row's chat request to dst.
-func (c *call) appendRow(dst []byte, row engine.Row, t *trailer) []byte {
+func (c *call) appendRow(dst []byte, row engine.Row, t *requestTail) []byte {
 	dst = append(dst, c.prefix...)
 	dst = textfmt.AppendEscaped(dst, row.Text)
 	dst = append(dst, t.middle...)
@@ -231,7 +231,7 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 		if !errors.As(err, &refused) {
 			return reply, err
 		}
-		if !c.leaveOut(refused.extra) {
+		if !c.omitExtra(refused.extra) {
 			return reply, refused.fault
 		}
 	}
@@ -239,7 +239,7 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 
 // generate sends one chat request for a row and reads the answer.
 func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, error) {
-	e, t := c.engine, c.trailerOf(row)
+	e, t := c.engine, c.tailForRow(row)
 	p := c.timeoutFor(row)
 	conn, err := e.send(ctx, e.chatHead, row.Traceparent, p, func(dst []byte) []byte { return c.appendRow(dst, row, t) })
 	if err != nil {
@@ -248,7 +248,7 @@ func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	if err := e.checkHeader(ctx, conn, c.settings, row.Text, c.system); err != nil {
 		return engine.Reply{}, err
 	}
-	r := newReply(&conn.body, mostText(c.limit, e.cfg.MaxAnswerBytes), c.model.Kind == rowmill.KindReasoning)
+	r := newReply(&conn.body, maxTextBytes(c.limit, e.cfg.MaxAnswerBytes), c.model.Kind == rowmill.KindReasoning)
 	defer r.release()
 	// A gateway may collect the stream and send it as one body.
 	streamed := c.streamed && bytes.HasPrefix(conn.header.ContentType(), []byte("text/event-stream"))
@@ -259,11 +259,11 @@ func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	} else {
 		err = r.scanChat()
 	}
-	e.finish(conn)
+	e.releaseConn(conn)
 	if err != nil {
 		return engine.Reply{}, e.exchangeError(ctx, err, p)
 	}
-	reply, notices, refusal := r.read(c.settings, !streamed, row.Text, c.system)
+	reply, notices, refusal := r.buildReply(c.settings, !streamed, row.Text, c.system)
 	if refusal == nil {
 		refusal = r.checkUsage(len(c.prefix)+len(row.Text)+len(t.middle), c.limit)
 	}
@@ -278,7 +278,7 @@ func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 		c.notices.add(fmt.Sprintf("The server was asked for the model %s, and names the model %s in an answer: check which model it runs.",
 			c.target.name, textfmt.Shorten(toValidUTF8(r.model), maxModel)))
 	}
-	c.recordAnswered(t, row)
+	c.recordLogprobsOutcome(t, row)
 	return reply, nil
 }
 
@@ -311,7 +311,7 @@ func (e *Engine) checkHeader(ctx context.Context, conn *conn, asked requestSetti
 	}
 	if coding := conn.header.ContentEncoding(); len(coding) > 0 && string(coding) != "identity" {
 		conn.header.SetConnectionClose()
-		e.finish(conn)
+		e.releaseConn(conn)
 		return &engine.Error{
 			Class: engine.ServerFault, Status: 200, Code: "compressed_reply",
 			Message: "the reply is compressed, but the request did not ask for compression: switch compression off in the gateway",

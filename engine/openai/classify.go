@@ -24,12 +24,12 @@ type refusal struct {
 	fault      serverFault
 }
 
-// words returns the type, the code and the message of a refusal in lower case. private
+// matchText returns the type, the code and the message of a refusal in lower case. private
 // holds the texts of the prompt. If the message quotes one of them, words leaves out
 // the message, because it contains words of the prompt.
-func (x refusal) words(private ...[]byte) string {
+func (x refusal) matchText(private ...[]byte) string {
 	text := x.fault.kind + "\n" + x.fault.code
-	if !slices.ContainsFunc(private, func(p []byte) bool { return len(p) >= quoteLength && quotes(x.fault.message, string(p)) }) {
+	if !slices.ContainsFunc(private, func(p []byte) bool { return len(p) >= quoteLength && containsQuote(x.fault.message, string(p)) }) {
 		text += "\n" + x.fault.message
 	}
 	return strings.ToLower(text)
@@ -38,12 +38,12 @@ func (x refusal) words(private ...[]byte) string {
 // classify turns a refusal into an error, by the first rule that matches. asked lists
 // the settings in the request. private holds texts that the error must not contain.
 func (x refusal) classify(asked requestSettings, private ...[]byte) *engine.Error {
-	lower := x.words(private...)
+	lower := x.matchText(private...)
 	r := ruleOf(x.status, lower, x.fault, asked)
 	e := &engine.Error{
 		Class:      r.class,
 		Status:     x.status,
-		Code:       cmp.Or(r.code, x.fault.word("http_"+strconv.Itoa(x.status))),
+		Code:       cmp.Or(r.code, x.fault.safeCode("http_"+strconv.Itoa(x.status))),
 		Message:    r.messageFor(x.fault, asked),
 		RetryAfter: x.retryAfter,
 		Overloaded: r.overload,
@@ -53,7 +53,7 @@ func (x refusal) classify(asked requestSettings, private ...[]byte) *engine.Erro
 		e.Code, e.Context = rowmill.RowTooLong, tokensInMessage(contextPattern, lower)
 		e.Prompt = tokensInMessage(promptPattern, lower)
 	}
-	if shown := x.fault.shown(private...); shown != "" {
+	if shown := x.fault.redactedMessage(private...); shown != "" {
 		e.Message += ": " + shown
 	}
 	return e
@@ -85,7 +85,7 @@ func tokensInMessage(pattern *regexp.Regexp, message string) int {
 	if err != nil {
 		return 0
 	}
-	return plausible(n, maxContext)
+	return zeroIfImplausible(n, maxContext)
 }
 
 // parseRetryAfter returns the delay in a Retry-After header, which holds seconds or a

@@ -98,7 +98,7 @@ func TestShown(t *testing.T) {
 		{`input_value='my name\nis John\nI live\nin Rome'`, "my name\nis John\nI live\nin Rome", true},
 		{"anything", "", false},
 	} {
-		got := serverFault{message: c.message}.shown([]byte(c.private))
+		got := serverFault{message: c.message}.redactedMessage([]byte(c.private))
 		if left := got == "its message repeats the prompt and is left out"; left != c.left {
 			t.Errorf("%q with prompt %q: shown as %q", c.message, c.private, got)
 		}

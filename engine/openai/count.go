@@ -53,14 +53,14 @@ const (
 // releases of vLLM (from 0.11) and SGLang were not tested: only their code was read.
 func (c *call) prepareCount(p engine.Params) error {
 	e, kind := c.engine, c.target.kind
-	asRow := func(path string) *countWay { return &countWay{head: e.head(path)} }
+	asRow := func(path string) *countWay { return &countWay{head: e.buildRequestHead(path)} }
 	asText := func(field, more string) *countWay {
 		prefix := append(textfmt.AppendString([]byte(`{"model":`), []byte(c.target.name)), `,"`+field+`":"`...)
-		return &countWay{head: e.head("/tokenize"), prefix: prefix, suffix: []byte(`"` + more + `}`)}
+		return &countWay{head: e.buildRequestHead("/tokenize"), prefix: prefix, suffix: []byte(`"` + more + `}`)}
 	}
 	embeds := p.Model.Kind == rowmill.KindEmbedding
 	switch {
-	case !Counts(kind):
+	case !CanCountPrompts(kind):
 	case embeds && kind == kindLlama:
 		c.ways = []*countWay{asText("content", `,"add_special":true`)}
 	case embeds:
@@ -72,7 +72,7 @@ func (c *call) prepareCount(p engine.Params) error {
 		if err != nil {
 			return err
 		}
-		c.ways = []*countWay{{head: e.head("/tokenize"), prefix: c.prefix, suffix: append(suffix, '}')}}
+		c.ways = []*countWay{{head: e.buildRequestHead("/tokenize"), prefix: c.prefix, suffix: append(suffix, '}')}}
 		if kind == kindVLLM {
 			c.ways = append(c.ways, asRow("/v1/chat/completions/render"))
 			if p.Model.Template == harmony {
@@ -90,7 +90,7 @@ const harmony = "harmony"
 // templateFields returns the chat template settings of request_extras as fields for
 // /tokenize. It moves reasoning_effort into chat_template_kwargs, because /tokenize has
 // no field reasoning_effort.
-func templateFields(extras map[string]any) []param {
+func templateFields(extras map[string]any) []requestField {
 	kwargs := map[string]any{}
 	if given, ok := extras["chat_template_kwargs"].(map[string]any); ok {
 		maps.Copy(kwargs, given)
@@ -101,7 +101,7 @@ func templateFields(extras map[string]any) []param {
 	if len(kwargs) == 0 {
 		return nil
 	}
-	return []param{{"chat_template_kwargs", kwargs}}
+	return []requestField{{"chat_template_kwargs", kwargs}}
 }
 
 // errCountUnsupported reports that the server does not support this countWay.
@@ -121,7 +121,7 @@ func (c *call) CountPrompt(ctx context.Context, row engine.Row) (int, error) {
 			passing = errCountPaused
 			continue
 		}
-		tokens, err := c.countBy(ctx, way, row)
+		tokens, err := c.sendCountRequest(ctx, way, row)
 		var fault *engine.Error
 		switch {
 		case err == nil:
@@ -157,9 +157,9 @@ var errCountPaused = &engine.Error{Class: engine.Transient, Code: "not_counted",
 
 var _ engine.PromptCounter = (*call)(nil)
 
-// countBy asks the server to count the tokens of a row's prompt with the given
+// sendCountRequest asks the server to count the tokens of a row's prompt with the given
 // countWay.
-func (c *call) countBy(ctx context.Context, way *countWay, row engine.Row) (int, error) {
+func (c *call) sendCountRequest(ctx context.Context, way *countWay, row engine.Row) (int, error) {
 	e, p := c.engine, newCallTimeout(c.engine.cfg.ProbeTimeout)
 	if row.Timeout > 0 {
 		p = newCallTimeout(row.Timeout)
@@ -183,11 +183,11 @@ func (c *call) countBy(ctx context.Context, way *countWay, row engine.Row) (int,
 	r := newReply(&conn.body, e.cfg.MaxAnswerBytes, false)
 	defer r.release()
 	tokens, found, err := r.scanCount()
-	e.finish(conn)
+	e.releaseConn(conn)
 	switch {
 	case err != nil:
 		return 0, e.exchangeError(ctx, err, p)
-	case !found, int64(tokens) > mostInput(len(c.prefix)+len(row.Text)+c.trailerSize()):
+	case !found, int64(tokens) > maxInputTokens(len(c.prefix)+len(row.Text)+c.tailSize()):
 		return 0, errCountUnsupported // the count is missing or impossibly high: never use this countWay again
 	}
 	return tokens, nil
@@ -218,20 +218,20 @@ func (r *reply) scanCount() (tokens int, found bool, err error) {
 		key := string(k) // copy it: peek may overwrite the window
 		switch next := r.peek(); {
 		case (key == "count" || key == "input_tokens") && next-'0' < 10:
-			tokens, counted = int(r.count()), true
+			tokens, counted = int(r.readCount()), true
 		case (key == "tokens" || key == "token_ids") && next == '[':
 			listed := 0
 			for more := r.firstItem(); more; more = r.nextItem() {
-				r.skip()
+				r.skipValue()
 				listed++
 			}
 			if found = true; !counted {
 				tokens = listed
 			}
 		default:
-			r.skip()
+			r.skipValue()
 		}
 	}
-	r.end()
+	r.expectEnd()
 	return tokens, found || counted, r.err
 }

@@ -8,27 +8,27 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// Counts reports whether servers of a kind, such as "vllm", can count the tokens of a
+// CanCountPrompts reports whether servers of a kind, such as "vllm", can count the tokens of a
 // prompt.
-func Counts(kind string) bool {
+func CanCountPrompts(kind string) bool {
 	return kind != kindOllama && kind != kindInfinity && kind != kindTEI && kind != kindOther
 }
 
-// describe adds the kind, the base model and the Hugging Face id of each model to info.
+// addModelDetails adds the kind, the base model and the Hugging Face id of each model to info.
 // It takes them from the server's model list and from the other facts of the probe.
-func describe(info *engine.Info, found facts, list listedModels) {
+func addModelDetails(info *engine.Info, found probeFacts, list listedModels) {
 	for i, said := range list {
 		m := &info.Models[i]
-		if m.Origin = hubID(shortWord(said.Root.value, maxName)); m.Origin == "" {
+		if m.Origin = hubID(printableOrEmpty(said.Root.value, maxName)); m.Origin == "" {
 			m.Origin = hubID(strings.TrimPrefix(strings.SplitN(m.Name, ":", 2)[0], "hf.co/"))
 		}
 		if m.Origin == m.Name {
 			m.Origin = ""
 		}
-		if m.Base = shortWord(said.Parent.value, maxName); m.Base == m.Name {
+		if m.Base = printableOrEmpty(said.Parent.value, maxName); m.Base == m.Name {
 			m.Base = ""
 		}
-		switch kind, dimension := rowmill.Kind(said.Kind.value), plausible(whole(said.Dimension), maxDimension); {
+		switch kind, dimension := rowmill.Kind(said.Kind.value), zeroIfImplausible(wholeOrZero(said.Dimension), maxDimension); {
 		case kind == rowmill.KindGeneration, kind == rowmill.KindReasoning:
 			m.Kind = kind
 		case kind == rowmill.KindEmbedding && dimension > 0:

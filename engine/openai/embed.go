@@ -31,9 +31,9 @@ func (c *call) prepareEmbed(p engine.Params) error {
 	c.warnings = slices.Concat(c.target.warnings(p), c.warnings, more)
 	c.prefix = append(textfmt.AppendString([]byte(`{"model":`), []byte(c.target.name)), `,"input":[`...)
 	// base64 takes 5.3 bytes per number; decimal text takes 20 and must be parsed
-	c.middle, err = appendFields([]byte(`]`), append(extras, param{"encoding_format", "base64"}))
+	c.middle, err = appendFields([]byte(`]`), append(extras, requestField{"encoding_format", "base64"}))
 	c.middle = append(c.middle, '}')
-	c.allowance = c.engine.allowance(0)
+	c.allowance = c.engine.answerTimeout(0)
 	return err
 }
 
@@ -107,7 +107,7 @@ func (c *call) embedOnce(ctx context.Context, p callTimeout, rows []engine.Row, 
 	r := newReply(&conn.body, e.cfg.MaxAnswerBytes, false)
 	defer r.release()
 	err = r.scanEmbeddings(out, c.model.Dimension)
-	e.finish(conn)
+	e.releaseConn(conn)
 	if err != nil {
 		var fault *engine.Error
 		if errors.As(err, &fault) {

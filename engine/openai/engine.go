@@ -31,7 +31,7 @@ type Engine struct {
 	mu                 sync.Mutex
 	probed             bool                   // at least one probe has succeeded
 	info               engine.Info            // result of the last successful probe
-	facts              facts                  // further results of the last successful probe
+	facts              probeFacts             // further results of the last successful probe
 	lastProbeSucceeded bool                   // the last probe succeeded
 	ollama             ollamaModels           // cached details of Ollama's models
 	extraRecords       map[string]extraRecord // extras that the server refused or accepted, by the server's name of the model
@@ -70,8 +70,8 @@ func New(cfg Config) (*Engine, error) {
 		keep:    cfg.MaxIdleConns,
 		timeout: cfg.IdleTimeout,
 	}
-	e.chatHead = e.head("/v1/chat/completions")
-	e.embedHead = e.head("/v1/embeddings")
+	e.chatHead = e.buildRequestHead("/v1/chat/completions")
+	e.embedHead = e.buildRequestHead("/v1/embeddings")
 	e.probeClient = &http.Client{
 		Timeout: cfg.ProbeTimeout,
 		Transport: &http.Transport{
@@ -111,9 +111,9 @@ func hostPort(u *url.URL, port string) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// head returns the HTTP head of a request to path with the additional header lines
+// buildRequestHead returns the HTTP head of a request to path with the additional header lines
 // more. The head ends before the value of Content-Length, which is the last header.
-func (e *Engine) head(path string, more ...string) []byte {
+func (e *Engine) buildRequestHead(path string, more ...string) []byte {
 	target, proxied := e.base.EscapedPath()+path, ""
 	if proxy := e.pool.proxy; proxy != nil && e.pool.tls == nil {
 		target, proxied = "http://"+e.base.Host+target, proxyHeader(proxy)
@@ -189,7 +189,7 @@ func (e *Engine) refusalError(ctx context.Context, c *conn, asked requestSetting
 		return err
 	}
 	fault := x.classify(asked, private...)
-	if extra := asked.refusedExtra(x.status, x.words(private...), x.fault.param); extra != "" && !fault.TooLong {
+	if extra := asked.findRefusedExtra(x.status, x.matchText(private...), x.fault.param); extra != "" && !fault.TooLong {
 		return &extraRefused{fault, extra}
 	}
 	return fault
@@ -204,8 +204,8 @@ func (e *Engine) readRefusal(ctx context.Context, c *conn) (x refusal, text []by
 		retryAfter: parseRetryAfter(string(c.header.Peek("Retry-After")), time.Now()),
 	}
 	text, err = c.body.readUpTo(maxErrorBody)
-	e.finish(c)
-	if ended := ended(ctx); ended != nil {
+	e.releaseConn(c)
+	if ended := contextError(ctx); ended != nil {
 		return x, nil, ended
 	}
 	if err == nil || len(text) > 0 { // an incomplete error message is also useful

@@ -325,7 +325,7 @@ func TestUnacceptableReplies(t *testing.T) {
 			}
 			if !errors.As(err, &got) || got.Class != class || got.Code != c.code || got.Raw != c.raw ||
 				(got.Status == 200) != (c.code != "connection_broken") {
-				t.Errorf("got %#v, want a Moment with code %s", err, c.code)
+				t.Errorf("got %#v, want a Transient with code %s", err, c.code)
 			}
 		})
 	}

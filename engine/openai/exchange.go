@@ -57,7 +57,7 @@ func (e *Engine) send(ctx context.Context, head []byte, traceparent string, p ca
 		if !errors.Is(err, errStale) {
 			return nil, e.exchangeError(ctx, err, p)
 		}
-		e.pool.drop()
+		e.pool.closeIdle()
 	}
 	c, err := e.pool.dial(ctx, p.until)
 	if err != nil {
@@ -74,18 +74,18 @@ func (e *Engine) send(ctx context.Context, head []byte, traceparent string, p ca
 // cost half as much as reading the header of its reply.
 const lateShare = 64
 
-// endBy sets the deadline of reads and writes on c to the end of p, or slightly later
+// applyTimeout sets the deadline of reads and writes on c to the end of p, or slightly later
 // (see lateShare).
-func (c *conn) endBy(p callTimeout) error {
+func (c *conn) applyTimeout(p callTimeout) error {
 	if late := c.deadline.Sub(p.until); late >= 0 && late <= p.length/lateShare {
 		return nil
 	}
-	return c.endAt(p.until.Add(p.length / lateShare))
+	return c.applyDeadline(p.until.Add(p.length / lateShare))
 }
 
-// endAt sets the deadline of reads and writes on c. Only endAt may set this deadline,
+// applyDeadline sets the deadline of reads and writes on c. Only applyDeadline may set this deadline,
 // because c.deadline must have the same value.
-func (c *conn) endAt(deadline time.Time) error {
+func (c *conn) applyDeadline(deadline time.Time) error {
 	c.deadline = deadline
 	return c.SetDeadline(deadline)
 }
@@ -93,8 +93,8 @@ func (c *conn) endAt(deadline time.Time) error {
 // exchange sends a request on c and reads the reply's header. After an error it closes
 // c.
 func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, traceparent string, p callTimeout, build func([]byte) []byte) error {
-	c.begin(ctx)
-	err := c.endBy(p)
+	c.startRow(ctx)
+	err := c.applyTimeout(p)
 	if err == nil {
 		err = c.write(head, e.authorization(), traceparent, build)
 	}
@@ -106,8 +106,8 @@ func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, traceparent
 		}
 	}
 	if err != nil {
-		c.end()
-		c.shut()
+		c.endRow()
+		c.discard()
 	}
 	return err
 }
@@ -186,21 +186,21 @@ func (c *conn) readHeader(maxBody int64) error {
 		case status == 101:
 			return errHeader // Rowmill never asks to switch the protocol
 		case status >= 200:
-			c.body.open(c.in, c.header.ContentLength(), maxBody)
+			c.body.reset(c.in, c.header.ContentLength(), maxBody)
 			return nil
 		}
 	}
 	return errHeader
 }
 
-// finish returns c to the pool if the reply was read to its end and the server accepts
+// releaseConn returns c to the pool if the reply was read to its end and the server accepts
 // another request on c. Otherwise it closes c.
-func (e *Engine) finish(c *conn) {
-	if c.end() && c.body.done && !c.header.ConnectionClose() && c.in.Buffered() == 0 {
+func (e *Engine) releaseConn(c *conn) {
+	if c.endRow() && c.body.done && !c.header.ConnectionClose() && c.in.Buffered() == 0 {
 		e.pool.put(c)
 		return
 	}
-	c.shut()
+	c.discard()
 }
 
 // timedOut reports whether err means that the deadline of a read, a write or a dial
@@ -210,10 +210,10 @@ func timedOut(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// ended returns the context's error if the context has ended. It also compares the
+// contextError returns the context's error if the context has ended. It also compares the
 // deadline with the clock: a dial may return at the context's deadline shortly before the
 // context itself ends.
-func ended(ctx context.Context) error {
+func contextError(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func (p callTimeout) timeoutError() error {
 
 // dialError returns the error for a connection that could not be opened.
 func (e *Engine) dialError(ctx context.Context, err error, p callTimeout) error {
-	if err := ended(ctx); err != nil {
+	if err := contextError(ctx); err != nil {
 		return err
 	}
 	if !time.Now().Before(p.until) {
@@ -258,7 +258,7 @@ func (e *Engine) dialError(ctx context.Context, err error, p callTimeout) error 
 // exchangeError returns the error for a connection that ended, timed out or sent malformed
 // data during a row.
 func (e *Engine) exchangeError(ctx context.Context, err error, p callTimeout) error {
-	if err := ended(ctx); err != nil {
+	if err := contextError(ctx); err != nil {
 		return err
 	}
 	if timedOut(err) {

@@ -8,29 +8,29 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// An extra is a request field that Rowmill adds by itself, although the job does not
+// An extraField is a request field that Rowmill adds by itself, although the job does not
 // ask for it. If a server refuses an extra for a model, Rowmill leaves the extra out of
 // further requests for this model.
-type extra string
+type extraField string
 
 const (
-	extraLogprobs extra = "logprobs"
+	extraLogprobs extraField = "logprobs"
 	// extraMaxTokens is the field max_tokens. OpenAI's newer models refuse it and
 	// accept only max_completion_tokens.
-	extraMaxTokens extra = "max_tokens"
+	extraMaxTokens extraField = "max_tokens"
 )
 
 // notice returns the warning for jobs whose requests no longer have the extra.
-func (x extra) notice() string {
+func (x extraField) notice() string {
 	if x == extraLogprobs {
 		return "logprobs: the server refuses log probabilities, so Rowmill asks for answers without them, and cumulative_logprobs is null. Set logprobs: false in sampling_params to avoid the first refusal."
 	}
 	return "max_tokens: the server accepts this limit only as max_completion_tokens, so Rowmill sends it under this name."
 }
 
-// refused reports whether the server refused a request because of the extra. said is
+// causedRefusal reports whether the server refused a request because of the extra. said is
 // the text of the refusal in lower case, and param is the field that the refusal names.
-func (x extra) refused(said, param string) bool {
+func (x extraField) causedRefusal(said, param string) bool {
 	if x == extraLogprobs {
 		return param == "logprobs" || param == "top_logprobs" || strings.Contains(said, "logprob") || strings.Contains(said, unwritable)
 	}
@@ -42,11 +42,11 @@ func (x extra) refused(said, param string) bool {
 // vLLM issue 10234).
 const unwritable = "out of range float values are not json compliant"
 
-// without returns a copy of the request fields without the extra. It does not remove
+// removeFrom returns a copy of the request fields without the extra. It does not remove
 // max_tokens, but renames it to max_completion_tokens.
-func (x extra) without(fields []param) []param {
+func (x extraField) removeFrom(fields []requestField) []requestField {
 	if x == extraLogprobs {
-		return slices.DeleteFunc(slices.Clone(fields), func(f param) bool { return f.name == "logprobs" || f.name == "top_logprobs" })
+		return slices.DeleteFunc(slices.Clone(fields), func(f requestField) bool { return f.name == "logprobs" || f.name == "top_logprobs" })
 	}
 	fields = slices.Clone(fields)
 	for i, f := range fields {
@@ -61,23 +61,23 @@ func (x extra) without(fields []param) []param {
 // extra.
 type extraRefused struct {
 	fault *engine.Error
-	extra extra
+	extra extraField
 }
 
 func (e *extraRefused) Error() string { return e.fault.Error() }
 func (e *extraRefused) Unwrap() error { return e.fault }
 
-// refusedExtra returns the extra that caused a refusal, or an empty string if no extra
+// findRefusedExtra returns the extra that caused a refusal, or an empty string if no extra
 // caused it. said is the text of the refusal in lower case, and param is the field that
 // the refusal names.
-func (a requestSettings) refusedExtra(status int, said, param string) extra {
+func (a requestSettings) findRefusedExtra(status int, said, param string) extraField {
 	switch status {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusInternalServerError, http.StatusNotImplemented: // OpenAI's newer models answer 403
 	default:
 		return ""
 	}
 	for _, x := range a.extras {
-		if x.refused(said, param) {
+		if x.causedRefusal(said, param) {
 			return x
 		}
 	}
@@ -86,8 +86,8 @@ func (a requestSettings) refusedExtra(status int, said, param string) extra {
 
 // extraRecord records which extras a server refused or accepted for a model.
 type extraRecord struct {
-	extras []extra // extras that the server refused
-	proven bool    // the server has answered a row with extraLogprobs
+	extras []extraField // extras that the server refused
+	proven bool         // the server has answered a row with extraLogprobs
 }
 
 // updateExtraRecord applies change to the record of a model and returns the new record. If
@@ -106,9 +106,9 @@ func (e *Engine) updateExtraRecord(model string, change func(*extraRecord)) extr
 	return state
 }
 
-// leaveOut removes an extra from all further requests of the call. It returns false if
+// omitExtra removes an extra from all further requests of the call. It returns false if
 // it cannot build the requests.
-func (c *call) leaveOut(x extra) bool {
+func (c *call) omitExtra(x extraField) bool {
 	c.engine.updateExtraRecord(c.target.name, func(l *extraRecord) {
 		if !slices.Contains(l.extras, x) {
 			l.extras = append(slices.Clone(l.extras), x)
@@ -119,7 +119,7 @@ func (c *call) leaveOut(x extra) bool {
 	if slices.Contains(before.without, x) { // another row has already removed x
 		return true
 	}
-	next, err := c.trailerWithout(append(slices.Clone(before.without), x))
+	next, err := c.buildTailWithout(append(slices.Clone(before.without), x))
 	if err != nil {
 		return false
 	}
@@ -127,20 +127,20 @@ func (c *call) leaveOut(x extra) bool {
 	return true
 }
 
-// A trailer is the JSON after the prompt in a chat request.
-type trailer struct {
+// A requestTail is the JSON after the prompt in a chat request.
+type requestTail struct {
 	middle  []byte
-	without []extra // extras that middle does not contain
+	without []extraField // extras that middle does not contain
 }
 
-// trailerWithout builds a trailer without the given extras.
-func (c *call) trailerWithout(without []extra) (*trailer, error) {
+// buildTailWithout builds a trailer without the given extras.
+func (c *call) buildTailWithout(without []extraField) (*requestTail, error) {
 	fields := c.fields
 	for _, x := range without {
-		fields = x.without(fields)
+		fields = x.removeFrom(fields)
 	}
 	middle, err := appendFields([]byte(`"}]`), fields)
-	return &trailer{middle, without}, err
+	return &requestTail{middle, without}, err
 }
 
 // maxFailuresWithLogprobs is a number of HTTP 500 answers to one row. After so many failures
@@ -149,15 +149,15 @@ func (c *call) trailerWithout(without []extra) (*trailer, error) {
 // have another cause.
 const maxFailuresWithLogprobs = 2
 
-// trailerOf returns the trailer for a row's request. After HTTP 500 answers to the row,
+// tailForRow returns the trailer for a row's request. After HTTP 500 answers to the row,
 // the request is sent without log probabilities: they may be the cause, and most
 // servers do not name the cause. See maxFailuresWithLogprobs for the number of answers.
-func (c *call) trailerOf(row engine.Row) *trailer {
+func (c *call) tailForRow(row engine.Row) *requestTail {
 	usual := c.trailer.Load()
 	if row.Failures == 0 || c.proven.Load() && row.Failures < maxFailuresWithLogprobs || !c.hasAdded(extraLogprobs, usual) {
 		return usual
 	}
-	bare, err := c.trailerWithout(append(slices.Clone(usual.without), extraLogprobs))
+	bare, err := c.buildTailWithout(append(slices.Clone(usual.without), extraLogprobs))
 	if err != nil {
 		return usual
 	}
@@ -166,14 +166,14 @@ func (c *call) trailerOf(row engine.Row) *trailer {
 
 // hasAdded reports whether Rowmill by itself added the extra x to requests with the trailer
 // t.
-func (c *call) hasAdded(x extra, t *trailer) bool {
+func (c *call) hasAdded(x extraField, t *requestTail) bool {
 	return slices.Contains(c.settings.extras, x) && !slices.Contains(t.without, x)
 }
 
-// recordAnswered records that the server answered a row with trailer t. Further rows do not ask
+// recordLogprobsOutcome records that the server answered a row with trailer t. Further rows do not ask
 // for log probabilities once the server has answered maxRowsWithoutLogprobs rows only without log
 // probabilities, and no row with them.
-func (c *call) recordAnswered(t *trailer, row engine.Row) {
+func (c *call) recordLogprobsOutcome(t *requestTail, row engine.Row) {
 	switch {
 	case c.hasAdded(extraLogprobs, t):
 		if !c.proven.Load() {
@@ -182,7 +182,7 @@ func (c *call) recordAnswered(t *trailer, row engine.Row) {
 		}
 	case row.Failures == 0 || !c.hasAdded(extraLogprobs, c.trailer.Load()):
 	case c.rowsWithoutLogprobs.Add(1) >= maxRowsWithoutLogprobs && !c.proven.Load():
-		c.leaveOut(extraLogprobs)
+		c.omitExtra(extraLogprobs)
 	default:
 		c.notices.add("logprobs: the server answered HTTP 500 to some rows until Rowmill sent them without a request for log probabilities; cumulative_logprobs of these rows is null. Set logprobs: false in sampling_params to avoid the failures.")
 	}
@@ -192,8 +192,8 @@ func (c *call) recordAnswered(t *trailer, row engine.Row) {
 // Rowmill no longer asks for them for this model. A single HTTP 500 may be chance.
 const maxRowsWithoutLogprobs = 2
 
-// trailerSize returns the number of bytes after the prompt in a request.
-func (c *call) trailerSize() int {
+// tailSize returns the number of bytes after the prompt in a request.
+func (c *call) tailSize() int {
 	if b := c.trailer.Load(); b != nil {
 		return len(b.middle)
 	}

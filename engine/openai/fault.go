@@ -47,13 +47,13 @@ func parseFault(body []byte) serverFault {
 	}
 	f := top.fault()
 	if f.message == "" {
-		f.message = text(top.Error)
+		f.message = decodeString(top.Error)
 	}
 	if f.kind == "" {
 		f.kind = top.ErrorType
 	}
 	if f.message == "" {
-		f.message = detail(top.Detail)
+		f.message = parseDetail(top.Detail)
 	}
 	f.found = f.message != "" || f.kind != "" || f.code != ""
 	return f
@@ -69,20 +69,20 @@ type faultFields struct {
 }
 
 func (f faultFields) fault() serverFault {
-	return serverFault{found: true, message: text(f.Message), kind: text(f.Type), code: text(f.Code), param: field(text(f.Param))}
+	return serverFault{found: true, message: decodeString(f.Message), kind: decodeString(f.Type), code: decodeString(f.Code), param: topLevelField(decodeString(f.Param))}
 }
 
-// field returns the first field name in a path that vLLM reports: "stop" for
+// topLevelField returns the first field name in a path that vLLM reports: "stop" for
 // "body.stop.list[str]".
-func field(path string) string {
+func topLevelField(path string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(path, "body."), ".")
 	name, _, _ = strings.Cut(name, "[")
 	return name
 }
 
-// text returns the string that raw encodes, or an empty string if raw encodes no
+// decodeString returns the string that raw encodes, or an empty string if raw encodes no
 // string.
-func text(raw json.RawMessage) string {
+func decodeString(raw json.RawMessage) string {
 	var s string
 	if len(raw) > 0 && raw[0] == '"' {
 		_ = json.Unmarshal(raw, &s)
@@ -90,11 +90,11 @@ func text(raw json.RawMessage) string {
 	return s
 }
 
-// detail returns the message in the field detail: KoboldCpp's text, or the first entry
+// parseDetail returns the message in the field detail: KoboldCpp's text, or the first entry
 // of FastAPI's list of broken rules. It ignores the field "input", which repeats the
 // request.
-func detail(raw json.RawMessage) string {
-	if s := text(raw); s != "" {
+func parseDetail(raw json.RawMessage) string {
+	if s := decodeString(raw); s != "" {
 		return s
 	}
 	var one struct{ Msg string }
@@ -118,15 +118,15 @@ func detail(raw json.RawMessage) string {
 	return strings.TrimPrefix(strings.Join(where, ".")+": "+rules[0].Msg, ": ")
 }
 
-// word returns the code or the kind of the fault, whichever is a safe word first, or
-// other if neither is.
-func (f serverFault) word(other string) string {
+// safeCode returns the code or the kind of the fault, whichever is a safe word first, or
+// fallback if neither is.
+func (f serverFault) safeCode(fallback string) string {
 	for _, w := range []string{f.code, f.kind} {
 		if w = safeWord([]byte(w)); w != "" {
 			return w
 		}
 	}
-	return other
+	return fallback
 }
 
 const (
@@ -139,9 +139,9 @@ const (
 	quoteLength = 12
 )
 
-// shown returns the message on one line, shortened. If the message quotes one of texts,
+// redactedMessage returns the message on one line, shortened. If the message quotes one of texts,
 // shown returns a notice instead, because texts are private and must not get into logs.
-func (f serverFault) shown(texts ...[]byte) string {
+func (f serverFault) redactedMessage(texts ...[]byte) string {
 	line := oneLine(f.message)
 	if len(line) > maxMessage {
 		line = line[:maxMessage]
@@ -152,7 +152,7 @@ func (f serverFault) shown(texts ...[]byte) string {
 	}
 	plain := oneLine(escapedSpace.Replace(line))
 	for _, t := range texts {
-		if quotes(plain, oneLine(string(t))) {
+		if containsQuote(plain, oneLine(string(t))) {
 			return "its message repeats the prompt and is left out"
 		}
 	}
@@ -179,9 +179,9 @@ func shownRune(r rune) rune {
 	return r
 }
 
-// quotes reports whether line quotes text: they share a passage of at least
+// containsQuote reports whether line quotes text: they share a passage of at least
 // 2·quoteLength-1 bytes, or line contains the whole of a shorter text.
-func quotes(line, text string) bool {
+func containsQuote(line, text string) bool {
 	if len(text) == 0 {
 		return false
 	}

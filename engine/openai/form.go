@@ -40,10 +40,10 @@ func formOf(p engine.Params) string {
 
 // formField returns the request field that sends the job's rule of structured_outputs
 // to the server t. It returns an error if the server does not support the rule.
-func formField(t target, p engine.Params) (field param, err error) {
+func formField(t target, p engine.Params) (field requestField, err error) {
 	rules, _ := p.Sampling["structured_outputs"].(map[string]any)
 	if len(rules) != 1 {
-		return param{}, errors.New("sampling parameter structured_outputs must have one of regex, choice and grammar")
+		return requestField{}, errors.New("sampling parameter structured_outputs must have one of regex, choice and grammar")
 	}
 	var name string
 	for name = range rules {
@@ -52,23 +52,23 @@ func formField(t target, p engine.Params) (field param, err error) {
 	as, ok := formRules[t.kind][name]
 	switch {
 	case len(p.Schema) > 0:
-		return param{}, errors.New("sampling parameter structured_outputs and json_schema both constrain the answers: remove one")
+		return requestField{}, errors.New("sampling parameter structured_outputs and json_schema both constrain the answers: remove one")
 	case !ok:
-		return param{}, fmt.Errorf("structured_outputs.%s cannot be honoured by a server of kind %s: remove it, use json_schema, or use vLLM", name, t.kind)
+		return requestField{}, fmt.Errorf("structured_outputs.%s cannot be honoured by a server of kind %s: remove it, use json_schema, or use vLLM", name, t.kind)
 	case t.kind == kindVLLM && t.olderThan(formSince):
-		return param{}, fmt.Errorf("sampling parameter structured_outputs needs vLLM %v, the server runs %s: remove it, or update the server", formSince, t.version)
+		return requestField{}, fmt.Errorf("sampling parameter structured_outputs needs vLLM %v, the server runs %s: remove it, or update the server", formSince, t.version)
 	case t.kind == kindLlama && p.Model.Kind == rowmill.KindReasoning:
-		return param{}, fmt.Errorf("structured_outputs.%s cannot be honoured by llama.cpp for a reasoning model, because it would constrain the reasoning too: use json_schema, or use vLLM", name)
+		return requestField{}, fmt.Errorf("structured_outputs.%s cannot be honoured by llama.cpp for a reasoning model, because it would constrain the reasoning too: use json_schema, or use vLLM", name)
 	}
 	if name != as && name == "choice" {
 		if rule, err = grammarOf(rule); err != nil {
-			return param{}, err
+			return requestField{}, err
 		}
 	}
 	if t.kind == kindVLLM || t.kind == kindSim {
-		return param{"structured_outputs", map[string]any{as: rule}}, nil
+		return requestField{"structured_outputs", map[string]any{as: rule}}, nil
 	}
-	return param{as, rule}, nil
+	return requestField{as, rule}, nil
 }
 
 // grammarOf returns a grammar that allows exactly the strings in the list rule. The
@@ -106,9 +106,9 @@ func grammarOf(rule any) (string, error) {
 // A requestSettings lists the settings in a job's requests, without the prompts. If the server
 // refuses one of these settings, it refuses every row of the job.
 type requestSettings struct {
-	form   string   // name of the setting that constrains the answers (see formOf)
-	params []string // sampling parameters, by the names that the server uses
-	extras []extra  // fields that Rowmill added by itself
+	form   string       // name of the setting that constrains the answers (see formOf)
+	params []string     // sampling parameters, by the names that the server uses
+	extras []extraField // fields that Rowmill added by itself
 }
 
 // refusedParam returns the name of the job's sampling parameter that the fault names;

@@ -91,7 +91,7 @@ func TestRefusedParameters(t *testing.T) {
 		status int
 		body   string
 		regex  bool
-		class  engine.Class
+		class  engine.ErrorClass
 		piece  string
 	}{
 		"a parameter":                     {400, `{"error":{"message":"temperature must be in [0, 2], got 2.5.","param":"temperature"}}`, false, engine.JobFault, "refuses the sampling parameter temperature: temperature must be in [0, 2]"},

@@ -52,7 +52,7 @@ func (e *Engine) Gauges(ctx context.Context) (engine.Gauges, error) {
 	buf := metricPages.Get().(*bytes.Buffer)
 	defer metricPages.Put(buf)
 	buf.Reset()
-	got, err := e.ask(ctx, http.MethodGet, "/metrics", nil, buf, maxMetrics)
+	got, err := e.sendProbeRequest(ctx, http.MethodGet, "/metrics", nil, buf, maxMetrics)
 	if err != nil {
 		return engine.Gauges{}, fmt.Errorf("gauges of %s: %w", e.cfg.Name, err)
 	}
@@ -86,8 +86,8 @@ const maxRanks = 128
 // uses only the largest sample of each data-parallel rank.
 type tally [maxRanks]int64
 
-// note records one sample of the engine with number rank.
-func (t *tally) note(rank int, value int64) {
+// recordSample records one sample of the engine with number rank.
+func (t *tally) recordSample(rank int, value int64) {
 	at := &t[rank%maxRanks]
 	*at = max(*at, value)
 }
@@ -114,11 +114,11 @@ func parseGauges(text []byte) (engine.Gauges, bool) {
 		} else {
 			text = nil
 		}
-		what, rest := metric(line)
+		what, rest := parseMetricName(line)
 		if what == 0 {
 			continue
 		}
-		labels, value, ok := sample(rest)
+		labels, value, ok := parseSample(rest)
 		if !ok {
 			continue
 		}
@@ -130,10 +130,10 @@ func parseGauges(text []byte) (engine.Gauges, bool) {
 				g.KVUse = max(g.KVUse, value)
 			}
 		case kvConfig:
-			tallies[kvTokens].note(rank, cacheSize(labels))
+			tallies[kvTokens].recordSample(rank, cacheSize(labels))
 		default:
 			found = found || what == running || what == waiting
-			tallies[what].note(rank, int64(value))
+			tallies[what].recordSample(rank, int64(value))
 		}
 	}
 	g.Running, g.Waiting = tallies[running].sum(), tallies[waiting].sum()
@@ -141,9 +141,9 @@ func parseGauges(text []byte) (engine.Gauges, bool) {
 	return g, found
 }
 
-// metric returns the meaning of the metric in a line, 0 if unknown, and the text of the
+// parseMetricName returns the meaning of the metric in a line, 0 if unknown, and the text of the
 // line after the metric's name.
-func metric(line []byte) (gaugeKind, []byte) {
+func parseMetricName(line []byte) (gaugeKind, []byte) {
 	const shortest = len("tgi_queue_size")
 	if len(line) < shortest {
 		return 0, nil
@@ -161,9 +161,9 @@ func metric(line []byte) (gaugeKind, []byte) {
 	return 0, nil
 }
 
-// sample parses the text of a line after the metric's name: {label="value",…} number
+// parseSample parses the text of a line after the metric's name: {label="value",…} number
 // [timestamp]. It returns the labels unparsed, with their braces.
-func sample(rest []byte) (labels []byte, value float64, ok bool) {
+func parseSample(rest []byte) (labels []byte, value float64, ok bool) {
 	if rest[0] == '{' {
 		end := bytes.LastIndexByte(rest, '}') // a label's value may contain a brace, the number cannot
 		if end < 0 {

@@ -272,7 +272,7 @@ func TestHostileFields(t *testing.T) {
 func (h *hostileServer) page(t *testing.T, e *Engine, path string) []byte {
 	t.Helper()
 	var good []byte
-	kind := hostile.Spy(&good)
+	kind := hostile.SpyKind(&good)
 	h.becomes(e, &kind)
 	defer h.becomes(e, nil)
 	switch path {
@@ -281,7 +281,7 @@ func (h *hostileServer) page(t *testing.T, e *Engine, path string) []byte {
 	case hostile.Embeddings:
 		_, _, _ = prepared(t, e, engine.Params{Model: embedder}).Embed(t.Context(), []engine.Row{{}})
 	default:
-		_, _ = e.get(t.Context(), path)
+		_, _ = e.fetchPath(t.Context(), path)
 	}
 	if len(good) == 0 {
 		t.Fatalf("there is no page %s", path)
@@ -385,9 +385,9 @@ func wantValidGauges(t testing.TB, g engine.Gauges) {
 	for i := range 10 {
 		now = now.Add(time.Second)
 		w.Observe(g, 8, 1000, now)
-		w.Answered(8, 100, 100, 8, now)
-		if n := w.Limit(false); n < 1 || n > 2000 || w.Tokens() < 0 {
-			t.Fatalf("after %d readings of %+v the window is %d, %d tokens", i, g, n, w.Tokens())
+		w.RecordAnswers(8, 100, 100, 8, now)
+		if n := w.Limit(false); n < 1 || n > 2000 || w.TokenLimit() < 0 {
+			t.Fatalf("after %d readings of %+v the window is %d, %d tokens", i, g, n, w.TokenLimit())
 		}
 	}
 }

@@ -14,10 +14,10 @@ import (
 
 // identify finds the kind of the server and reads the properties that only servers of
 // this kind report. It puts them into info and found.
-func (e *Engine) identify(ctx context.Context, server string, list modelList, info *engine.Info, found *facts) {
+func (e *Engine) identify(ctx context.Context, server string, list modelList, info *engine.Info, found *probeFacts) {
 	owner, length := "", 0
 	if len(list.Data) > 0 {
-		owner, length = list.Data[0].OwnedBy.value, whole(list.Data[0].MaxModelLen)
+		owner, length = list.Data[0].OwnedBy.value, wholeOrZero(list.Data[0].MaxModelLen)
 	}
 	switch {
 	case server == kindSim || owner == kindSim:
@@ -40,7 +40,7 @@ func (e *Engine) identify(ctx context.Context, server string, list modelList, in
 			info.Kind, info.Version = kindVLLM, v
 		}
 	default:
-		if root, err := e.get(ctx, "/"); err == nil && strings.Contains(string(root.body), "Ollama is running") {
+		if root, err := e.fetchPath(ctx, "/"); err == nil && strings.Contains(string(root.body), "Ollama is running") {
 			info.Kind = kindOllama
 			info.Version = e.askVersion(ctx, "/api/version")
 			e.askOllama(ctx, list, info, found)
@@ -53,13 +53,13 @@ func (e *Engine) askVersion(ctx context.Context, path string) string {
 	var v struct {
 		Version string `json:"version"`
 	}
-	e.read(ctx, path, &v)
+	e.fetchJSON(ctx, path, &v)
 	return v.Version
 }
 
 // askLlama reads llama.cpp's properties. It assumes that all slots share the context
 // equally, because llama.cpp does not report whether --kv-unified is set.
-func (e *Engine) askLlama(ctx context.Context, info *engine.Info, found *facts) {
+func (e *Engine) askLlama(ctx context.Context, info *engine.Info, found *probeFacts) {
 	var props struct {
 		Slots    int    `json:"total_slots"`
 		Build    string `json:"build_info"`
@@ -67,11 +67,11 @@ func (e *Engine) askLlama(ctx context.Context, info *engine.Info, found *facts) 
 			Context int `json:"n_ctx"` // context length of one slot, tokens
 		} `json:"default_generation_settings"`
 	}
-	if !e.read(ctx, "/props", &props) {
+	if !e.fetchJSON(ctx, "/props", &props) {
 		return // llama.cpp also works without /props
 	}
-	info.Slots, info.Version = plausible(props.Slots, maxSlots), props.Build
-	length := plausible(props.Defaults.Context, maxContext)
+	info.Slots, info.Version = zeroIfImplausible(props.Slots, maxSlots), props.Build
+	length := zeroIfImplausible(props.Defaults.Context, maxContext)
 	found.kvTokens = int64(info.Slots) * int64(length)
 	if length > 0 {
 		for i := range info.Models {
@@ -83,7 +83,7 @@ func (e *Engine) askLlama(ctx context.Context, info *engine.Info, found *facts) 
 // askSGLang reads SGLang's start options, but only in the first probe and after a
 // failed probe. The request goes through SGLang's scheduler, and the options change
 // only with a restart.
-func (e *Engine) askSGLang(ctx context.Context, info *engine.Info, found *facts) {
+func (e *Engine) askSGLang(ctx context.Context, info *engine.Info, found *probeFacts) {
 	e.mu.Lock()
 	known, before, learned := e.lastProbeSucceeded && e.info.Kind == kindSGLang && e.info.Version != "", e.info, e.facts
 	e.mu.Unlock()
@@ -103,20 +103,20 @@ func (e *Engine) askSGLang(ctx context.Context, info *engine.Info, found *facts)
 		} `json:"internal_states"`
 	}
 	// New releases of SGLang log a warning about the old path, so try the old path last.
-	if e.read(ctx, "/server_info", &args) || e.read(ctx, "/get_server_info", &args) {
-		ranks := max(plausible(args.Ranks, maxRanks), 1)
+	if e.fetchJSON(ctx, "/server_info", &args) || e.fetchJSON(ctx, "/get_server_info", &args) {
+		ranks := max(zeroIfImplausible(args.Ranks, maxRanks), 1)
 		info.Version = args.Version
 		found.noParser = args.Parser == nil || *args.Parser == ""
 		found.noSeeds = args.Repeats != nil && !*args.Repeats
-		found.kvTokens = plausible(args.Tokens, maxCache) * int64(ranks)
+		found.kvTokens = zeroIfImplausible(args.Tokens, maxCache) * int64(ranks)
 		if len(args.States) > 0 {
-			info.Slots = plausible(args.States[0].Running, maxSlots) * ranks
+			info.Slots = zeroIfImplausible(args.States[0].Running, maxSlots) * ranks
 		}
 	}
 	var model struct {
 		Generates *bool `json:"is_generation"`
 	}
-	if (e.read(ctx, "/model_info", &model) || e.read(ctx, "/get_model_info", &model)) && model.Generates != nil {
+	if (e.fetchJSON(ctx, "/model_info", &model) || e.fetchJSON(ctx, "/get_model_info", &model)) && model.Generates != nil {
 		able := embeds
 		if *model.Generates {
 			able = generates | thinks
@@ -146,14 +146,14 @@ type shownModel struct {
 // length is the length of the loaded model; otherwise the setting in the model file;
 // otherwise the model's own maximum. This maximum is only an upper limit: when the
 // first row loads the model, the server may use a smaller default.
-func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Info, found *facts) {
+func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Info, found *probeFacts) {
 	var running struct {
 		Models []struct {
 			Name    string `json:"name"`
 			Context int    `json:"context_length"`
 		} `json:"models"`
 	}
-	e.read(ctx, "/api/ps", &running)
+	e.fetchJSON(ctx, "/api/ps", &running)
 	e.mu.Lock()
 	known := e.ollama
 	e.mu.Unlock()
@@ -171,10 +171,10 @@ func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Inf
 	found.able, found.dimension, found.atMost = map[string]ability{}, map[string]int{}, map[string]bool{}
 	for i, m := range list.Data {
 		name := m.ID.value
-		key := name + "@" + strconv.Itoa(whole(m.Created))
+		key := name + "@" + strconv.Itoa(wholeOrZero(m.Created))
 		shown, ok := known.shown[key]
 		if !ok {
-			shown, ok = e.show(ctx, name)
+			shown, ok = e.fetchOllamaDetails(ctx, name)
 		}
 		info.Models[i].ContextLength = next.loaded[name]
 		if !ok {
@@ -186,7 +186,7 @@ func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Inf
 			found.atMost[name] = !shown.set
 		}
 		if shown.able != 0 {
-			found.able[name], found.dimension[name] = shown.able, plausible(shown.dimension, maxDimension)
+			found.able[name], found.dimension[name] = shown.able, zeroIfImplausible(shown.dimension, maxDimension)
 		}
 	}
 	e.mu.Lock()
@@ -194,13 +194,13 @@ func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Inf
 	e.mu.Unlock()
 }
 
-// show asks Ollama for the details of a model; false if Ollama gives none.
-func (e *Engine) show(ctx context.Context, name string) (shownModel, bool) {
+// fetchOllamaDetails asks Ollama for the details of a model; false if Ollama gives none.
+func (e *Engine) fetchOllamaDetails(ctx context.Context, name string) (shownModel, bool) {
 	body, err := json.Marshal(map[string]string{"model": name})
 	if err != nil {
 		return shownModel{}, false
 	}
-	got, err := e.ask(ctx, http.MethodPost, "/api/show", body, new(bytes.Buffer), maxPage)
+	got, err := e.sendProbeRequest(ctx, http.MethodPost, "/api/show", body, new(bytes.Buffer), maxPage)
 	if err != nil || got.status != http.StatusOK {
 		return shownModel{}, false
 	}

@@ -32,8 +32,8 @@ func TestSetAPIKey(t *testing.T) {
 	ask := func() {
 		t.Helper()
 		conn := must(e.send(context.Background(), e.chatHead, "", newCallTimeout(10*time.Second), func(dst []byte) []byte { return append(dst, "{}"...) }))(t)
-		conn.end()
-		conn.shut()
+		conn.endRow()
+		conn.discard()
 	}
 	ask()
 	for _, key := range []string{"after", ""} {

@@ -22,16 +22,16 @@ type logprobs struct {
 // token is often not the most likely token.
 func (r *reply) scanLogprobs(before logprobs) {
 	r.logprobs = before
-	if r.null() {
+	if r.consumeNull() {
 		return
 	}
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
 		if string(k) != "content" {
-			r.skip()
+			r.skipValue()
 			continue
 		}
 		r.logprobs = before
-		if r.null() {
+		if r.consumeNull() {
 			continue
 		}
 		for more := r.firstItem(); more; more = r.nextItem() {
@@ -48,15 +48,15 @@ func (r *reply) scanToken() {
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
 		switch {
 		case string(k) == "logprob":
-			if known = !r.null(); known {
+			if known = !r.consumeNull(); known {
 				value, known = r.approximateNumberOrNaN()
 			}
 		case watch && string(k) == "token":
-			if token = token[:0]; !r.null() {
-				token = r.text(token, r.limit, true)
+			if token = token[:0]; !r.consumeNull() {
+				token = r.readString(token, r.limit, true)
 			}
 		default:
-			r.skip()
+			r.skipValue()
 		}
 	}
 	if known {
@@ -65,14 +65,14 @@ func (r *reply) scanToken() {
 	}
 	if watch {
 		r.scratch = token
-		p.watch(token)
+		p.trackCloseThink(token)
 	}
 }
 
-// watch searches </think> in the text of the tokens, also across the borders of tokens.
+// trackCloseThink searches </think> in the text of the tokens, also across the borders of tokens.
 // After the token that completes </think>, the sum restarts at 0, so that it covers
 // only the answer.
-func (p *logprobs) watch(token []byte) {
+func (p *logprobs) trackCloseThink(token []byte) {
 	p.bytes += len(token)
 	for _, c := range token {
 		switch {

@@ -36,7 +36,7 @@ func mark() {
 	r.release()
 }
 
-func scanned(src source, limit int) (found, error) {
+func scanned(src windowSource, limit int) (found, error) {
 	mark()
 	r := newReply(src, limit, false)
 	defer r.release()

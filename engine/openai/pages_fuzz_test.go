@@ -32,9 +32,9 @@ func FuzzModels(f *testing.F) {
 		if json.Unmarshal(page, &list) != nil {
 			return
 		}
-		info, found := engine.Info{Slots: whole(list.Slots)}, facts{}
+		info, found := engine.Info{Slots: wholeOrZero(list.Slots)}, probeFacts{}
 		for _, m := range list.Data {
-			info.Models = append(info.Models, engine.ServedModel{Name: m.ID.value, ContextLength: whole(m.MaxModelLen)})
+			info.Models = append(info.Models, engine.ServedModel{Name: m.ID.value, ContextLength: wholeOrZero(m.MaxModelLen)})
 		}
 		dropImplausible(&info, &found)
 		wantValidInfo(t, info)

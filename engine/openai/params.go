@@ -95,16 +95,16 @@ var reserved = map[string]bool{
 	"stream_options": true, "structured_outputs": true,
 }
 
-// A param is one field of a request's body.
-type param struct {
+// A requestField is one field of a request's body.
+type requestField struct {
 	name  string
 	value any
 }
 
-// translate returns the sampling parameters as request fields, with the names that the
+// translateSampling returns the sampling parameters as request fields, with the names that the
 // server t uses, in a fixed order. For an unsupported parameter it returns an error or
 // a warning.
-func translate(t target, sampling map[string]any) (fields []param, warnings []string, err error) {
+func translateSampling(t target, sampling map[string]any) (fields []requestField, warnings []string, err error) {
 	kind := t.kind
 	for _, name := range slices.Sorted(maps.Keys(sampling)) {
 		value := sampling[name]
@@ -112,23 +112,23 @@ func translate(t target, sampling map[string]any) (fields []param, warnings []st
 		case handledElsewhere[name] || value == nil || isNoOp(name, value):
 			continue
 		case slices.Contains(commonParams, name):
-			fields = append(fields, param{name, value})
+			fields = append(fields, requestField{name, value})
 			continue
 		}
-		if from := paramSince[name]; kind == kindVLLM && t.olderThan(from) && !neutral(name, value) {
+		if from := paramSince[name]; kind == kindVLLM && t.olderThan(from) && !hasNoEffect(name, value) {
 			return nil, nil, fmt.Errorf("sampling parameter %s needs vLLM %v, the server runs %s: remove it, or update the server", name, from, t.version)
 		}
 		if name == "logit_bias" && kind == kindOther {
 			value = withDecimalPoint(value)
 		}
 		if as, ok := paramsByKind[kind][name]; ok {
-			fields = append(fields, param{as, value})
+			fields = append(fields, requestField{as, value})
 			continue
 		}
 		if _, known := vllmParams[name]; !known {
 			return nil, nil, fmt.Errorf("sampling parameter %s is not known: remove it", name)
 		}
-		if neutral(name, value) && kind != kindOllama {
+		if hasNoEffect(name, value) && kind != kindOllama {
 			continue // the value has no effect, so the field is not needed
 		}
 		if !inDefaults[name] {
@@ -138,7 +138,7 @@ func translate(t target, sampling map[string]any) (fields []param, warnings []st
 	}
 	for _, name := range slices.Sorted(maps.Keys(explicitDefaults[kind])) {
 		if value, set := sampling[name]; !set || value == nil {
-			fields = append(fields, param{paramsByKind[kind][name], explicitDefaults[kind][name]})
+			fields = append(fields, requestField{paramsByKind[kind][name], explicitDefaults[kind][name]})
 		}
 	}
 	if n, ok := asInt(sampling["n"]); sampling["n"] != nil && (!ok || n != 1) {
@@ -173,9 +173,9 @@ func isNoOp(name string, value any) bool {
 	return name == "thinking_token_budget" && isInt && budget < 0 || name == "allowed_token_ids" && isList && len(list) == 0
 }
 
-// neutral reports whether a parameter's value has no effect on servers that support the
+// hasNoEffect reports whether a parameter's value has no effect on servers that support the
 // parameter.
-func neutral(name string, value any) bool {
+func hasNoEffect(name string, value any) bool {
 	number, isNumber := asFloat(value)
 	switch name {
 	case "top_k":
@@ -200,12 +200,12 @@ func neutral(name string, value any) bool {
 
 // extraFields checks a model's request_extras and returns them as fields in a fixed
 // order. It leaves out the names in taken, which sampling parameters have already set.
-func extraFields(kind string, extras map[string]any, taken []param) (fields []param, warnings []string, err error) {
+func extraFields(kind string, extras map[string]any, taken []requestField) (fields []requestField, warnings []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(extras)) {
 		if reserved[name] {
 			return nil, nil, fmt.Errorf("request_extras of the model must not set %s: Rowmill sets this field itself", name)
 		}
-		if slices.ContainsFunc(taken, func(p param) bool { return p.name == name }) {
+		if slices.ContainsFunc(taken, func(p requestField) bool { return p.name == name }) {
 			continue // the sampling parameter has priority
 		}
 		if kind == kindOllama && name == "chat_template_kwargs" {
@@ -213,19 +213,19 @@ func extraFields(kind string, extras map[string]any, taken []param) (fields []pa
 			kwargs, _ := extras[name].(map[string]any)
 			switch {
 			case kwargs["enable_thinking"] == false && extras["reasoning_effort"] == nil:
-				fields = append(fields, param{"reasoning_effort", "none"})
+				fields = append(fields, requestField{"reasoning_effort", "none"})
 			case kwargs["enable_thinking"] != true || len(kwargs) > 1:
 				warnings = append(warnings, "chat_template_kwargs is not supported by Ollama: Ollama's own template settings apply")
 			}
 			continue
 		}
-		fields = append(fields, param{name, extras[name]})
+		fields = append(fields, requestField{name, extras[name]})
 	}
 	return fields, warnings, nil
 }
 
 // appendFields appends each field to dst as ,"name":value.
-func appendFields(dst []byte, fields []param) ([]byte, error) {
+func appendFields(dst []byte, fields []requestField) ([]byte, error) {
 	for _, f := range fields {
 		value, err := json.Marshal(f.value)
 		if err != nil {

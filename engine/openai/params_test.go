@@ -83,7 +83,7 @@ func catalogParameters(t *testing.T) []string {
 func on(t *testing.T, kind, version string, p engine.Params) (*call, error) {
 	t.Helper()
 	e := unprobed(t, Config{BaseURL: "http://127.0.0.1:1"})
-	e.remember(engine.Info{Kind: kind, Version: version, Models: []engine.ServedModel{{Name: "m"}}}, facts{})
+	e.storeProbe(engine.Info{Kind: kind, Version: version, Models: []engine.ServedModel{{Name: "m"}}}, probeFacts{})
 	c, err := e.Prepare(p)
 	if err != nil {
 		return nil, err
@@ -315,50 +315,50 @@ func TestAbilities(t *testing.T) {
 	schema := json.RawMessage(`{}`)
 	for name, c := range map[string]struct {
 		kind     string
-		facts    facts
+		facts    probeFacts
 		params   engine.Params
 		err      error
 		warnings []string
 	}{
 		"text of an embedding model": {
 			kindSGLang,
-			facts{able: map[string]ability{"m": embeds}},
+			probeFacts{able: map[string]ability{"m": embeds}},
 			engine.Params{Model: generator},
 			errors.New("as a model that generates no text"), nil,
 		},
 		"embeddings of a text model": {
 			kindSGLang,
-			facts{able: map[string]ability{"m": generates}},
+			probeFacts{able: map[string]ability{"m": generates}},
 			engine.Params{Model: embedder},
 			errors.New("start it with --is-embedding"), nil,
 		},
 		"Ollama embeds with any model": {
 			kindOllama,
-			facts{able: map[string]ability{"m": generates}},
+			probeFacts{able: map[string]ability{"m": generates}},
 			engine.Params{Model: embedder},
 			nil,
 			[]string{"cuts a prompt", "does not list m as an embedding model"},
 		},
-		"no parser":              {kindSGLang, facts{noParser: true}, engine.Params{Model: thinker}, nil, []string{"start it with --reasoning-parser"}},
-		"no parser, schema":      {kindSGLang, facts{noParser: true}, engine.Params{Model: thinker, Schema: schema}, nil, []string{"prevents the model from reasoning"}},
-		"no parser, no thinking": {kindSGLang, facts{noParser: true}, engine.Params{Model: generator}, nil, nil},
+		"no parser":              {kindSGLang, probeFacts{noParser: true}, engine.Params{Model: thinker}, nil, []string{"start it with --reasoning-parser"}},
+		"no parser, schema":      {kindSGLang, probeFacts{noParser: true}, engine.Params{Model: thinker, Schema: schema}, nil, []string{"prevents the model from reasoning"}},
+		"no parser, no thinking": {kindSGLang, probeFacts{noParser: true}, engine.Params{Model: generator}, nil, nil},
 		"it does not think": {
 			kindOllama,
-			facts{able: map[string]ability{"m": generates}},
+			probeFacts{able: map[string]ability{"m": generates}},
 			engine.Params{Model: thinker},
 			nil,
 			[]string{"cuts a prompt", "says that m does not reason"},
 		},
-		"no parser, Ollama":         {kindOllama, facts{noParser: true}, engine.Params{Model: thinker}, nil, []string{"cuts a prompt", "Rowmill splits them at </think>"}},
-		"no parser, of no kind":     {kindOther, facts{noParser: true}, engine.Params{Model: thinker, Schema: schema}, nil, []string{"may ignore json_schema", "</think>; json_schema prevents the model from reasoning"}},
-		"context of Ollama":         {kindOllama, facts{}, engine.Params{Model: generator}, nil, []string{"exceeds its context of 2048 tokens without"}},
-		"context of Ollama at most": {kindOllama, facts{atMost: map[string]bool{"m": true}}, engine.Params{Model: generator}, nil, []string{"exceeds its context of at most 2048 tokens (Ollama reports the exact length only after it has loaded the model"}},
-		"nothing is known":          {kindVLLM, facts{}, engine.Params{Model: thinker, Schema: schema}, nil, nil},
+		"no parser, Ollama":         {kindOllama, probeFacts{noParser: true}, engine.Params{Model: thinker}, nil, []string{"cuts a prompt", "Rowmill splits them at </think>"}},
+		"no parser, of no kind":     {kindOther, probeFacts{noParser: true}, engine.Params{Model: thinker, Schema: schema}, nil, []string{"may ignore json_schema", "</think>; json_schema prevents the model from reasoning"}},
+		"context of Ollama":         {kindOllama, probeFacts{}, engine.Params{Model: generator}, nil, []string{"exceeds its context of 2048 tokens without"}},
+		"context of Ollama at most": {kindOllama, probeFacts{atMost: map[string]bool{"m": true}}, engine.Params{Model: generator}, nil, []string{"exceeds its context of at most 2048 tokens (Ollama reports the exact length only after it has loaded the model"}},
+		"nothing is known":          {kindVLLM, probeFacts{}, engine.Params{Model: thinker, Schema: schema}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := unprobed(t, Config{BaseURL: "http://127.0.0.1:1"})
-			e.remember(engine.Info{Kind: c.kind, Models: []engine.ServedModel{{Name: "m", ContextLength: 2048}}}, c.facts)
+			e.storeProbe(engine.Info{Kind: c.kind, Models: []engine.ServedModel{{Name: "m", ContextLength: 2048}}}, c.facts)
 			call, err := e.Prepare(c.params)
 			if c.err != nil {
 				if err == nil || !strings.Contains(err.Error(), c.err.Error()) {

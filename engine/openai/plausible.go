@@ -21,17 +21,17 @@ const (
 	maxCache   = 1 << 40 // tokens of a KV cache, about a petabyte
 )
 
-// plausible returns n, or 0 if n is negative or larger than most.
-func plausible[N int | int64](n, most N) N {
+// zeroIfImplausible returns n, or 0 if n is negative or larger than most.
+func zeroIfImplausible[N int | int64](n, most N) N {
 	if n < 0 || n > most {
 		return 0
 	}
 	return n
 }
 
-// shortWord returns text, or "" if text is longer than most bytes or has characters
+// printableOrEmpty returns text, or "" if text is longer than most bytes or has characters
 // that cannot be shown on one line.
-func shortWord(text string, most int) string {
+func printableOrEmpty(text string, most int) string {
 	if len(text) > most || !utf8.ValidString(text) {
 		return ""
 	}
@@ -45,12 +45,12 @@ func shortWord(text string, most int) string {
 
 // dropImplausible sets implausible values of a server's description to 0 or to an empty
 // text.
-func dropImplausible(info *engine.Info, found *facts) {
-	info.Version = shortWord(info.Version, maxVersion)
-	info.Slots = plausible(info.Slots, maxSlots)
-	found.kvTokens = plausible(found.kvTokens, maxCache)
+func dropImplausible(info *engine.Info, found *probeFacts) {
+	info.Version = printableOrEmpty(info.Version, maxVersion)
+	info.Slots = zeroIfImplausible(info.Slots, maxSlots)
+	found.kvTokens = zeroIfImplausible(found.kvTokens, maxCache)
 	for i := range info.Models {
-		info.Models[i].ContextLength = plausible(info.Models[i].ContextLength, maxContext)
+		info.Models[i].ContextLength = zeroIfImplausible(info.Models[i].ContextLength, maxContext)
 	}
 }
 
@@ -71,23 +71,23 @@ const (
 	spareTokens = 1 << 10
 )
 
-// mostInput returns the largest plausible number of input tokens for a request of this
+// maxInputTokens returns the largest plausible number of input tokens for a request of this
 // many bytes.
-func mostInput(bytes int) int64 { return int64(bytes)*byteTokens + templateTokens }
+func maxInputTokens(bytes int) int64 { return int64(bytes)*byteTokens + templateTokens }
 
-// mostOutput returns the largest plausible number of tokens in an answer. limit is the
+// maxOutputTokens returns the largest plausible number of tokens in an answer. limit is the
 // request's max_tokens; 0 means that only the context limits the answer.
-func mostOutput(limit int64) int64 {
+func maxOutputTokens(limit int64) int64 {
 	if limit <= 0 || limit > maxContext {
 		return maxContext
 	}
 	return 2*limit + spareTokens
 }
 
-// mostText returns the maximum number of bytes that the text of an answer may have,
+// maxTextBytes returns the maximum number of bytes that the text of an answer may have,
 // never more than most. limit is the request's max_tokens; 0 means that the request has
 // no max_tokens.
-func mostText(limit int64, most int) int {
+func maxTextBytes(limit int64, most int) int {
 	if limit <= 0 || limit > int64(most)/mostTokenBytes {
 		return most
 	}
@@ -98,7 +98,7 @@ func mostText(limit int64, most int) int {
 // for the request, otherwise nil. bytes is the size of the request and limit is its
 // max_tokens, 0 for none.
 func (r *reply) checkUsage(bytes int, limit int64) *engine.Error {
-	if r.input <= mostInput(bytes) && r.output <= mostOutput(limit) {
+	if r.input <= maxInputTokens(bytes) && r.output <= maxOutputTokens(limit) {
 		return nil
 	}
 	asked := fmt.Sprintf("a request of %d bytes", bytes)

@@ -22,7 +22,7 @@ type conn struct {
 	header fasthttp.ResponseHeader // of the current reply
 	body   body                    // of the current reply
 
-	deadline  time.Time // of reads and writes, set by endAt; zero at first
+	deadline  time.Time // of reads and writes, set by applyDeadline; zero at first
 	idleSince time.Time // time when the connection went back to the pool
 	isReused  bool      // the connection was in the pool: it has carried an earlier request
 	watch     watch
@@ -39,9 +39,9 @@ type watch struct {
 	ended bool            // the context ended while a row used the connection, so the connection is closed
 }
 
-// begin marks c as used by a row with context ctx. If ctx ends before the row calls
+// startRow marks c as used by a row with context ctx. If ctx ends before the row calls
 // end, begin's watch closes the connection.
-func (c *conn) begin(ctx context.Context) {
+func (c *conn) startRow(ctx context.Context) {
 	w := &c.watch
 	w.mu.Lock()
 	w.row = ctx
@@ -65,9 +65,9 @@ func (c *conn) begin(ctx context.Context) {
 	})
 }
 
-// end marks c as no longer used by a row. It reports whether the connection is still
+// endRow marks c as no longer used by a row. It reports whether the connection is still
 // open.
-func (c *conn) end() bool {
+func (c *conn) endRow() bool {
 	c.watch.mu.Lock()
 	defer c.watch.mu.Unlock()
 	c.watch.row = nil
@@ -82,8 +82,8 @@ func (c *conn) unwatch() {
 	}
 }
 
-// shut closes c for good: nothing uses c afterwards.
-func (c *conn) shut() {
+// discard closes c for good: nothing uses c afterwards.
+func (c *conn) discard() {
 	c.unwatch()
 	_ = c.Close()
 }
@@ -134,7 +134,7 @@ func (p *pool) put(c *conn) {
 	}
 	p.mu.Unlock()
 	if full {
-		c.shut()
+		c.discard()
 	}
 }
 
@@ -154,13 +154,13 @@ func (p *pool) reap() {
 	}
 	p.mu.Unlock()
 	for _, c := range expired {
-		c.shut()
+		c.discard()
 	}
 }
 
-// drop closes all idle connections. send calls drop if the server has closed the most
+// closeIdle closes all idle connections. send calls drop if the server has closed the most
 // recently used connection: the other connections were idle for longer.
-func (p *pool) drop() {
+func (p *pool) closeIdle() {
 	p.mu.Lock()
 	idle := p.idle
 	p.idle = nil
@@ -170,7 +170,7 @@ func (p *pool) drop() {
 	}
 	p.mu.Unlock()
 	for _, c := range idle {
-		c.shut()
+		c.discard()
 	}
 }
 
@@ -180,7 +180,7 @@ func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	p.drop()
+	p.closeIdle()
 }
 
 // dial opens a new connection to the server, through the proxy if there is one. It

@@ -24,24 +24,24 @@ const (
 	maxPage    = 1 << 20
 )
 
-// A page is the reply to a request of a probe.
-type page struct {
+// A probeReply is the reply to a request of a probe.
+type probeReply struct {
 	status int
 	server string // value of the header Server
 	body   []byte
 }
 
-// get sends a GET request to a path below the server's base URL.
-func (e *Engine) get(ctx context.Context, path string) (page, error) {
-	return e.ask(ctx, http.MethodGet, path, nil, new(bytes.Buffer), maxPage)
+// fetchPath sends a GET request to a path below the server's base URL.
+func (e *Engine) fetchPath(ctx context.Context, path string) (probeReply, error) {
+	return e.sendProbeRequest(ctx, http.MethodGet, path, nil, new(bytes.Buffer), maxPage)
 }
 
-// ask sends a request to a path below the server's base URL and reads up to limit bytes
+// sendProbeRequest sends a request to a path below the server's base URL and reads up to limit bytes
 // of the reply into buf. The returned page shares the memory of buf.
-func (e *Engine) ask(ctx context.Context, method, path string, body []byte, buf *bytes.Buffer, limit int64) (page, error) {
+func (e *Engine) sendProbeRequest(ctx context.Context, method, path string, body []byte, buf *bytes.Buffer, limit int64) (probeReply, error) {
 	req, err := http.NewRequestWithContext(ctx, method, e.base.JoinPath(path).String(), bytes.NewReader(body))
 	if err != nil {
-		return page{}, fmt.Errorf("get %s: %w", path, err)
+		return probeReply{}, fmt.Errorf("get %s: %w", path, err)
 	}
 	if len(body) > 0 {
 		req.Header.Set("Content-Type", "application/json")
@@ -52,19 +52,19 @@ func (e *Engine) ask(ctx context.Context, method, path string, body []byte, buf 
 	}
 	res, err := e.probeClient.Do(req)
 	if err != nil {
-		return page{}, fmt.Errorf("get %s: %w", path, err)
+		return probeReply{}, fmt.Errorf("get %s: %w", path, err)
 	}
 	defer func() { _ = res.Body.Close() }()
 	if _, err := buf.ReadFrom(io.LimitReader(res.Body, limit)); err != nil {
-		return page{}, fmt.Errorf("get %s: %w", path, err)
+		return probeReply{}, fmt.Errorf("get %s: %w", path, err)
 	}
-	return page{status: res.StatusCode, server: res.Header.Get("Server"), body: buf.Bytes()}, nil
+	return probeReply{status: res.StatusCode, server: res.Header.Get("Server"), body: buf.Bytes()}, nil
 }
 
-// read fetches a path and decodes the JSON reply into out. It reports whether the reply
+// fetchJSON fetches a path and decodes the JSON reply into out. It reports whether the reply
 // was 200 with valid JSON.
-func (e *Engine) read(ctx context.Context, path string, out any) bool {
-	got, err := e.get(ctx, path)
+func (e *Engine) fetchJSON(ctx context.Context, path string, out any) bool {
+	got, err := e.fetchPath(ctx, path)
 	return err == nil && got.status == http.StatusOK && json.Unmarshal(got.body, out) == nil
 }
 
@@ -77,11 +77,11 @@ type modelList struct {
 
 // info returns a description of the server that uses only the model list.
 func (l modelList) info() engine.Info {
-	info := engine.Info{Kind: kindOther, Simulated: l.Simulated.value, Slots: whole(l.Slots)}
+	info := engine.Info{Kind: kindOther, Simulated: l.Simulated.value, Slots: wholeOrZero(l.Slots)}
 	for _, m := range l.Data {
-		context := whole(m.MaxModelLen)
+		context := wholeOrZero(m.MaxModelLen)
 		if context == 0 {
-			context = whole(m.Meta.value.Context)
+			context = wholeOrZero(m.Meta.value.Context)
 		}
 		info.Models = append(info.Models, engine.ServedModel{Name: m.ID.value, ContextLength: context})
 		info.Simulated = info.Simulated || m.Simulated.value
@@ -123,9 +123,9 @@ func (l *loose[T]) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// whole returns a number that the JSON may write with a decimal point, or 0 if it is no
+// wholeOrZero returns a number that the JSON may write with a decimal point, or 0 if it is no
 // whole number.
-func whole(n loose[float64]) int {
+func wholeOrZero(n loose[float64]) int {
 	if n.value != math.Trunc(n.value) || math.Abs(n.value) > 1<<53 {
 		return 0
 	}
@@ -153,7 +153,7 @@ func (l *listedModels) UnmarshalJSON(text []byte) error {
 		if err := decoder.Decode(&m); err != nil {
 			return err
 		}
-		if shortWord(m.value.ID.value, maxName) != "" {
+		if printableOrEmpty(m.value.ID.value, maxName) != "" {
 			*l = append(*l, m.value)
 		}
 	}
@@ -170,24 +170,24 @@ func (e *Engine) Probe(ctx context.Context) (engine.Info, error) {
 		return engine.Info{}, fmt.Errorf("probe %s: %w", e.cfg.Name, err)
 	}
 	e.addMapped(&info)
-	e.remember(info, found)
+	e.storeProbe(info, found)
 	return info, nil
 }
 
 // probe asks the server for its models, its kind and its health. An error means that
 // the server is unreachable, refuses the API key or is not ready.
-func (e *Engine) probe(ctx context.Context) (engine.Info, facts, error) {
-	fail := func(format string, args ...any) (engine.Info, facts, error) {
-		return engine.Info{}, facts{}, fmt.Errorf(format, args...)
+func (e *Engine) probe(ctx context.Context) (engine.Info, probeFacts, error) {
+	fail := func(format string, args ...any) (engine.Info, probeFacts, error) {
+		return engine.Info{}, probeFacts{}, fmt.Errorf(format, args...)
 	}
-	listed, err := e.get(ctx, "/v1/models")
+	listed, err := e.fetchPath(ctx, "/v1/models")
 	if err != nil {
-		return engine.Info{}, facts{}, err
+		return engine.Info{}, probeFacts{}, err
 	}
 	switch listed.status {
 	case http.StatusOK:
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return engine.Info{}, facts{}, &engine.Error{
+		return engine.Info{}, probeFacts{}, &engine.Error{
 			Class: engine.ServerFault, Status: listed.status, Message: "set the engine's api_key: the server refuses our API key",
 		}
 	default:
@@ -200,21 +200,21 @@ func (e *Engine) probe(ctx context.Context) (engine.Info, facts, error) {
 	}
 	var list modelList
 	if err := json.Unmarshal(listed.body, &list); errors.Is(err, errManyModels) {
-		return engine.Info{}, facts{}, err
+		return engine.Info{}, probeFacts{}, err
 	} else if err != nil {
 		return fail("/v1/models is not the JSON expected: is this an OpenAI-compatible server?")
 	}
 	info := list.info()
-	var found facts
+	var found probeFacts
 	e.identify(ctx, listed.server, list, &info, &found)
 	dropImplausible(&info, &found)
-	describe(&info, found, list.Data)
+	addModelDetails(&info, found, list.Data)
 	if info.Kind == kindOther || info.Kind == kindOllama {
 		return info, found, nil // /health of these kinds is missing or says nothing
 	}
-	health, err := e.get(ctx, "/health")
+	health, err := e.fetchPath(ctx, "/health")
 	if err != nil {
-		return engine.Info{}, facts{}, err
+		return engine.Info{}, probeFacts{}, err
 	}
 	if health.status != http.StatusOK && health.status != http.StatusNotFound {
 		return fail("the server is not ready: /health answered HTTP %d", health.status)
@@ -236,9 +236,9 @@ func (e *Engine) addMapped(info *engine.Info) {
 	}
 }
 
-// remember stores the result of a probe for Prepare. It logs if the server's kind or
+// storeProbe stores the result of a probe for Prepare. It logs if the server's kind or
 // version has changed.
-func (e *Engine) remember(info engine.Info, found facts) {
+func (e *Engine) storeProbe(info engine.Info, found probeFacts) {
 	e.mu.Lock()
 	changed := !e.probed || e.info.Kind != info.Kind || e.info.Version != info.Version
 	if changed || !e.lastProbeSucceeded {

@@ -176,7 +176,7 @@ func TestRequestExtras(t *testing.T) {
 		{"vllm", map[string]any{"x": make(chan int)}, "error: field x cannot be written"},
 	} {
 		e := unprobed(t, Config{BaseURL: "http://127.0.0.1:1"})
-		e.remember(engine.Info{Kind: c.kind, Models: []engine.ServedModel{{Name: "m"}}}, facts{})
+		e.storeProbe(engine.Info{Kind: c.kind, Models: []engine.ServedModel{{Name: "m"}}}, probeFacts{})
 		m := generator
 		m.RequestExtras = c.extras
 		got, err := e.Prepare(engine.Params{Model: m})

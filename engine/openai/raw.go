@@ -31,9 +31,9 @@ func (c *call) prepareRaw(p engine.Params) {
 	if p.Path == pathMessages {
 		more = "anthropic-version: 2023-06-01\r\n"
 	}
-	c.rawHead = c.engine.head(p.Path, more)
+	c.rawHead = c.engine.buildRequestHead(p.Path, more)
 	c.prefix = textfmt.AppendString([]byte(`{"model":`), []byte(c.target.name))
-	c.allowance = c.engine.allowance(int64(max(p.ContextLen, p.Model.ContextLength)))
+	c.allowance = c.engine.answerTimeout(int64(max(p.ContextLen, p.Model.ContextLength)))
 }
 
 // appendRaw appends the body of a raw row's request to dst. The row's text is a JSON
@@ -61,7 +61,7 @@ func (c *call) generateRaw(ctx context.Context, row engine.Row) (engine.Reply, e
 		return engine.Reply{}, err
 	}
 	text, err := conn.body.readUpTo(e.cfg.MaxAnswerBytes + 1)
-	e.finish(conn)
+	e.releaseConn(conn)
 	if len(text) > e.cfg.MaxAnswerBytes || errors.Is(err, errBodyTooLarge) {
 		return engine.Reply{}, &engine.Error{
 			Class: engine.RowFault, Code: "reply_too_large",
@@ -127,7 +127,7 @@ func rawReply(text []byte) (engine.Reply, error) {
 	if fields.Error != nil && len(fields.Choices) == 0 && fields.Usage.Input == 0 {
 		fault := parseFault(text)
 		return engine.Reply{}, &engine.Error{
-			Class: engine.Transient, Status: http.StatusOK, Code: fault.word("error_in_reply"), Message: "the server reports an error in its reply",
+			Class: engine.Transient, Status: http.StatusOK, Code: fault.safeCode("error_in_reply"), Message: "the server reports an error in its reply",
 			Raw: string(text[:min(len(text), maxRaw)]),
 		}
 	}
@@ -135,7 +135,7 @@ func rawReply(text []byte) (engine.Reply, error) {
 	case "failed", "cancelled":
 		fault := parseFault(text)
 		return engine.Reply{}, &engine.Error{
-			Class: engine.Transient, Status: http.StatusOK, Code: fault.word("error_in_reply"), Message: "the server reports in its reply that the response is " + fields.Status,
+			Class: engine.Transient, Status: http.StatusOK, Code: fault.safeCode("error_in_reply"), Message: "the server reports in its reply that the response is " + fields.Status,
 			Raw: string(text[:min(len(text), maxRaw)]),
 		}
 	case "queued", "in_progress":

@@ -117,7 +117,7 @@ func TestRaw_Refusals(t *testing.T) {
 	for name, tt := range map[string]struct {
 		status int
 		says   string
-		class  engine.Class
+		class  engine.ErrorClass
 		code   string
 	}{
 		"bad request":      {400, `{"error":{"message":"max_tokens must be at least 1","code":400}}`, engine.RowFault, "http_400"},

@@ -23,7 +23,7 @@ import (
 // TestReal runs the conformance suite on real servers, for `make engines`, which builds
 // the table of bench/engines.md from the results: TestReal/SERVER/MODEL/CHECK.
 func TestReal(t *testing.T) {
-	realserver.Wanted(t)
+	realserver.SkipUnlessEnabled(t)
 	const context = 2048
 	for _, c := range []struct {
 		server, model string

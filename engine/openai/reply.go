@@ -60,7 +60,7 @@ var replies = sync.Pool{New: func() any { return new(reply) }}
 // newReply takes a reply from the pool and prepares it to read the body src. limit is
 // the maximum length of the answer's text in bytes. thinking means that the model
 // reasons before it answers.
-func newReply(src source, limit int, thinking bool) *reply {
+func newReply(src windowSource, limit int, thinking bool) *reply {
 	r := replies.Get().(*reply)
 	r.reset(src)
 	r.limit = limit
@@ -103,10 +103,10 @@ func (r *reply) scanChat() error {
 		case "error":
 			r.scanFault()
 		default:
-			r.skip()
+			r.skipValue()
 		}
 	}
-	r.end()
+	r.expectEnd()
 	return r.err
 }
 
@@ -115,10 +115,10 @@ func (r *reply) scanChat() error {
 func (r *reply) scanModel() {
 	r.model = r.model[:0]
 	if r.peek() != '"' {
-		r.skip()
+		r.skipValue()
 		return
 	}
-	r.model = r.text(r.model, maxModel, true)
+	r.model = r.readString(r.model, maxModel, true)
 }
 
 // scanChoices reads the list of choices and uses the choice with the lowest index.
@@ -126,7 +126,7 @@ func (r *reply) scanModel() {
 // order.
 func (r *reply) scanChoices() {
 	r.choices = false
-	if r.null() {
+	if r.consumeNull() {
 		return
 	}
 	for more := r.firstItem(); more; more = r.nextItem() {
@@ -135,7 +135,7 @@ func (r *reply) scanChoices() {
 			r.choices = true
 			r.scanChoice()
 		case r.index == 0:
-			r.skip()
+			r.skipValue()
 		default:
 			r.scanFurtherChoice()
 		}
@@ -156,9 +156,9 @@ func (r *reply) scanFurtherChoice() {
 // scanIndex reads the index of a choice. It returns 0 if the value is no number.
 func (r *reply) scanIndex() float64 {
 	if r.peek()-'0' < 10 {
-		return r.number()
+		return r.readNumber()
 	}
-	r.skip()
+	r.skipValue()
 	return 0
 }
 
@@ -178,11 +178,11 @@ func (r *reply) scanChoice() {
 			r.scanLogprobs(logprobs{thinking: r.logprobs.thinking})
 		case "finish_reason":
 			r.finish = r.finish[:0]
-			if !r.null() {
-				r.finish = r.text(r.finish, maxWord, true)
+			if !r.consumeNull() {
+				r.finish = r.readString(r.finish, maxWord, true)
 			}
 		default:
-			r.skip()
+			r.skipValue()
 		}
 	}
 }
@@ -192,7 +192,7 @@ func (r *reply) scanChoice() {
 // uses the first field that is not empty.
 func (r *reply) scanTexts() {
 	content, reasoning := len(r.content), len(r.reasoning)
-	if r.null() {
+	if r.consumeNull() {
 		return
 	}
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
@@ -202,23 +202,23 @@ func (r *reply) scanTexts() {
 			switch {
 			case r.peek() == '[':
 				r.scanBlocks()
-			case !r.null():
-				r.content = r.text(r.content, r.limit-content, false)
+			case !r.consumeNull():
+				r.content = r.readString(r.content, r.limit-content, false)
 			}
 		case "reasoning_content", "reasoning":
 			if len(r.reasoning) > reasoning {
-				r.skip()
-			} else if !r.null() {
-				r.reasoning = r.text(r.reasoning, r.limit-reasoning, false)
+				r.skipValue()
+			} else if !r.consumeNull() {
+				r.reasoning = r.readString(r.reasoning, r.limit-reasoning, false)
 			}
 		case "refusal":
 			if r.peek() != '"' {
-				r.skip()
+				r.skipValue()
 			} else {
-				r.refusal = r.text(r.refusal, maxErrorText-len(r.refusal), true)
+				r.refusal = r.readString(r.refusal, maxErrorText-len(r.refusal), true)
 			}
 		default:
-			r.skip()
+			r.skipValue()
 		}
 	}
 }
@@ -231,7 +231,7 @@ func (r *reply) scanBlocks() {
 		if r.peek() == '{' {
 			r.scanBlock()
 		} else {
-			r.skip()
+			r.skipValue()
 		}
 	}
 }
@@ -244,18 +244,18 @@ func (r *reply) scanBlock() {
 		key := string(k)
 		switch next := r.peek(); {
 		case key == "type" && next == '"':
-			word := r.word()
+			word := r.readWord()
 			thinks = thinks || word == "thinking" || word == "reasoning"
 		case (key == "text" || key == "thinking" || key == "reasoning" || key == "content") && next == '"':
 			thinks = thinks || key == "thinking" || key == "reasoning"
-			r.content = r.text(r.content, r.limit-len(r.content), false)
+			r.content = r.readString(r.content, r.limit-len(r.content), false)
 		case key == "refusal" && next == '"': // the OpenAI API allows a refusal in place of a text
-			r.refusal = r.text(r.refusal, maxErrorText-len(r.refusal), true)
+			r.refusal = r.readString(r.refusal, maxErrorText-len(r.refusal), true)
 		case (key == "thinking" || key == "summary") && next == '[': // thinking: Mistral; summary: Databricks
 			thinks = true
 			r.scanBlocks()
 		default:
-			r.skip()
+			r.skipValue()
 		}
 	}
 	if thinks {
@@ -268,12 +268,12 @@ func (r *reply) scanBlock() {
 // error for a full queue.
 func (r *reply) scanFault() {
 	r.fault = serverFault{}
-	if r.null() {
+	if r.consumeNull() {
 		return
 	}
 	r.fault.found = true
 	if r.peek() != '{' {
-		r.skip()
+		r.skipValue()
 		return
 	}
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
@@ -281,34 +281,34 @@ func (r *reply) scanFault() {
 		next := r.peek()
 		switch {
 		case key == "code" && next-'0' < 10:
-			if status := r.number(); status >= 400 && status < 600 {
+			if status := r.readNumber(); status >= 400 && status < 600 {
 				r.fault.status = int(status)
 			}
 		case next != '"':
-			r.skip()
+			r.skipValue()
 		case key == "code":
-			r.fault.code = r.word()
+			r.fault.code = r.readWord()
 		case key == "type":
-			r.fault.kind = r.word()
+			r.fault.kind = r.readWord()
 		case key == "message":
-			r.scratch = r.text(r.scratch[:0], maxErrorText, true)
+			r.scratch = r.readString(r.scratch[:0], maxErrorText, true)
 			r.fault.message = string(r.scratch)
 		default:
-			r.skip()
+			r.skipValue()
 		}
 	}
 }
 
-// word reads a short machine-readable string and cuts it at maxWord bytes.
-func (r *reply) word() string {
-	r.scratch = r.text(r.scratch[:0], maxWord, true)
+// readWord reads a short machine-readable string and cuts it at maxWord bytes.
+func (r *reply) readWord() string {
+	r.scratch = r.readString(r.scratch[:0], maxWord, true)
 	return string(r.scratch)
 }
 
 // scanUsage reads the numbers of input and output tokens.
 func (r *reply) scanUsage() {
 	r.usage, r.input, r.cached, r.output = false, 0, 0, 0
-	if r.null() {
+	if r.consumeNull() {
 		return
 	}
 	r.usage = true
@@ -321,7 +321,7 @@ func (r *reply) scanUsage() {
 		case "prompt_tokens_details":
 			r.scanCached()
 		default:
-			r.skip()
+			r.skipValue()
 		}
 	}
 }
@@ -329,12 +329,12 @@ func (r *reply) scanUsage() {
 // scanCached reads the number of prompt tokens that came from the prefix cache.
 func (r *reply) scanCached() {
 	r.cached = 0
-	if r.null() {
+	if r.consumeNull() {
 		return
 	}
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
 		if string(k) != "cached_tokens" {
-			r.skip()
+			r.skipValue()
 			continue
 		}
 		r.cached = r.countOrNull()
@@ -343,16 +343,16 @@ func (r *reply) scanCached() {
 
 // countOrNull reads a whole number. It returns 0 for null.
 func (r *reply) countOrNull() int64 {
-	if r.null() {
+	if r.consumeNull() {
 		return 0
 	}
-	return r.count()
+	return r.readCount()
 }
 
-// reported returns the error that the server reports inside a reply. If the reply has
+// reportedError returns the error that the server reports inside a reply. If the reply has
 // no part of an answer, the error has the same class as a refusal with this status.
 // Otherwise the server had accepted the row, so the error is transient.
-func (r *reply) reported(asked requestSettings, private ...[]byte) *engine.Error {
+func (r *reply) reportedError(asked requestSettings, private ...[]byte) *engine.Error {
 	x := refusal{status: r.fault.status, fault: r.fault}
 	if x.status == 0 {
 		x.status = http.StatusInternalServerError
@@ -361,7 +361,7 @@ func (r *reply) reported(asked requestSettings, private ...[]byte) *engine.Error
 	if r.fault.status == 0 {
 		e.Status = http.StatusOK
 	}
-	word := r.fault.word("error_in_reply")
+	word := r.fault.safeCode("error_in_reply")
 	switch {
 	case r.choices && e.Class != engine.Transient && e.Class != engine.Busy:
 		e.Class, e.TooLong, e.Code = engine.Transient, false, word
@@ -389,20 +389,20 @@ var withheldReasons = map[string]bool{
 	"refusal": true, "guardrail_intervened": true, "sensitive": true, "error_toxic": true,
 }
 
-// read returns the complete reply, or the error that rejects it. whole means that the
+// buildReply returns the complete reply, or the error that rejects it. whole means that the
 // reply came as one body and not as a stream. If a whole body has both an answer and an
 // error object, read ignores the error object.
-func (r *reply) read(asked requestSettings, whole bool, private ...[]byte) (out engine.Reply, notices []string, refused *engine.Error) {
+func (r *reply) buildReply(asked requestSettings, whole bool, private ...[]byte) (out engine.Reply, notices []string, refused *engine.Error) {
 	if r.fault.found && (!whole || !r.choices) {
-		return engine.Reply{}, nil, r.reported(asked, private...)
+		return engine.Reply{}, nil, r.reportedError(asked, private...)
 	}
-	return r.answer(whole, asked.form != "")
+	return r.buildAnswer(whole, asked.form != "")
 }
 
-// answer returns the complete reply, or the error that rejects it. whole means that the
+// buildAnswer returns the complete reply, or the error that rejects it. whole means that the
 // reply came as one body and not as a stream. formed means that the job has a
 // json_schema or structured_outputs. notices are warnings for the job.
-func (r *reply) answer(whole, formed bool) (out engine.Reply, notices []string, refused *engine.Error) {
+func (r *reply) buildAnswer(whole, formed bool) (out engine.Reply, notices []string, refused *engine.Error) {
 	if !r.choices {
 		return engine.Reply{}, nil, &engine.Error{
 			Class: engine.Transient, Status: http.StatusOK, Code: "no_choices", Message: "the server's reply has no answer",
@@ -412,16 +412,16 @@ func (r *reply) answer(whole, formed bool) (out engine.Reply, notices []string, 
 	word := strings.ToLower(string(r.finish))
 	switch finish, known := finishReasons[word]; {
 	case len(r.refusal) > 0 && len(bytes.TrimSpace(r.content)) == 0:
-		return engine.Reply{}, nil, withheld(rowmill.RowRefused, "the model refused to answer", r.refusal)
+		return engine.Reply{}, nil, withheldError(rowmill.RowRefused, "the model refused to answer", r.refusal)
 	case withheldReasons[word]:
-		return engine.Reply{}, nil, withheld(rowmill.RowContentFiltered, "the server withheld the answer for its content, with finish_reason "+safeWord(r.finish), r.content)
+		return engine.Reply{}, nil, withheldError(rowmill.RowContentFiltered, "the server withheld the answer for its content, with finish_reason "+safeWord(r.finish), r.content)
 	case known:
 		out.Finish = finish
 	case word == "" && whole:
 		out.Finish = rowmill.FinishStop
 		notices = append(notices, noticeFinish)
 	default:
-		return engine.Reply{}, nil, r.unfinished()
+		return engine.Reply{}, nil, r.unfinishedError()
 	}
 	content, reasoning := r.content, r.reasoning
 	switch {
@@ -453,17 +453,17 @@ const (
 	noticeUsage     = "The server does not report the tokens that it used (usage): Rowmill counts them."
 )
 
-// withheld returns the permanent error for an answer that the server or the model
+// withheldError returns the permanent error for an answer that the server or the model
 // withholds.
-func withheld(code, message string, raw []byte) *engine.Error {
+func withheldError(code, message string, raw []byte) *engine.Error {
 	return &engine.Error{
 		Class: engine.RowFault, Status: http.StatusOK, Code: code, Message: message, Raw: strings.ToValidUTF8(string(raw[:min(len(raw), maxRaw)]), ""),
 	}
 }
 
-// unfinished returns the error for an answer whose finish reason is unknown or missing,
+// unfinishedError returns the error for an answer whose finish reason is unknown or missing,
 // such as abort.
-func (r *reply) unfinished() *engine.Error {
+func (r *reply) unfinishedError() *engine.Error {
 	raw := r.content[:min(len(r.content), maxRaw)]
 	e := &engine.Error{Class: engine.Transient, Status: http.StatusOK, Code: "unfinished", Raw: strings.ToValidUTF8(string(raw), "")}
 	if word := safeWord(r.finish); word != "" {

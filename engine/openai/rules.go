@@ -19,7 +19,7 @@ type rule struct {
 	words  []string    // the message, type or code of the refusal must contain one of these, in lower case; empty: any words
 	about  settingKind // setting of the job that the refusal must name
 
-	class    engine.Class
+	class    engine.ErrorClass
 	code     string // Code of the error; empty: the server's own code
 	overload bool   // the server is overloaded, so its window shrinks
 	tooLong  bool   // the job may truncate the prompt and retry, if it allows that

@@ -10,7 +10,7 @@ import (
 )
 
 // costs describes the effect of each class, in the words of docs/engines.md.
-var costs = map[engine.Class]string{
+var costs = map[engine.ErrorClass]string{
 	engine.RowFault:    "the row fails",
 	engine.Transient:   "the row is retried, and fails after its last attempt; a 500 is retried twice",
 	engine.Busy:        "the row waits, at no cost",

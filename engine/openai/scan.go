@@ -32,7 +32,7 @@ var errTruncated = fmt.Errorf("reply ends inside its JSON: %w", io.ErrUnexpected
 // zero value at once and loops over keys or items end, so the caller needs to check err
 // only at the end.
 type scanner struct {
-	src   source
+	src   windowSource
 	win   []byte // the current window
 	pos   int    // index of the next byte in win
 	off   int64  // total bytes in the windows before win
@@ -44,7 +44,7 @@ type scanner struct {
 }
 
 // reset prepares s for a new body, which src returns.
-func (s *scanner) reset(src source) {
+func (s *scanner) reset(src windowSource) {
 	s.src, s.win, s.pos, s.off, s.depth, s.err = src, nil, 0, 0, 0, nil
 }
 
@@ -62,12 +62,12 @@ func (e *syntaxError) Error() string {
 // fail records that the body is malformed at the current byte.
 func (s *scanner) fail(reason string) {
 	if s.err == nil {
-		s.stop(&syntaxError{offset: s.off + int64(s.pos), reason: reason})
+		s.failWith(&syntaxError{offset: s.off + int64(s.pos), reason: reason})
 	}
 }
 
-// stop ends the reading with err, unless an earlier error has ended it.
-func (s *scanner) stop(err error) {
+// failWith ends the reading with err, unless an earlier error has ended it.
+func (s *scanner) failWith(err error) {
 	if s.err == nil {
 		s.err = err
 	}
@@ -87,16 +87,16 @@ func (s *scanner) fill() bool {
 		if errors.Is(err, io.EOF) {
 			err = errTruncated
 		}
-		s.stop(err)
+		s.failWith(err)
 		return false
 	}
 	s.win = win
 	return true
 }
 
-// byte consumes and returns the next byte, which may be white space. It returns 0 after
+// readByte consumes and returns the next byte, which may be white space. It returns 0 after
 // an error.
-func (s *scanner) byte() byte {
+func (s *scanner) readByte() byte {
 	if s.pos == len(s.win) && !s.fill() {
 		return 0
 	}
@@ -112,11 +112,11 @@ func (s *scanner) peek() byte {
 	if i := s.pos; i < len(s.win) && s.win[i] > ' ' {
 		return s.win[i]
 	}
-	return s.space()
+	return s.peekPastSpace()
 }
 
-// space does the work of peek if the next byte is white space or in the next window.
-func (s *scanner) space() byte {
+// peekPastSpace does the work of peek if the next byte is white space or in the next window.
+func (s *scanner) peekPastSpace() byte {
 	for {
 		for s.pos < len(s.win) {
 			c := s.win[s.pos]
@@ -131,8 +131,8 @@ func (s *scanner) space() byte {
 	}
 }
 
-// end checks that the body has only white space after the value.
-func (s *scanner) end() {
+// expectEnd checks that the body has only white space after the value.
+func (s *scanner) expectEnd() {
 	if s.err != nil {
 		return
 	}
@@ -229,11 +229,11 @@ func (s *scanner) readKey() []byte {
 	}
 	// fast path: the whole key is in the window and has no escapes
 	rest := s.win[s.pos+1:]
-	if n := textfmt.Plain(rest); n+1 < len(rest) && rest[n] == '"' && rest[n+1] == ':' {
+	if n := textfmt.PlainPrefixLen(rest); n+1 < len(rest) && rest[n] == '"' && rest[n+1] == ':' {
 		s.pos += n + 3
 		return rest[:n:n]
 	}
-	key := s.text(s.key[:0], maxKey, true)
+	key := s.readString(s.key[:0], maxKey, true)
 	if s.peek() != ':' {
 		s.fail("expected a colon after a key")
 		return nil
@@ -242,61 +242,61 @@ func (s *scanner) readKey() []byte {
 	return key
 }
 
-// null consumes the literal null and returns true, if it comes next.
-func (s *scanner) null() bool {
+// consumeNull consumes the literal null and returns true, if it comes next.
+func (s *scanner) consumeNull() bool {
 	if s.peek() != 'n' {
 		return false
 	}
-	s.literal("null")
+	s.expectLiteral("null")
 	return s.err == nil
 }
 
-// literal consumes the given word; any other text is an error.
-func (s *scanner) literal(word string) {
+// expectLiteral consumes the given word; any other text is an error.
+func (s *scanner) expectLiteral(word string) {
 	for i := range len(word) {
-		if s.byte() != word[i] {
+		if s.readByte() != word[i] {
 			s.fail("unknown literal")
 			return
 		}
 	}
 }
 
-// skip consumes a value of any type and stores nothing.
-func (s *scanner) skip() {
+// skipValue consumes a value of any type and stores nothing.
+func (s *scanner) skipValue() {
 	switch c := s.peek(); {
 	case c == '"':
 		s.skipText()
 	case c == '{':
 		for k := s.firstKey(); k != nil; k = s.nextKey() {
-			s.skip()
+			s.skipValue()
 		}
 	case c == '[':
-		if s.skipCounts() {
+		if s.trySkipIntArray() {
 			return
 		}
 		for more := s.firstItem(); more; more = s.nextItem() {
-			s.skip()
+			s.skipValue()
 		}
 	case c == '-' || c-'0' < 10:
 		s.skipNumber()
 	case c == 'N' || c == 'I':
-		s.nonFinite()
+		s.skipNonFinite()
 	case c == 't':
-		s.literal("true")
+		s.expectLiteral("true")
 	case c == 'f':
-		s.literal("false")
+		s.expectLiteral("false")
 	case c == 'n':
-		s.literal("null")
+		s.expectLiteral("null")
 	default:
 		s.fail("expected a value")
 	}
 }
 
-// skipCounts is a fast path of skip for a list of natural numbers that has no white
+// trySkipIntArray is a fast path of skip for a list of natural numbers that has no white
 // space and is fully in the window. Replies with log probabilities have thousands of
 // such lists: the bytes of each token. For any other list it returns false and consumes
 // nothing.
-func (s *scanner) skipCounts() bool {
+func (s *scanner) trySkipIntArray() bool {
 	list := s.win[s.pos+1:]
 	begin := 0 // start of the current number
 	for i, c := range list {

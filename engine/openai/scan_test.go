@@ -151,7 +151,7 @@ func TestScanMemory(t *testing.T) {
 			if err := r.scanChat(); err != nil {
 				b.Fatal(err)
 			}
-			out, _, _ := r.answer(true, false)
+			out, _, _ := r.buildAnswer(true, false)
 			text = len(out.Content)
 			r.release()
 		}
@@ -220,8 +220,8 @@ func FuzzNumber(f *testing.F) {
 		}
 		var sc scanner
 		sc.reset(&bytesSource{rest: []byte(s + " ")})
-		got := sc.number()
-		sc.end()
+		got := sc.readNumber()
+		sc.expectEnd()
 		if (wantErr == nil) != (sc.err == nil) || wantErr == nil && (got != want || math.Signbit(got) != math.Signbit(want)) {
 			t.Fatalf("%q: %v (%v), encoding/json %v (%v)", s, got, sc.err, want, wantErr)
 		}
@@ -247,7 +247,7 @@ func FuzzEscape(f *testing.F) {
 		// The scanner must read the output of textfmt.AppendString.
 		var sc scanner
 		sc.reset(&bytesSource{rest: quoted})
-		if got := string(sc.text(nil, len(back), false)); got != back || sc.err != nil {
+		if got := string(sc.readString(nil, len(back), false)); got != back || sc.err != nil {
 			t.Fatalf("scanner reads %q (%v), want %q", got, sc.err, back)
 		}
 	})
@@ -267,7 +267,7 @@ func TestScanEmbeddings(t *testing.T) {
 		body      string
 		dimension int
 		want      string // of the error; empty: vectors {1, 2} and {3, 4}
-		class     engine.Class
+		class     engine.ErrorClass
 	}{
 		"lists, in another order": {body: `{"data":[{"index":1,"embedding":[3,4.0]},{"embedding":[1,2e0],"index":0}],"usage":{"prompt_tokens":7}}`, dimension: 2},
 		"base64":                  {body: `{"data":[{"index":0,"embedding":"` + pack(1, 2) + `"},{"index":1,"embedding":"` + strings.ReplaceAll(pack(3, 4), "/", `\/`) + `"}]}`, dimension: 2},

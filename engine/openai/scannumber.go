@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// number consumes and returns a number. A number beyond the range of float64 is an
+// readNumber consumes and returns a number. A number beyond the range of float64 is an
 // error.
-func (s *scanner) number() float64 {
+func (s *scanner) readNumber() float64 {
 	if s.peek(); s.err != nil {
 		return 0
 	}
@@ -45,13 +45,13 @@ func (s *scanner) approximateNumber() float64 {
 		}
 		return v
 	}
-	return s.number()
+	return s.readNumber()
 }
 
-// count consumes and returns a number. A number that is negative or not whole is an
+// readCount consumes and returns a number. A number that is negative or not whole is an
 // error.
-func (s *scanner) count() int64 {
-	v := s.number()
+func (s *scanner) readCount() int64 {
+	v := s.readNumber()
 	if v < 0 || v != math.Trunc(v) || v > 1<<53 {
 		s.fail("expected a whole number of at least 0")
 		return 0
@@ -94,7 +94,7 @@ func (s *scanner) walkNumber(num []byte) []byte {
 	if s.peekByte() == '-' {
 		take()
 		if !keep && s.peekByte() == 'I' {
-			s.nonFinite()
+			s.skipNonFinite()
 			return nil
 		}
 	}
@@ -126,12 +126,12 @@ func (s *scanner) peekByte() byte {
 	return s.win[s.pos]
 }
 
-// nonFinite consumes NaN or Infinity.
-func (s *scanner) nonFinite() {
+// skipNonFinite consumes NaN or Infinity.
+func (s *scanner) skipNonFinite() {
 	if s.peekByte() == 'N' {
-		s.literal("NaN")
+		s.expectLiteral("NaN")
 	} else {
-		s.literal("Infinity")
+		s.expectLiteral("Infinity")
 	}
 }
 
@@ -140,17 +140,17 @@ func (s *scanner) nonFinite() {
 func (s *scanner) approximateNumberOrNaN() (v float64, known bool) {
 	switch c := s.peek(); {
 	case c == 'N' || c == 'I':
-		s.nonFinite()
+		s.skipNonFinite()
 		return math.Inf(1), c == 'I'
 	case c == '-' && s.pos+1 < len(s.win) && s.win[s.pos+1] == 'I':
 		s.pos++
-		s.nonFinite()
+		s.skipNonFinite()
 		return math.Inf(-1), true
 	case c == '-' && s.pos+1 == len(s.win): // the window ends after the minus
 		s.pos++
 		switch next := s.peekByte(); {
 		case next == 'I':
-			s.nonFinite()
+			s.skipNonFinite()
 			return math.Inf(-1), true
 		case next-'0' >= 10:
 			s.fail("malformed number")

@@ -12,10 +12,10 @@ import (
 // errTooLong reports an answer longer than Config.MaxAnswerBytes.
 var errTooLong = errors.New("answer exceeds the limit on its length")
 
-// text consumes a string, appends its decoded value to dst and returns dst. If the
+// readString consumes a string, appends its decoded value to dst and returns dst. If the
 // value has more than limit bytes: with cut, text drops the further bytes; without cut,
 // it stops with errTooLong. Invalid UTF-8 stays unchanged (see toValidUTF8).
-func (s *scanner) text(dst []byte, limit int, cut bool) []byte {
+func (s *scanner) readString(dst []byte, limit int, cut bool) []byte {
 	if s.peek() != '"' {
 		s.fail("expected a string")
 		return dst
@@ -25,14 +25,14 @@ func (s *scanner) text(dst []byte, limit int, cut bool) []byte {
 	var high rune // first half of a surrogate pair; the second half should follow
 	for {
 		run := s.win[s.pos:]
-		run = run[:textfmt.Plain(run)]
+		run = run[:textfmt.PlainPrefixLen(run)]
 		s.pos += len(run)
 		if high != 0 && (len(run) > 0 || s.pos < len(s.win) && s.win[s.pos] != '\\') {
 			dst, high = utf8.AppendRune(dst, utf8.RuneError), 0
 		}
 		if dst = append(dst, run...); len(dst) > limit {
 			if !cut {
-				s.stop(errTooLong)
+				s.failWith(errTooLong)
 				return dst
 			}
 			dst = dst[:limit]
@@ -49,7 +49,7 @@ func (s *scanner) text(dst []byte, limit int, cut bool) []byte {
 			return dst
 		case '\\':
 			s.pos++
-			dst, high = joinRune(dst, high, s.escape())
+			dst, high = joinRune(dst, high, s.readEscape())
 		default:
 			s.fail("control character in a string")
 			return dst
@@ -77,7 +77,7 @@ func joinRune(dst []byte, high, r rune) ([]byte, rune) {
 func (s *scanner) skipText() {
 	s.pos++ // the quote
 	for {
-		s.pos += textfmt.Plain(s.win[s.pos:])
+		s.pos += textfmt.PlainPrefixLen(s.win[s.pos:])
 		if s.pos == len(s.win) {
 			if !s.fill() {
 				return
@@ -90,7 +90,7 @@ func (s *scanner) skipText() {
 			return
 		case '\\':
 			s.pos++
-			s.escape()
+			s.readEscape()
 		default:
 			s.fail("control character in a string")
 			return
@@ -98,10 +98,10 @@ func (s *scanner) skipText() {
 	}
 }
 
-// escape consumes the part of an escape after the backslash and returns its rune, which
+// readEscape consumes the part of an escape after the backslash and returns its rune, which
 // may be half of a surrogate pair.
-func (s *scanner) escape() rune {
-	switch c := s.byte(); c {
+func (s *scanner) readEscape() rune {
+	switch c := s.readByte(); c {
 	case '"', '\\', '/':
 		return rune(c)
 	case 'b':
@@ -125,7 +125,7 @@ func (s *scanner) escape() rune {
 func (s *scanner) hex4() rune {
 	var digits [4]byte
 	for i := range digits {
-		digits[i] = s.byte()
+		digits[i] = s.readByte()
 	}
 	r, err := strconv.ParseUint(string(digits[:]), 16, 32)
 	if err != nil {

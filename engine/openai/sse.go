@@ -31,7 +31,7 @@ var lineBreak = []byte("\n")
 // the next data line starts the next payload, because some gateways leave out the empty
 // lines.
 type events struct {
-	src   source
+	src   windowSource
 	rest  []byte // unread bytes of the current window of src
 	begun bool   // the first line of the stream has begun
 	open  bool   // the current line continues in rest
@@ -40,17 +40,17 @@ type events struct {
 	over  bool   // src has no more bytes
 }
 
-// next moves to the next payload and returns the kind of its first line. It skips the
+// nextPayload moves to the next payload and returns the kind of its first line. It skips the
 // rest of the current payload, comments and unknown fields.
-func (e *events) next() (eventKind, error) {
-	if err := e.begin(); err != nil && !errors.Is(err, io.EOF) {
+func (e *events) nextPayload() (eventKind, error) {
+	if err := e.skipByteOrderMark(); err != nil && !errors.Is(err, io.EOF) {
 		return 0, err
 	}
 	for e.whole = false; ; {
 		if err := e.skipLine(); err != nil {
 			return 0, err
 		}
-		kind, err := e.field()
+		kind, err := e.readFieldName()
 		if errors.Is(err, io.EOF) {
 			return eventEnd, nil
 		}
@@ -60,11 +60,11 @@ func (e *events) next() (eventKind, error) {
 	}
 }
 
-// begin skips a byte-order mark before the first line of the stream. A line that begins
+// skipByteOrderMark skips a byte-order mark before the first line of the stream. A line that begins
 // with only a part of the mark has an unknown field name, so events ignores the line.
-func (e *events) begin() error {
+func (e *events) skipByteOrderMark() error {
 	for i := 0; !e.begun && i < len(byteOrderMark); i++ {
-		if err := e.more(); err != nil {
+		if err := e.fillRest(); err != nil {
 			return err
 		}
 		if e.rest[0] != byteOrderMark[i] {
@@ -77,14 +77,14 @@ func (e *events) begin() error {
 	return nil
 }
 
-// field consumes the field name of a line and its colon, and returns the kind of the
+// readFieldName consumes the field name of a line and its colon, and returns the kind of the
 // line. It returns 0 if the field is unknown.
-func (e *events) field() (eventKind, error) {
+func (e *events) readFieldName() (eventKind, error) {
 	const longest = len("error")
 	var name [longest]byte
 	length := 0
 	for {
-		c, err := e.byte()
+		c, err := e.readByte()
 		switch {
 		case err != nil:
 			return 0, err
@@ -114,7 +114,7 @@ func (e *events) field() (eventKind, error) {
 // [DONE] begins with a bracket.
 func (e *events) dataKind() (eventKind, error) {
 	for {
-		if err := e.more(); err != nil {
+		if err := e.fillRest(); err != nil {
 			return 0, err
 		}
 		switch e.rest[0] {
@@ -134,7 +134,7 @@ func (e *events) dataKind() (eventKind, error) {
 // payload.
 func (e *events) window() ([]byte, error) {
 	if e.open {
-		if win, err := e.line(); err == nil || e.open {
+		if win, err := e.readLinePart(); err == nil || e.open {
 			return win, err
 		}
 	}
@@ -154,7 +154,7 @@ func (e *events) nextLine() error {
 		if err := e.skipLine(); err != nil {
 			return err
 		}
-		switch kind, err := e.field(); {
+		switch kind, err := e.readFieldName(); {
 		case err != nil:
 			return err
 		case kind == eventData || kind == eventDone: // a part of the JSON may begin with a bracket, like [DONE]
@@ -166,10 +166,10 @@ func (e *events) nextLine() error {
 	}
 }
 
-// line returns the next bytes of the current line. io.EOF means the end of the line,
+// readLinePart returns the next bytes of the current line. io.EOF means the end of the line,
 // or, if e.open is still true, the end of the stream.
-func (e *events) line() ([]byte, error) {
-	if err := e.more(); err != nil {
+func (e *events) readLinePart() ([]byte, error) {
+	if err := e.fillRest(); err != nil {
 		return nil, err
 	}
 	win := e.rest
@@ -193,7 +193,7 @@ func (e *events) line() ([]byte, error) {
 // skipLine skips the rest of the current line.
 func (e *events) skipLine() error {
 	for e.open {
-		if _, err := e.line(); err != nil && !errors.Is(err, io.EOF) {
+		if _, err := e.readLinePart(); err != nil && !errors.Is(err, io.EOF) {
 			return err
 		} else if err != nil {
 			e.open = false
@@ -202,9 +202,9 @@ func (e *events) skipLine() error {
 	return nil
 }
 
-// byte consumes and returns the next byte of the stream.
-func (e *events) byte() (byte, error) {
-	if err := e.more(); err != nil {
+// readByte consumes and returns the next byte of the stream.
+func (e *events) readByte() (byte, error) {
+	if err := e.fillRest(); err != nil {
 		return 0, err
 	}
 	c := e.rest[0]
@@ -212,9 +212,9 @@ func (e *events) byte() (byte, error) {
 	return c, nil
 }
 
-// more gets the next window if rest is empty, so that rest has at least one byte. It
+// fillRest gets the next window if rest is empty, so that rest has at least one byte. It
 // also skips the LF of a CR LF.
-func (e *events) more() error {
+func (e *events) fillRest() error {
 	for {
 		if e.cr && len(e.rest) > 0 {
 			e.cr = false

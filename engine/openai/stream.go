@@ -5,10 +5,10 @@ import "time"
 // scanStream reads the chunks of a streamed chat completion, up to [DONE], into the
 // same fields as scanChat. It returns an error for a malformed chunk. It stores an
 // error that the server reports in r.fault.
-func (r *reply) scanStream(src source) error {
+func (r *reply) scanStream(src windowSource) error {
 	r.events = events{src: src}
 	for {
-		kind, err := r.events.next()
+		kind, err := r.events.nextPayload()
 		if err != nil {
 			return err
 		}
@@ -17,11 +17,11 @@ func (r *reply) scanStream(src source) error {
 		case eventData:
 			r.scanChunk()
 			r.events.whole = true
-			r.end()
+			r.expectEnd()
 		case eventError:
 			r.events.whole = true // an error object is always one line
 			r.scanFault()
-			r.end()
+			r.expectEnd()
 		default:
 			return nil
 		}
@@ -41,19 +41,19 @@ func (r *reply) scanChunk() {
 		case "model":
 			r.scanModel()
 		case "usage":
-			if !r.null() { // vLLM writes usage into every chunk, mostly null
+			if !r.consumeNull() { // vLLM writes usage into every chunk, mostly null
 				r.scanUsage()
 			}
 		case "error":
 			r.scanFault()
 		default:
-			r.skip()
+			r.skipValue()
 		}
 	}
 }
 
 func (r *reply) scanChunkChoices() {
-	if r.null() {
+	if r.consumeNull() {
 		return
 	}
 	first := true
@@ -78,11 +78,11 @@ func (r *reply) scanChunkChoice(first bool) {
 		case "logprobs":
 			r.scanLogprobs(r.logprobs)
 		case "finish_reason":
-			if !r.null() {
-				r.finish, ended = r.text(r.finish[:0], maxWord, true), true
+			if !r.consumeNull() {
+				r.finish, ended = r.readString(r.finish[:0], maxWord, true), true
 			}
 		default:
-			r.skip()
+			r.skipValue()
 		}
 	}
 	switch {
@@ -109,7 +109,7 @@ const drainTimeout = time.Second
 // drain reads the stream after [DONE] to its end, so that the connection can be reused.
 // The answer is already complete, so an error costs only the connection.
 func (c *conn) drain() {
-	err := c.endAt(time.Now().Add(drainTimeout))
+	err := c.applyDeadline(time.Now().Add(drainTimeout))
 	for err == nil {
 		_, err = c.body.window()
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 // streamed scans a stream, like scanned a body.
-func streamed(src source, limit int) (found, error) {
+func streamed(src windowSource, limit int) (found, error) {
 	mark()
 	r := newReply(src, limit, false)
 	defer r.release()
@@ -251,13 +251,13 @@ func TestStreamEqualsBody(t *testing.T) {
 				reasoning = rng.IntN(tokens + 1)
 			}
 			body, stream := bothForms(tokens, reasoning, rng)
-			read := func(src source, scan func(*reply) error) engine.Reply {
+			read := func(src windowSource, scan func(*reply) error) engine.Reply {
 				r := newReply(src, 1<<20, kind == rowmill.KindReasoning)
 				defer r.release()
 				if err := scan(r); err != nil {
 					t.Fatal(err)
 				}
-				out, _, refusal := r.answer(false, false)
+				out, _, refusal := r.buildAnswer(false, false)
 				if refusal != nil {
 					t.Fatal(refusal)
 				}
@@ -403,7 +403,7 @@ func BenchmarkScanStream(b *testing.B) {
 		if err := r.scanStream(&src); err != nil {
 			b.Fatal(err)
 		}
-		if _, _, err := r.answer(false, false); err != nil {
+		if _, _, err := r.buildAnswer(false, false); err != nil {
 			b.Fatal(err)
 		}
 		r.release()

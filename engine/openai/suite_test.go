@@ -20,7 +20,7 @@ func TestSuite_AnswersOfServers(t *testing.T) {
 			if name == "member" {
 				after = `}}`
 			}
-			oddjson.Test(t, oddjson.Place{
+			oddjson.Test(t, oddjson.ReaderUnderTest{
 				Wrap: func(value string) string { return before + value + after },
 				Take: func(document string) error {
 					_, err := scanned(&bytesSource{rest: []byte(document)}, 1<<20)
@@ -45,7 +45,7 @@ func TestSuite_AnswersOfServers(t *testing.T) {
 // TestSuite_RawAnswers puts every kind of JSON into a raw answer.
 func TestSuite_RawAnswers(t *testing.T) {
 	t.Parallel()
-	oddjson.Test(t, oddjson.Place{
+	oddjson.Test(t, oddjson.ReaderUnderTest{
 		Wrap: func(value string) string { return `{"choices":[{"index":0}],"x":` + value + `}` },
 		Take: func(document string) error {
 			_, err := rawReply([]byte(document))

@@ -31,8 +31,8 @@ const (
 	thinks
 )
 
-// facts are the results of a probe that have no field in engine.Info.
-type facts struct {
+// probeFacts are the results of a probe that have no field in engine.Info.
+type probeFacts struct {
 	kvTokens  int64              // size of the KV cache in tokens, if the probe reports it; 0 otherwise
 	able      map[string]ability // abilities of each model, by the server's name of the model; no entry if the server does not report them
 	dimension map[string]int     // numbers per embedding of each model, by the server's name of the model
@@ -138,7 +138,7 @@ func (t target) warnings(p engine.Params) (list []string) {
 	case kindInfinity:
 		list = append(list, "Infinity cuts a text that exceeds the context of its model without saying so: keep rows shorter")
 	case kindOther:
-		if may := mayIgnore(p); len(may) > 0 {
+		if may := ignorableSettings(p); len(may) > 0 {
 			list = append(list, "the kind of the server is unknown: it may ignore "+strings.Join(may, ", ")+" without an error")
 		}
 	}
@@ -180,9 +180,9 @@ func (t target) truncationWarning() string {
 		" without saying so: keep rows shorter, or raise OLLAMA_CONTEXT_LENGTH of the server"
 }
 
-// mayIgnore lists the settings of a job that an OpenAI-compatible server of unknown
+// ignorableSettings lists the settings of a job that an OpenAI-compatible server of unknown
 // kind may ignore.
-func mayIgnore(p engine.Params) (list []string) {
+func ignorableSettings(p engine.Params) (list []string) {
 	if p.Model.Kind == rowmill.KindEmbedding {
 		return nil
 	}

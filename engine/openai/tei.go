@@ -13,7 +13,7 @@ import (
 // It serves one model, which its /info describes
 // (huggingface/text-embeddings-inference, struct Info). ok is false if the server is
 // not TEI.
-func (e *Engine) probeTEI(ctx context.Context) (info engine.Info, found facts, ok bool, err error) {
+func (e *Engine) probeTEI(ctx context.Context) (info engine.Info, found probeFacts, ok bool, err error) {
 	var said struct {
 		Model   loose[string]                     `json:"model_id"`
 		Type    loose[map[string]json.RawMessage] `json:"model_type"` // "embedding", "classifier" or "reranker"
@@ -21,21 +21,21 @@ func (e *Engine) probeTEI(ctx context.Context) (info engine.Info, found facts, o
 		Cuts    loose[bool]                       `json:"auto_truncate"`
 		Version loose[string]                     `json:"version"`
 	}
-	if !e.read(ctx, "/info", &said) || shortWord(said.Model.value, maxName) == "" || said.Type.value == nil {
+	if !e.fetchJSON(ctx, "/info", &said) || printableOrEmpty(said.Model.value, maxName) == "" || said.Type.value == nil {
 		return info, found, false, nil
 	}
 	if _, embeds := said.Type.value["embedding"]; !embeds {
 		return info, found, true, fmt.Errorf("the server runs %s, which is not an embedding model", said.Model.value)
 	}
-	if health, err := e.get(ctx, "/health"); err != nil {
+	if health, err := e.fetchPath(ctx, "/health"); err != nil {
 		return info, found, true, err
 	} else if health.status != http.StatusOK {
 		return info, found, true, fmt.Errorf("the server is not ready: /health answered HTTP %d", health.status)
 	}
 	name := said.Model.value
-	info = engine.Info{Kind: kindTEI, Version: shortWord(said.Version.value, maxName), Models: []engine.ServedModel{{Name: name, ContextLength: whole(said.Longest)}}}
-	found = facts{able: map[string]ability{name: embeds}, cuts: said.Cuts.value}
+	info = engine.Info{Kind: kindTEI, Version: printableOrEmpty(said.Version.value, maxName), Models: []engine.ServedModel{{Name: name, ContextLength: wholeOrZero(said.Longest)}}}
+	found = probeFacts{able: map[string]ability{name: embeds}, cuts: said.Cuts.value}
 	dropImplausible(&info, &found)
-	describe(&info, found, listedModels{{ID: said.Model}})
+	addModelDetails(&info, found, listedModels{{ID: said.Model}})
 	return info, found, true, nil
 }

@@ -162,7 +162,7 @@ func TestRowsShareDeadlines(t *testing.T) {
 		row := func(whole time.Duration) {
 			t.Helper()
 			p := newCallTimeout(whole)
-			if err := c.endBy(p); err != nil {
+			if err := c.applyTimeout(p); err != nil {
 				t.Fatal(err)
 			}
 			if late := set.set[len(set.set)-1].Sub(p.until); late < 0 || late > whole/lateShare {
@@ -276,7 +276,7 @@ func unprobed(t *testing.T, cfg Config) *Engine {
 	t.Helper()
 	e := must(New(cfg))(t)
 	t.Cleanup(e.Close)
-	e.remember(engine.Info{Kind: kindOther, Models: []engine.ServedModel{{Name: "m"}}}, facts{})
+	e.storeProbe(engine.Info{Kind: kindOther, Models: []engine.ServedModel{{Name: "m"}}}, probeFacts{})
 	return e
 }
 

@@ -35,16 +35,16 @@ func (r *reply) scanEmbeddings(out []engine.Reply, dimension int) error {
 		case "error":
 			r.scanFault()
 		default:
-			r.skip()
+			r.skipValue()
 		}
 	}
-	r.end()
+	r.expectEnd()
 	if r.err != nil {
 		return r.err
 	}
 	if r.fault.found && !found {
 		return &engine.Error{
-			Class: engine.Transient, Status: http.StatusOK, Code: r.fault.word("error_in_reply"),
+			Class: engine.Transient, Status: http.StatusOK, Code: r.fault.safeCode("error_in_reply"),
 			Message: "the server reported an error inside its reply",
 		}
 	}
@@ -67,7 +67,7 @@ func (r *reply) scanEmbedding(out []engine.Reply, dimension, position int) {
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
 		switch string(k) {
 		case "index":
-			index = r.count()
+			index = r.readCount()
 		case "embedding":
 			if r.peek() == '"' {
 				vector = r.packedVector()
@@ -75,7 +75,7 @@ func (r *reply) scanEmbedding(out []engine.Reply, dimension, position int) {
 				vector = r.listedVector(dimension)
 			}
 		default:
-			r.skip()
+			r.skipValue()
 		}
 	}
 	switch {
@@ -85,7 +85,7 @@ func (r *reply) scanEmbedding(out []engine.Reply, dimension, position int) {
 	case len(vector) == 0:
 		r.fail("empty embedding")
 	case dimension > 0 && len(vector) != dimension: // all other embeddings of the server have the same wrong length
-		r.stop(&engine.Error{
+		r.failWith(&engine.Error{
 			Class: engine.JobFault, Status: http.StatusOK, Code: "wrong_dimension",
 			Message: fmt.Sprintf("the server's embeddings have %d numbers, but the model's dimension is %d: correct the dimension, or load that model on the server",
 				len(vector), dimension),
@@ -98,7 +98,7 @@ func (r *reply) scanEmbedding(out []engine.Reply, dimension, position int) {
 // packedVector reads an embedding that is a string: base64 of little-endian float32
 // numbers.
 func (r *reply) packedVector() []float32 {
-	r.scratch = r.text(r.scratch[:0], maxDimension*4*4/3+4, false)
+	r.scratch = r.readString(r.scratch[:0], maxDimension*4*4/3+4, false)
 	if r.err != nil {
 		return nil
 	}

@@ -130,7 +130,7 @@ func checkGrammar(text string) error {
 	for at := 0; at < len(text); at++ {
 		switch c := text[at]; c {
 		case '"', '[':
-			end := closing(text, at)
+			end := findClosing(text, at)
 			last, at = 1+(end-at)/2, end
 			steps += last
 		case '#':
@@ -148,7 +148,7 @@ func checkGrammar(text string) error {
 				outer = outer[:len(outer)-1]
 			}
 		case '{':
-			most, end := repetition(text, at)
+			most, end := parseRepetition(text, at)
 			steps, last, at = steps+last*max(most-1, 0), last*max(most, 1), end
 		case ' ', '\t', '\r', '\n':
 		default:
@@ -162,9 +162,9 @@ func checkGrammar(text string) error {
 	return nil
 }
 
-// closing returns the position of the quote or bracket that ends the literal or class
+// findClosing returns the position of the quote or bracket that ends the literal or class
 // at position at, or the last position of the text if there is no end.
-func closing(text string, at int) int {
+func findClosing(text string, at int) int {
 	end := text[at]
 	if end == '[' {
 		end = ']'
@@ -177,9 +177,9 @@ func closing(text string, at int) int {
 	return min(at, len(text)-1)
 }
 
-// repetition reads {m,n} at position at. It returns the larger number, limited to
+// parseRepetition reads {m,n} at position at. It returns the larger number, limited to
 // maxPatternSteps+1, and the position of the closing brace.
-func repetition(text string, at int) (most, end int) {
+func parseRepetition(text string, at int) (most, end int) {
 	number := 0
 	for at++; at < len(text) && text[at] != '}'; at++ {
 		if c := text[at]; c >= '0' && c <= '9' {

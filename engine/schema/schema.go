@@ -97,7 +97,7 @@ func parse(raw json.RawMessage) (checked json.RawMessage, document any, err erro
 	if document, err = jsonschema.UnmarshalJSON(bytes.NewReader(compact.Bytes())); err != nil {
 		return nil, nil, fmt.Errorf("is not valid JSON: %w", err)
 	}
-	if deep := levels(document); deep > maxLevels {
+	if deep := nestingDepth(document); deep > maxLevels {
 		return nil, nil, fmt.Errorf("is nested %d levels deep, more than %d; flatten it with $defs and $ref", deep, maxLevels)
 	}
 	if place, number := firstOutOfRange(document); number != "" {
@@ -111,7 +111,7 @@ func parse(raw json.RawMessage) (checked json.RawMessage, document any, err erro
 type Schema struct {
 	mu       sync.Mutex
 	compiled *jsonschema.Schema
-	steps    steps
+	steps    stepCounter
 	patterns patterns
 }
 
@@ -128,7 +128,7 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 			s, err = nil, fmt.Errorf("cannot be compiled as a JSON Schema: %v", reason)
 		}
 	}()
-	s = &Schema{steps: steps{limit: maxSteps}, patterns: patterns{places: placesOfPatterns(document), limit: maxMatchSteps}}
+	s = &Schema{steps: stepCounter{limit: maxSteps}, patterns: patterns{places: placesOfPatterns(document), limit: maxMatchSteps}}
 	dropFormats(document)
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)

@@ -62,16 +62,16 @@ func firstOutOfRange(value any) (place, number string) {
 // pointer escapes a name for use in a JSON pointer (RFC 6901).
 var pointer = strings.NewReplacer("~", "~0", "/", "~1")
 
-// levels returns how deep objects and arrays are nested in a decoded JSON value.
-func levels(value any) (deepest int) {
+// nestingDepth returns how deep objects and arrays are nested in a decoded JSON value.
+func nestingDepth(value any) (deepest int) {
 	switch value := value.(type) {
 	case []any:
 		for _, element := range value {
-			deepest = max(deepest, levels(element))
+			deepest = max(deepest, nestingDepth(element))
 		}
 	case map[string]any:
 		for _, member := range value {
-			deepest = max(deepest, levels(member))
+			deepest = max(deepest, nestingDepth(member))
 		}
 	default:
 		return 0

@@ -18,9 +18,9 @@ type ListedModel struct {
 
 // List returns the models of the catalog, in the order of the catalog, and then the
 // served models that are not in the catalog, sorted by name.
-func (o *Models) List() []ListedModel { return o.list(o.servers()) }
+func (o *Models) List() []ListedModel { return o.listModels(o.servers()) }
 
-func (o *Models) list(servers []Server) []ListedModel {
+func (o *Models) listModels(servers []Server) []ListedModel {
 	aliases := map[string][]string{}
 	for alias, target := range o.catalog.Aliases() {
 		aliases[target] = append(aliases[target], alias)
@@ -28,7 +28,7 @@ func (o *Models) list(servers []Server) []ListedModel {
 	var all []ListedModel
 	seen := map[string]bool{} // served models that are in the catalog, by the server's name of the model
 	for _, m := range o.catalog.All() {
-		entry := listed(m, m.ID, servers)
+		entry := newListedModel(m, m.ID, servers)
 		for _, s := range entry.Servers {
 			seen[s.Models[0].Name] = true
 		}
@@ -44,7 +44,7 @@ func (o *Models) list(servers []Server) []ListedModel {
 	}
 	for _, name := range slices.Sorted(maps.Keys(others)) {
 		m := rowmill.Model{ID: name, Sampling: map[string]any{}, NoPrice: true}
-		all = append(all, listed(m, name, servers))
+		all = append(all, newListedModel(m, name, servers))
 	}
 	for i := range all {
 		all[i].Aliases = aliases[all[i].Model.ID]
@@ -62,8 +62,8 @@ func (o *Models) inCatalog(m engine.ServedModel) bool {
 	})
 }
 
-// listed returns the list entry of a model with the servers that serve it.
-func listed(m rowmill.Model, family string, servers []Server) ListedModel {
+// newListedModel returns the list entry of a model with the servers that serve it.
+func newListedModel(m rowmill.Model, family string, servers []Server) ListedModel {
 	entry := ListedModel{Model: m}
 	var served []engine.ServedModel
 	for _, server := range servers {
@@ -78,7 +78,7 @@ func listed(m rowmill.Model, family string, servers []Server) ListedModel {
 		entry.Problem = err.Error()
 		return entry
 	}
-	if least := leastContext(served); least > 0 && least < whole.ContextLength {
+	if least := minContextLength(served); least > 0 && least < whole.ContextLength {
 		whole.ContextLength = least
 	}
 	entry.Model = whole

@@ -42,25 +42,25 @@ func New(c *catalog.Catalog, servers func() []Server) *Models {
 	return &Models{c, servers}
 }
 
-// UnknownError reports that no model has the name Name.
-type UnknownError struct {
+// UnknownModelError reports that no model has the name Name.
+type UnknownModelError struct {
 	Name string
 	Near string   // most similar name of a model; empty if none is similar
 	All  []string // names of all models, served models first
 }
 
-// maxListed is the maximum number of model names in the text of an UnknownError.
+// maxListed is the maximum number of model names in the text of an UnknownModelError.
 const maxListed = 12
 
 // Error returns the message with the remedy.
-func (e *UnknownError) Error() string {
+func (e *UnknownModelError) Error() string {
 	text := fmt.Sprintf("%q is no model of this service", textfmt.Shorten(e.Name, 128))
 	return text + e.Hint()
 }
 
 // Hint returns the second half of the error text: the most similar name, or the names
 // of available models.
-func (e *UnknownError) Hint() string {
+func (e *UnknownModelError) Hint() string {
 	text := ""
 	if e.Near != "" {
 		text = fmt.Sprintf("; did you mean %q?", e.Near)
@@ -79,23 +79,23 @@ func (e *UnknownError) Hint() string {
 	return text + " (GET /v1/models lists all)"
 }
 
-// UnusableError reports that the model Name exists but cannot be used now.
-type UnusableError struct {
+// UnusableModelError reports that the model Name exists but cannot be used now.
+type UnusableModelError struct {
 	Name   string
 	Reason string // why the model cannot be used, and what to do
 	Soon   bool   // a retry in a few seconds may succeed
 }
 
 // Error returns the message with the remedy.
-func (e *UnusableError) Error() string {
+func (e *UnusableModelError) Error() string {
 	return fmt.Sprintf("%q %s", textfmt.Shorten(e.Name, 128), e.Reason)
 }
 
-// Find resolves a name to a complete model. It returns an *UnknownError if no model has
-// the name, and an *UnusableError if the model cannot be used now.
+// Find resolves a name to a complete model. It returns an *UnknownModelError if no model has
+// the name, and an *UnusableModelError if the model cannot be used now.
 func (o *Models) Find(name string) (rowmill.Model, error) {
 	servers := o.servers()
-	target := o.catalog.Alias(name)
+	target := o.catalog.ResolveAlias(name)
 	if m, found := o.catalog.Find(target); found {
 		return fillFromServers(m, descriptionsOf(servers, m), m.ID)
 	}
@@ -104,12 +104,12 @@ func (o *Models) Find(name string) (rowmill.Model, error) {
 	switch {
 	case len(served) > 0, len(o.catalog.ByEngineName(target)) > 0:
 	case target != name:
-		return rowmill.Model{}, &UnusableError{Name: name, Reason: fmt.Sprintf(
+		return rowmill.Model{}, &UnusableModelError{Name: name, Reason: fmt.Sprintf(
 			"is an alias of %q, but no live server serves that model and the catalog has no entry for it; start a server of it, or add an entry", target)}
 	default:
-		return rowmill.Model{}, o.unknown(name, servers)
+		return rowmill.Model{}, o.newUnknownModelError(name, servers)
 	}
-	if entry, found := o.entryOf(target, served); found {
+	if entry, found := o.findCatalogEntry(target, served); found {
 		m = entry
 		m.ID, m.EngineNames = target, nil
 		return fillFromServers(m, served, entry.ID)
@@ -117,19 +117,19 @@ func (o *Models) Find(name string) (rowmill.Model, error) {
 	return fillFromServers(m, served, target)
 }
 
-// Known reports whether a model has this name, even if the model cannot be used now.
-func (o *Models) Known(name string) bool {
-	target := o.catalog.Alias(name)
+// HasModel reports whether a model has this name, even if the model cannot be used now.
+func (o *Models) HasModel(name string) bool {
+	target := o.catalog.ResolveAlias(name)
 	if _, found := o.catalog.Find(target); found || target != name || len(o.catalog.ByEngineName(target)) > 0 {
 		return true
 	}
 	return target != "" && len(descriptionsOf(o.servers(), rowmill.Model{ID: target})) > 0
 }
 
-// entryOf returns the catalog entry that lists name, or another name of the served
+// findCatalogEntry returns the catalog entry that lists name, or another name of the served
 // model, among its engine names. If several entries do, it returns the first entry with
 // the kind that the servers report, otherwise the first entry.
-func (o *Models) entryOf(name string, served []engine.ServedModel) (rowmill.Model, bool) {
+func (o *Models) findCatalogEntry(name string, served []engine.ServedModel) (rowmill.Model, bool) {
 	entries := o.catalog.ByEngineName(name)
 	for _, s := range served {
 		for _, other := range s.Names() {
@@ -141,7 +141,7 @@ func (o *Models) entryOf(name string, served []engine.ServedModel) (rowmill.Mode
 	if len(entries) == 0 {
 		return rowmill.Model{}, false
 	}
-	kind := kindOf(served)
+	kind := reportedKind(served)
 	for _, m := range entries {
 		if m.Kind == kind {
 			return m, true
@@ -160,10 +160,10 @@ func descriptionsOf(servers []Server, m rowmill.Model) (served []engine.ServedMo
 	return served
 }
 
-// kindOf returns the kind that the servers report for a model; empty if none reports a
+// reportedKind returns the kind that the servers report for a model; empty if none reports a
 // kind. If one server reports generation and another reports reasoning, the kind is
 // reasoning, because the one that reports generation runs without a reasoning parser.
-func kindOf(served []engine.ServedModel) (kind rowmill.Kind) {
+func reportedKind(served []engine.ServedModel) (kind rowmill.Kind) {
 	for _, s := range served {
 		if s.Kind == rowmill.KindReasoning || kind == "" {
 			kind = s.Kind
@@ -177,9 +177,9 @@ func kindOf(served []engine.ServedModel) (kind rowmill.Kind) {
 // the names of the served model are used.
 func fillFromServers(m rowmill.Model, served []engine.ServedModel, family string) (rowmill.Model, error) {
 	if m.Kind == "" {
-		kind := kindOf(served)
+		kind := reportedKind(served)
 		if kind == "" {
-			return rowmill.Model{}, unusable(m, served)
+			return rowmill.Model{}, newUnusableModelError(m, served)
 		}
 		for _, s := range served {
 			for _, name := range s.Names() {
@@ -191,7 +191,7 @@ func fillFromServers(m rowmill.Model, served []engine.ServedModel, family string
 		m = catalog.WithKind(m, kind, family)
 	}
 	if m.ContextLength == 0 { // if the entry gives a length, the start of the job compares it with the servers' lengths
-		m.ContextLength = leastContext(served)
+		m.ContextLength = minContextLength(served)
 	}
 	for _, s := range served {
 		if m.Kind == rowmill.KindEmbedding && m.Dimension == 0 {
@@ -199,14 +199,14 @@ func fillFromServers(m rowmill.Model, served []engine.ServedModel, family string
 		}
 	}
 	if m.Kind == rowmill.KindEmbedding && m.Dimension == 0 {
-		return rowmill.Model{}, unusable(m, served)
+		return rowmill.Model{}, newUnusableModelError(m, served)
 	}
 	return m, nil
 }
 
-// leastContext returns the shortest context length that a server reports for the model,
+// minContextLength returns the shortest context length that a server reports for the model,
 // in tokens; 0 if none reports a length.
-func leastContext(served []engine.ServedModel) (least int) {
+func minContextLength(served []engine.ServedModel) (least int) {
 	for _, s := range served {
 		if s.ContextLength > 0 && (least == 0 || s.ContextLength < least) {
 			least = s.ContextLength
@@ -215,10 +215,10 @@ func leastContext(served []engine.ServedModel) (least int) {
 	return least
 }
 
-// unusable returns the error for a model whose kind or dimension is unknown, with the
+// newUnusableModelError returns the error for a model whose kind or dimension is unknown, with the
 // remedy.
-func unusable(m rowmill.Model, served []engine.ServedModel) error {
-	e := &UnusableError{Name: m.ID}
+func newUnusableModelError(m rowmill.Model, served []engine.ServedModel) error {
+	e := &UnusableModelError{Name: m.ID}
 	const remedy = "set its kind in an entry of the catalog"
 	for _, s := range served {
 		if s.Unusable != "" {
@@ -241,17 +241,17 @@ func unusable(m rowmill.Model, served []engine.ServedModel) error {
 	return e
 }
 
-// unknown returns the UnknownError for a name, with similar and available names.
-func (o *Models) unknown(name string, servers []Server) error {
+// newUnknownModelError returns the UnknownModelError for a name, with similar and available names.
+func (o *Models) newUnknownModelError(name string, servers []Server) error {
 	var served, rest []string
-	for _, listed := range o.list(servers) {
+	for _, listed := range o.listModels(servers) {
 		if len(listed.Servers) > 0 {
 			served = append(served, listed.Model.ID)
 		} else {
 			rest = append(rest, listed.Model.ID)
 		}
 	}
-	e := &UnknownError{Name: name, All: append(served, rest...)}
+	e := &UnknownModelError{Name: name, All: append(served, rest...)}
 	others := slices.Clone(e.All)
 	for alias := range o.catalog.Aliases() {
 		others = append(others, alias)
@@ -263,7 +263,7 @@ func (o *Models) unknown(name string, servers []Server) error {
 	}
 	slices.Sort(others)
 	if e.Near = nearest(name, slices.Compact(others)); e.Near == "" && !strings.Contains(name, "/") {
-		e.Near = withOrganisation(name, others)
+		e.Near = findWithOrganisation(name, others)
 	}
 	return e
 }
@@ -271,12 +271,12 @@ func (o *Models) unknown(name string, servers []Server) error {
 // nearest returns the name in names that is most similar to name; empty if none is
 // similar.
 func nearest(name string, names []string) string {
-	return catalog.Nearest(name, slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "" }))
+	return catalog.NearestName(name, slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "" }))
 }
 
-// withOrganisation returns the first of names that has the form organisation/name for
+// findWithOrganisation returns the first of names that has the form organisation/name for
 // the given name; empty if there is none.
-func withOrganisation(name string, names []string) string {
+func findWithOrganisation(name string, names []string) string {
 	for _, full := range names {
 		if _, own, is := strings.Cut(full, "/"); is && strings.EqualFold(own, name) && name != "" {
 			return full

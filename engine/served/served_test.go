@@ -81,7 +81,7 @@ func TestFind(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}
-		if !o.Known(name) {
+		if !o.HasModel(name) {
 			t.Errorf("%s is not known", name)
 		}
 	}
@@ -89,8 +89,8 @@ func TestFind(t *testing.T) {
 		"": "", "acme/own": "acme/Own", "Left-Out": "left-out", "Qwen3-4B": "Qwen/Qwen3-4B", "something-else": "", "Whole": "whole", "meta-llama/Llama-3.2-1b": "meta-llama/Llama-3.2-1B",
 	} {
 		_, err := o.Find(name)
-		var unknown *UnknownError
-		if !errors.As(err, &unknown) || unknown.Near != near || o.Known(name) {
+		var unknown *UnknownModelError
+		if !errors.As(err, &unknown) || unknown.Near != near || o.HasModel(name) {
 			t.Errorf("%q: %v, want it unknown and near %q", name, err, near)
 		}
 	}
@@ -129,11 +129,11 @@ func TestFind_Unsettled(t *testing.T) {
 	} {
 		o := models(t, server("a", test.served...))
 		_, err := o.Find(test.model)
-		var unusable *UnusableError
+		var unusable *UnusableModelError
 		if !errors.As(err, &unusable) || unusable.Soon != test.soon || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if !o.Known(test.model) {
+		if !o.HasModel(test.model) {
 			t.Errorf("%s: Known is false", name)
 		}
 	}

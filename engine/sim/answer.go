@@ -194,8 +194,8 @@ func (a *answer) token(i int) []byte {
 	return a.text[start:a.pieces[i]]
 }
 
-// ends returns the byte offset at which the first n tokens end, at most a.sentBytes.
-func (a *answer) ends(n int) int {
+// endOffset returns the byte offset at which the first n tokens end, at most a.sentBytes.
+func (a *answer) endOffset(n int) int {
 	if n == 0 {
 		return 0
 	}
@@ -227,7 +227,7 @@ func (a *answer) thoughtEnd() int {
 	if a.reasoningPieces == 0 {
 		return a.sentBytes
 	}
-	return min(a.ends(a.reasoningPieces-1), a.sentBytes)
+	return min(a.endOffset(a.reasoningPieces-1), a.sentBytes)
 }
 
 // reasoningTokens returns how many tokens of the answer are reasoning.

@@ -92,8 +92,8 @@ func newChatBody() chatBody {
 func (b *chatBody) check() error {
 	_, isText := texts(b.Stop)
 	err := cmp.Or(
-		bounded("max_tokens", b.MaxTokens.or(1), 1, maxCount),
-		bounded("max_completion_tokens", b.MaxCompletionTokens.or(1), 1, maxCount),
+		bounded("max_tokens", b.MaxTokens.valueOr(1), 1, maxCount),
+		bounded("max_completion_tokens", b.MaxCompletionTokens.valueOr(1), 1, maxCount),
 		bounded("min_tokens", int64(b.MinTokens), 0, maxCount),
 		bounded("top_k", int64(b.TopK), -1, maxCount),
 		bounded("priority", int64(b.Priority), math.MinInt32, maxCount),
@@ -145,7 +145,7 @@ func bounded[T int64 | float64](name string, value, low, high T) *failure {
 // maxTokens returns the largest length of the answer that the request allows, in
 // tokens; 0 if the request sets none.
 func (b *chatBody) maxTokens() int {
-	return int(b.MaxCompletionTokens.or(b.MaxTokens.or(0)))
+	return int(b.MaxCompletionTokens.valueOr(b.MaxTokens.valueOr(0)))
 }
 
 // thinking reports whether the model should reason; nil if the request does not say.
@@ -162,8 +162,8 @@ func (b *chatBody) thinking() *bool {
 // jsonInt is an integer, which JSON may write as 2e0.
 type jsonInt int64
 
-// or returns the integer, or other if w is nil.
-func (w *jsonInt) or(other int64) int64 {
+// valueOr returns the integer, or other if w is nil.
+func (w *jsonInt) valueOr(other int64) int64 {
 	if w == nil {
 		return other
 	}

@@ -20,9 +20,9 @@ type call struct {
 	note func(status, ready int, cancelled bool)
 }
 
-// begin waits for the delay and then gives work to the engine. It returns nil if a fault
+// startCall waits for the delay and then gives work to the engine. It returns nil if a fault
 // or an error prevents this; then it has already answered the request.
-func (s *Server) begin(c *call, delay time.Duration, work Work) Run {
+func (s *Server) startCall(c *call, delay time.Duration, work Work) Run {
 	s.counts.faults[c.injected.fault].Add(1)
 	if err := sleep(c.context(), delay); err != nil {
 		s.abandon(c, 0, err)
@@ -48,8 +48,8 @@ func (s *Server) begin(c *call, delay time.Duration, work Work) Run {
 	return run
 }
 
-// finish waits for n tokens. It returns false if the call ended without an answer.
-func (s *Server) finish(c *call, run Run, n int) bool {
+// waitForTokens waits for n tokens. It returns false if the call ended without an answer.
+func (s *Server) waitForTokens(c *call, run Run, n int) bool {
 	ready, err := run.Wait(c.context(), n)
 	c.use = run.Use()
 	if err == nil && c.injected.fault == faultHang {
@@ -69,7 +69,7 @@ func (s *Server) deliver(c *call, body []byte) {
 	switch c.injected.fault {
 	case faultTruncate:
 		s.counts.status[http.StatusOK].Add(1)
-		c.head(typeJSON)
+		c.setHeaders(typeJSON)
 		_ = c.send(body[:len(body)/2]) // an error does not matter: the next call closes the connection
 		c.breakOff()
 	case faultMalformed:

@@ -44,7 +44,7 @@ func (s *Server) chat(x *exchange) {
 	g.directives.read(req.prompt)
 	g.serial = s.serial.Add(1)
 	g.call = call{exchange: x, began: time.Now(), injected: s.faults.decide(req.promptID.key(), &g.directives)}
-	g.note = func(status, ready int, cancelled bool) { s.note(g, status, ready, cancelled) }
+	g.note = func(status, ready int, cancelled bool) { s.recordGeneration(g, status, ready, cancelled) }
 	if g.injected.fault == faultViolate && form.json == nil {
 		g.injected = outcome{} // there is no schema to violate
 	}
@@ -58,7 +58,7 @@ func (s *Server) chat(x *exchange) {
 	}
 	s.writer.compose(&g.answer, req, form, &g.directives, req.limit())
 	wanted := len(g.answer.pieces)
-	run := s.begin(&g.call, g.directives.delay, Work{Prompt: req.prompt, PromptTokens: req.promptTokens, OutputTokens: wanted})
+	run := s.startCall(&g.call, g.directives.delay, Work{Prompt: req.prompt, PromptTokens: req.promptTokens, OutputTokens: wanted})
 	if run == nil {
 		return
 	}
@@ -67,13 +67,13 @@ func (s *Server) chat(x *exchange) {
 		s.stream(g, run)
 		return
 	}
-	if s.finish(&g.call, run, wanted) {
+	if s.waitForTokens(&g.call, run, wanted) {
 		s.deliver(&g.call, g.appendCompletion(x.buffer()))
 	}
 }
 
-// note counts a generation that has ended and writes its line of the request log.
-func (s *Server) note(g *generation, status, ready int, cancelled bool) {
+// recordGeneration counts a generation that has ended and writes its line of the request log.
+func (s *Server) recordGeneration(g *generation, status, ready int, cancelled bool) {
 	if status == http.StatusOK || cancelled {
 		s.counts.promptTokens.Add(int64(g.req.promptTokens))
 		s.counts.outputTokens.Add(int64(ready))

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// life has the timer that makes the server die or revive, see Faults.DieAfter
+// lifeTimer has the timer that makes the server die or revive, see Faults.DieAfter
 // and ReviveAfter. It is guarded by Server.mu.
-type life struct {
+type lifeTimer struct {
 	timer *time.Timer // dies or revives the server; nil if no change is planned
 	plan  int         // counts the plans, so that the timer of an old plan changes nothing
 }

@@ -20,13 +20,13 @@ type embedRequest struct {
 	Encoding   string  `json:"encoding_format"`
 	Dimensions jsonInt `json:"dimensions"`
 
-	model  *served
+	model  *servedModel
 	inputs []string
 	tokens []int // number of tokens of each input
 	sum    int   // sum of tokens
 }
 
-func (r *embedRequest) parse(body []byte, find func(name string) (*served, error)) error {
+func (r *embedRequest) parse(body []byte, find func(name string) (*servedModel, error)) error {
 	r.Encoding = "float"
 	if err := readBody(body, r); err != nil {
 		return err
@@ -90,12 +90,12 @@ func (s *Server) embed(x *exchange) {
 	}
 	c := &call{exchange: x, began: began, injected: hit}
 	c.note = func(status, _ int, cancelled bool) { s.noteEmbeddings(c, r, status, cancelled) }
-	run := s.begin(c, d.delay, Work{PromptTokens: r.sum})
+	run := s.startCall(c, d.delay, Work{PromptTokens: r.sum})
 	if run == nil {
 		return
 	}
 	defer run.End()
-	if s.finish(c, run, 0) {
+	if s.waitForTokens(c, run, 0) {
 		s.deliver(c, r.append(x.buffer(), hit.fault == faultEmpty))
 	}
 }
@@ -157,7 +157,7 @@ func (r *embedRequest) append(dst []byte, empty bool) []byte {
 
 // embedText fills vector with the unit vector of a text. The vector depends only on the
 // server's seed, the model and the text. Similar texts do not have similar vectors.
-func embedText(vector []float32, m *served, text []byte) {
+func embedText(vector []float32, m *servedModel, text []byte) {
 	h := sha256.New()
 	h.Write([]byte(m.id))
 	h.Write(binary.LittleEndian.AppendUint64([]byte{0}, uint64(m.seed)))

@@ -180,8 +180,8 @@ func (p *faultPlan) get() Faults {
 	return p.given
 }
 
-// starting returns how long the server will still answer 503 because of StartupDelay.
-func (p *faultPlan) starting() time.Duration {
+// startupRemaining returns how long the server will still answer 503 because of StartupDelay.
+func (p *faultPlan) startupRemaining() time.Duration {
 	p.mu.Lock()
 	ready := p.ready
 	p.mu.Unlock()

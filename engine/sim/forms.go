@@ -93,10 +93,10 @@ func userMessages(system, content json.RawMessage) (json.RawMessage, error) {
 }
 
 // renameMember renames a member of a JSON object, if the object has it.
-func renameMember(of map[string]json.RawMessage, from, to string) {
-	if value, there := of[from]; there {
-		delete(of, from)
-		of[to] = value
+func renameMember(object map[string]json.RawMessage, from, to string) {
+	if value, there := object[from]; there {
+		delete(object, from)
+		object[to] = value
 	}
 }
 

@@ -75,7 +75,7 @@ func (x *exchange) buffer() []byte { return x.out[:0] }
 // Headers of every answer.
 var serverHeader, simulatedHeader = []string{ServerName}, []string{"true"}
 
-func (x *exchange) head(contentType string) http.Header {
+func (x *exchange) setHeaders(contentType string) http.Header {
 	h := x.w.Header()
 	h["Server"], h["X-Simulated"] = serverHeader, simulatedHeader
 	h.Set("Content-Type", contentType)
@@ -88,7 +88,7 @@ func (x *exchange) answer(status int, contentType string, wait time.Duration, bo
 	if x.form != nil && status == http.StatusOK {
 		body = convertReply(x.form, body)
 	}
-	h := x.head(contentType)
+	h := x.setHeaders(contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	if wait > 0 {
 		h.Set("Retry-After", strconv.FormatInt(int64(math.Ceil(wait.Seconds())), 10))
@@ -155,16 +155,16 @@ func listen(ctx context.Context, addr string, s *Server) (*listener, error) {
 func (l *listener) serve(ln net.Listener) {
 	l.server = &http.Server{ //nolint:gosec // slow clients do no harm here
 		Handler:   l.sim,
-		ConnState: l.note,
+		ConnState: l.trackConn,
 		ErrorLog:  slog.NewLogLogger(l.sim.log.Handler(), slog.LevelDebug),
 	}
 	server := l.server
 	l.accept.Go(func() { _ = server.Serve(ln) }) // ends when the server is closed
 }
 
-// note adds a new connection to the list of connections, or removes a closed
+// trackConn adds a new connection to the list of connections, or removes a closed
 // connection.
-func (l *listener) note(conn net.Conn, state http.ConnState) {
+func (l *listener) trackConn(conn net.Conn, state http.ConnState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch state {

@@ -9,7 +9,7 @@ import (
 	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
-// Pace decides when the tokens of a request are ready: after fixed latencies (fixed), or
+// Pace decides when the tokens of a request are ready: after fixed latencies (fixedPace), or
 // by a model of a real engine's steps (Batching). It knows nothing of HTTP or text, reads
 // the clock only through package time, and is safe for concurrent use.
 type Pace interface {

@@ -13,7 +13,7 @@ type chatRequest struct {
 	chatBody
 	conversation
 
-	model  *served
+	model  *servedModel
 	name   string   // name of the model in the request
 	stops  []string // texts that end the answer
 	called *tool    // the function that the answer calls; nil for none
@@ -25,7 +25,7 @@ type chatRequest struct {
 }
 
 // parse reads a chat completion. Its error is a *failure.
-func (r *chatRequest) parse(body []byte, find func(name string) (*served, error)) error {
+func (r *chatRequest) parse(body []byte, find func(name string) (*servedModel, error)) error {
 	*r = chatRequest{chatBody: newChatBody(), conversation: conversation{prompt: r.prompt[:0]}, hashed: r.hashed[:0]}
 	if err := readBody(body, &r.chatBody); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (c *conversation) add(messages []message) error {
 
 // checkContext returns an error, in vLLM's words, if a prompt and its answer exceed the
 // model's context. what names the part of the request to reduce.
-func (m *served) checkContext(prompt, answer int, what string) error {
+func (m *servedModel) checkContext(prompt, answer int, what string) error {
 	f := &failure{status: 400, kind: "BadRequestError", param: "input_tokens"}
 	switch {
 	case prompt > m.context, prompt == m.context && !m.embeds: // an answer needs room for at least one token

@@ -27,7 +27,7 @@ type Server struct {
 	maxBody  int
 	pace     Pace
 	gpu      *Batching // the pace, if Config.GPU is set; otherwise nil
-	models   map[string]*served
+	models   map[string]*servedModel
 	names    []string // keys of models, in the order of the configuration
 	schemas  schemas
 	faults   faultPlan
@@ -41,13 +41,13 @@ type Server struct {
 	stopOnce sync.Once
 	dead     atomic.Bool
 	mu       sync.Mutex
-	life     life
+	life     lifeTimer
 	listener *listener // nil until Start
 	buffers  sync.Pool // *buffers
 }
 
-// served describes a model that the server serves under one name.
-type served struct {
+// servedModel describes a model that the server serves under one name.
+type servedModel struct {
 	id        string // ID of the model in the catalog
 	context   int    // tokens
 	embeds    bool
@@ -57,7 +57,7 @@ type served struct {
 }
 
 // kind returns the kind of the model as /v1/models reports it.
-func (m *served) kind() rowmill.Kind {
+func (m *servedModel) kind() rowmill.Kind {
 	switch {
 	case m.embeds:
 		return rowmill.KindEmbedding
@@ -77,7 +77,7 @@ func New(c Config) (*Server, error) {
 		log:      c.Logger,
 		writer:   writer{newVocabulary(), c.Profile},
 		maxBody:  c.MaxBody,
-		models:   map[string]*served{},
+		models:   map[string]*servedModel{},
 		requests: newRequestLog(c.RequestLog, c.Logger),
 		created:  time.Now(),
 		stopping: make(chan struct{}),
@@ -119,7 +119,7 @@ func (s *Server) addModel(m rowmill.Model, c Config) (context int) {
 	for _, name := range append([]string{m.ID}, m.EngineNames...) {
 		entry := s.models[name]
 		if entry == nil {
-			entry = &served{id: m.ID, context: context, seed: c.Seed}
+			entry = &servedModel{id: m.ID, context: context, seed: c.Seed}
 			s.models[name] = entry
 			s.names = append(s.names, name)
 		}
@@ -133,7 +133,7 @@ func (s *Server) addModel(m rowmill.Model, c Config) (context int) {
 }
 
 // find returns the model with this name. The error is a *failure with status 404.
-func (s *Server) find(name string) (*served, error) {
+func (s *Server) find(name string) (*servedModel, error) {
 	if m, ok := s.models[name]; ok {
 		return m, nil
 	}
@@ -266,7 +266,7 @@ func (s *Server) serve(x *exchange) {
 			x.reset()
 			return
 		}
-		if wait := s.faults.starting(); wait > 0 && !r.always {
+		if wait := s.faults.startupRemaining(); wait > 0 && !r.always {
 			s.refuse(x, &failure{status: 503, kind: "ServiceUnavailableError", text: "the simulated server is starting", wait: wait})
 			return
 		}

@@ -24,7 +24,7 @@ type stream struct {
 // stream sends events as their tokens become ready.
 func (s *Server) stream(g *generation, run Run) {
 	s.counts.status[http.StatusOK].Add(1)
-	g.head(typeSSE)
+	g.setHeaders(typeSSE)
 	st := &stream{g: g, run: run, random: g.req.digest.random().fork(4), out: g.buffer()}
 	var err error
 	for err == nil && !st.over {
@@ -67,29 +67,29 @@ func (st *stream) fill(ctx context.Context) (broken error) {
 	}
 	if !st.begun {
 		st.begun = true
-		st.event(`{"role":"assistant","content":""}`)
+		st.appendEvent(`{"role":"assistant","content":""}`)
 	}
 	if st.sent < ready {
 		st.tokens(st.sent, ready)
 		st.sent = ready
 	}
 	if st.sent == wanted && broken == nil {
-		st.end()
+		st.appendEnd()
 	}
 	return broken
 }
 
-// open appends the beginning of an event to st.out.
-func (st *stream) open() {
+// appendEventStart appends the beginning of an event to st.out.
+func (st *stream) appendEventStart() {
 	st.out = append(st.out, "data: "...)
 	st.out = st.g.appendHead(st.out, "chat.completion.chunk")
 }
 
-func (st *stream) event(delta string) {
+func (st *stream) appendEvent(delta string) {
 	if st.g.injected.fault == faultEmpty {
 		return
 	}
-	st.open()
+	st.appendEventStart()
 	st.out = append(st.out, `{"index":0,"delta":`...)
 	st.out = append(st.out, delta...)
 	st.out = append(st.out, `,"logprobs":null,"finish_reason":null}]}`+"\n\n"...)
@@ -103,20 +103,20 @@ func (st *stream) tokens(from, to int) {
 	}
 	a := &st.g.answer
 	if a.reasoningPieces > from && a.reasoningPieces < to {
-		st.delta(from, a.reasoningPieces)
+		st.appendDelta(from, a.reasoningPieces)
 		from = a.reasoningPieces
 	}
-	st.delta(from, to)
+	st.appendDelta(from, to)
 }
 
-func (st *stream) delta(from, to int) {
+func (st *stream) appendDelta(from, to int) {
 	a := &st.g.answer
-	first, last := a.ends(from), a.ends(to)
+	first, last := a.endOffset(from), a.endOffset(to)
 	name, text := `"content":`, a.content(first, last)
 	if a.hasReasoning && (a.reasoningPieces == 0 || from < a.reasoningPieces) {
 		name, text = `"reasoning_content":`, a.reasoning(first, last)
 	}
-	st.open()
+	st.appendEventStart()
 	st.out = append(st.out, `{"index":0,"delta":{`...)
 	st.out = append(st.out, name...)
 	st.out = textfmt.AppendString(st.out, text)
@@ -125,18 +125,18 @@ func (st *stream) delta(from, to int) {
 	st.out = append(st.out, `,"finish_reason":null}]}`+"\n\n"...)
 }
 
-// end appends the finish reason, the usage if the request asks for it, and [DONE].
-func (st *stream) end() {
+// appendEnd appends the finish reason, the usage if the request asks for it, and [DONE].
+func (st *stream) appendEnd() {
 	st.over = true
 	if st.g.injected.fault != faultEmpty {
-		st.open()
+		st.appendEventStart()
 		st.out = append(st.out, `{"index":0,"delta":{},"logprobs":null,`...)
 		st.out = st.g.answer.appendFinish(st.out)
 		st.out = append(st.out, "}]}\n\n"...)
 	}
 	if st.g.req.Options.Usage {
 		st.g.use = st.run.Use()
-		st.open()
+		st.appendEventStart()
 		st.out = append(st.out, ']')
 		st.out = st.g.appendUsage(st.out)
 		st.out = append(st.out, "}\n\n"...)

@@ -31,7 +31,7 @@ func (s *Server) tokenize(x *exchange) {
 	if err == nil {
 		err = talk.add(body.Messages)
 	}
-	var m *served
+	var m *servedModel
 	if err == nil {
 		m, err = s.find(*body.Model)
 	}

@@ -23,8 +23,8 @@ import (
 // clients cancel jobs with GET.
 const routeCancel = "/v1/job-cancel/:job_id"
 
-// mayChange reports whether a request can change something.
-func mayChange(c *gin.Context) bool {
+// isWriteRequest reports whether a request can change something.
+func isWriteRequest(c *gin.Context) bool {
 	switch c.Request.Method {
 	case http.MethodGet, http.MethodHead:
 		return c.FullPath() == routeCancel
@@ -74,12 +74,12 @@ func (g *Gate) WithSessions(s *Sessions) *Gate {
 	return g
 }
 
-// Pass is the middleware function. It answers with an error, or stores the sender of
-// the request for caller.Of and lets the request pass.
-func (g *Gate) Pass(c *gin.Context) {
-	who, session, err := g.authenticate(c)
+// RequireAuth is the middleware function. It answers with an error, or stores the sender of
+// the request for caller.PrincipalOf and lets the request pass.
+func (g *Gate) RequireAuth(c *gin.Context) {
+	who, session, err := g.principal(c)
 	if err == nil {
-		if wait := g.limits.take(who); wait > 0 {
+		if wait := g.limits.countRequest(who); wait > 0 {
 			err = tooManyRequests(who.PerMinute, wait)
 		}
 	}
@@ -87,7 +87,7 @@ func (g *Gate) Pass(c *gin.Context) {
 		g.Fail(c, err)
 		return
 	}
-	if who.Role == caller.RoleReader && mayChange(c) {
+	if who.Role == caller.RoleReader && isWriteRequest(c) {
 		g.Fail(c, request.Errorf(http.StatusForbidden, "forbidden",
 			"a key of the role %s may only read; to change something, use a key of the role %s or %s", caller.RoleReader, caller.RoleUser, caller.RoleAdmin))
 		return
@@ -141,18 +141,18 @@ func (g *Gate) sessionCookieOf(c *gin.Context) string {
 	return g.sessions.cookie(c)
 }
 
-// authenticate returns the sender of a request. session is nil if the request has an API key and
+// principal returns the sender of a request. session is nil if the request has an API key and
 // no browser session.
-func (g *Gate) authenticate(c *gin.Context) (authenticate caller.Principal, session *sessionClaims, err error) {
+func (g *Gate) principal(c *gin.Context) (principal caller.Principal, session *sessionClaims, err error) {
 	if cookie := g.sessionCookieOf(c); cookie != "" {
-		who, t, err := g.sessions.authenticate(c, cookie)
+		who, t, err := g.sessions.principal(c, cookie)
 		return who, &t, err
 	}
 	key, err := g.APIKey(c)
 	if err == nil {
-		authenticate, err = g.keys.check(c.Request.Context(), key, g.schemes[0])
+		principal, err = g.keys.authenticateKey(c.Request.Context(), key, g.schemes[0])
 	}
-	return authenticate, nil, err
+	return principal, nil, err
 }
 
 func unauthorized(scheme, code, message string) error {
@@ -161,14 +161,14 @@ func unauthorized(scheme, code, message string) error {
 	return e
 }
 
-// StillValid reports whether the gate would accept the request now, with the account, role
-// and dialect that the request had at its start. If the store does not answer, StillValid
+// IsStillAuthorized reports whether the gate would accept the request now, with the account, role
+// and dialect that the request had at its start. If the store does not answer, IsStillAuthorized
 // returns true.
-func (g *Gate) StillValid(c *gin.Context) bool {
-	now, _, err := g.authenticate(c)
-	was := caller.Of(c)
+func (g *Gate) IsStillAuthorized(c *gin.Context) bool {
+	now, _, err := g.principal(c)
+	was := caller.PrincipalOf(c)
 	if err != nil {
-		return request.Describe(err).Status != http.StatusUnauthorized
+		return request.FromError(err).Status != http.StatusUnauthorized
 	}
 	return now.Account == was.Account && now.Role == was.Role && now.Dialect == was.Dialect
 }
@@ -188,14 +188,14 @@ func (b *checkedBody) Read(p []byte) (int, error) {
 	if now.Sub(b.checked) < keysFresh {
 		return n, err
 	}
-	if !b.gate.StillValid(b.c) {
-		return 0, request.Errorf(http.StatusUnauthorized, "unknown_key", "this API key was revoked or rotated, or expired, while the request was sent").Closing()
+	if !b.gate.IsStillAuthorized(b.c) {
+		return 0, request.Errorf(http.StatusUnauthorized, "unknown_key", "this API key was revoked or rotated, or expired, while the request was sent").CloseConnection()
 	}
 	b.checked = now
 	return n, err
 }
 
-// SessionEnd returns when the browser session of a request ends. is is false if the
+// SessionEnd returns when the browser session of a request ends. hasSession is false if the
 // request has no browser session.
 func SessionEnd(c *gin.Context) (at time.Time, hasSession bool) {
 	session, hasSession := c.Value(contextSession).(sessionClaims)
@@ -208,6 +208,6 @@ func (g *Gate) IsOperator(ctx context.Context, key string) bool {
 	if key == "" {
 		return false
 	}
-	who, err := g.keys.find(ctx, key)
+	who, err := g.keys.findPrincipal(ctx, key)
 	return err == nil && who.Role == caller.RoleAdmin && who.Account == caller.DefaultAccount
 }

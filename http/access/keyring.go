@@ -76,12 +76,12 @@ type Keyring struct {
 // may be nil.
 func NewKeyring(s store.Store, admin []string, issuer Issuer, perMinute int, now func() time.Time) *Keyring {
 	k := &Keyring{store: s, issuer: issuer, perMinute: perMinute, now: now, useStoredAt: map[string]time.Time{}}
-	k.Configure(admin)
+	k.SetAdminKeys(admin)
 	return k
 }
 
-// Configure replaces the administrator keys of the configuration.
-func (k *Keyring) Configure(admin []string) {
+// SetAdminKeys replaces the administrator keys of the configuration.
+func (k *Keyring) SetAdminKeys(admin []string) {
 	hashes := make([][sha256.Size]byte, len(admin))
 	for i, key := range admin {
 		hashes[i] = sha256.Sum256([]byte(key))
@@ -89,12 +89,12 @@ func (k *Keyring) Configure(admin []string) {
 	k.admin.Store(&hashes)
 }
 
-// HasConfigured reports whether the configuration has an administrator key.
-func (k *Keyring) HasConfigured() bool { return len(*k.admin.Load()) > 0 }
+// HasAdminKeys reports whether the configuration has an administrator key.
+func (k *Keyring) HasAdminKeys() bool { return len(*k.admin.Load()) > 0 }
 
-// find returns the owner of a key or a token, or rowmill.ErrNotFound if the key is not
+// findPrincipal returns the owner of a key or a token, or rowmill.ErrNotFound if the key is not
 // valid. It compares hashes of secrets in constant time.
-func (k *Keyring) find(ctx context.Context, key string) (caller.Principal, error) {
+func (k *Keyring) findPrincipal(ctx context.Context, key string) (caller.Principal, error) {
 	hash := sha256.Sum256([]byte(key))
 	for _, admin := range *k.admin.Load() {
 		if subtle.ConstantTimeCompare(hash[:], admin[:]) == 1 {
@@ -119,11 +119,11 @@ func (k *Keyring) find(ctx context.Context, key string) (caller.Principal, error
 	return k.principalOf(kept)
 }
 
-// check returns the owner of a key, as find does, but its errors can be sent to the
+// authenticateKey returns the owner of a key, as find does, but its errors can be sent to the
 // client. scheme is the word before a key in the header Authorization; a refusal shows
 // it in the header WWW-Authenticate.
-func (k *Keyring) check(ctx context.Context, key, scheme string) (caller.Principal, error) {
-	who, err := k.find(ctx, key)
+func (k *Keyring) authenticateKey(ctx context.Context, key, scheme string) (caller.Principal, error) {
+	who, err := k.findPrincipal(ctx, key)
 	switch {
 	case errors.Is(err, rowmill.ErrNotFound):
 		err = unauthorized(scheme, "unknown_key", "this API key is unknown, revoked or expired")
@@ -146,16 +146,16 @@ func (k *Keyring) bearer(ctx context.Context, token string) (caller.Principal, e
 		e.Header = map[string]string{"WWW-Authenticate": `Bearer error="invalid_token"`}
 		return caller.Principal{}, e
 	case err != nil:
-		return caller.Principal{}, request.NotNow("issuer_unavailable", "the token cannot be verified now: the keys of its issuer cannot be read; API keys still work")
+		return caller.Principal{}, request.RetryLater("issuer_unavailable", "the token cannot be verified now: the keys of its issuer cannot be read; API keys still work")
 	}
 	who := caller.Principal{KeyID: b.ID, Name: b.Name, Account: b.Account, Role: b.Role, PerMinute: k.perMinute, Token: true, Expires: b.Expires}
 	return who, caller.CheckAccountName(who.Account)
 }
 
-// findAgain returns the owner of a key that find accepted earlier, by the key's id and
+// findByFingerprint returns the owner of a key that find accepted earlier, by the key's id and
 // fingerprint. It returns rowmill.ErrNotFound if the key is no longer valid or has a new
 // secret.
-func (k *Keyring) findAgain(ctx context.Context, id, fingerprint string) (who caller.Principal, err error) {
+func (k *Keyring) findByFingerprint(ctx context.Context, id, fingerprint string) (who caller.Principal, err error) {
 	if id == "" {
 		for _, admin := range *k.admin.Load() {
 			if fingerprintOf(admin[:]) == fingerprint {
@@ -212,7 +212,7 @@ func Expired(k store.Key, now time.Time) bool { return k.Expires != nil && !now.
 func (k *Keyring) lookup(ctx context.Context, id string) (store.Key, error) {
 	came := k.now()
 	for {
-		key, known, fresh, turn := k.cached(id, came)
+		key, known, fresh, turn := k.cachedKey(id, came)
 		switch {
 		case fresh && known:
 			return key, nil
@@ -237,10 +237,10 @@ func (k *Keyring) lookup(ctx context.Context, id string) (store.Key, error) {
 	}
 }
 
-// cached looks up a key id in the cached list. fresh is true if the list was new enough
-// at the time came, when the request arrived. turn is the number of Forget calls so
+// cachedKey looks up a key id in the cached list. fresh is true if the list was new enough
+// when the request arrived. generation is the number of Forget calls so
 // far.
-func (k *Keyring) cached(id string, arrived time.Time) (key store.Key, known, fresh bool, turn int) {
+func (k *Keyring) cachedKey(id string, arrived time.Time) (key store.Key, known, fresh bool, generation int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	key, known = k.keys[id]
@@ -253,9 +253,9 @@ func (k *Keyring) cached(id string, arrived time.Time) (key store.Key, known, fr
 }
 
 // readList reads the list of keys from the store. The age of the list counts from the
-// start of the read. turn is the number of Forget calls before the read; if Forget is
+// start of the read. generation is the number of Forget calls before the read; if Forget is
 // called during the read, readList drops the result.
-func (k *Keyring) readList(ctx context.Context, turn int) error {
+func (k *Keyring) readList(ctx context.Context, generation int) error {
 	asked := k.now()
 	list, err := k.store.ListKeys(ctx)
 	if err != nil {
@@ -267,7 +267,7 @@ func (k *Keyring) readList(ctx context.Context, turn int) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if turn != k.generation {
+	if generation != k.generation {
 		return nil
 	}
 	k.keys, k.listReadAt = keys, asked
@@ -279,9 +279,9 @@ func (k *Keyring) readList(ctx context.Context, turn int) error {
 	return nil
 }
 
-// Forget drops the cached list of keys. The node calls Forget after it has changed a
+// InvalidateKeys drops the cached list of keys. The node calls InvalidateKeys after it has changed a
 // key.
-func (k *Keyring) Forget() {
+func (k *Keyring) InvalidateKeys() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.keys = nil

@@ -71,7 +71,7 @@ func TestKeyring_RevokingAndExpiryTakeEffectWithinSeconds(t *testing.T) {
 	record.Expires = &expires
 	must(t, records.PutKey(t.Context(), record))
 	works := func() bool {
-		who, err := ring.find(t.Context(), text)
+		who, err := ring.findPrincipal(t.Context(), text)
 		return err == nil && who.Account == "acme" && who.Role == caller.RoleUser && who.KeyID == record.ID
 	}
 	if !works() {
@@ -101,13 +101,13 @@ func TestKeyring_NewKeyWorksAtOnce(t *testing.T) {
 	records := openRecords(t)
 	c := &testClock{at: time.Unix(1_700_000_000, 0)}
 	ring := NewKeyring(records, nil, nil, 0, c.now)
-	if _, err := ring.find(t.Context(), "rk_00_x"); err == nil {
+	if _, err := ring.findPrincipal(t.Context(), "rk_00_x"); err == nil {
 		t.Fatal("an unknown key works")
 	}
 	text, record := NewKey("acme", caller.RoleUser, "n", c.at)
 	must(t, records.PutKey(t.Context(), record))
 	c.pass(keysFreshUnknown)
-	if _, err := ring.find(t.Context(), text); err != nil {
+	if _, err := ring.findPrincipal(t.Context(), text); err != nil {
 		t.Error(err)
 	}
 }
@@ -119,7 +119,7 @@ func TestKeyring_UnknownKeysCauseFewReads(t *testing.T) {
 	c := &testClock{at: time.Unix(1_700_000_000, 0)}
 	ring := NewKeyring(counted, nil, nil, 0, c.now)
 	for range 1000 {
-		_, _ = ring.find(t.Context(), "rk_00_x")
+		_, _ = ring.findPrincipal(t.Context(), "rk_00_x")
 		c.pass(time.Millisecond)
 	}
 	if counted.lists != 10 {
@@ -175,12 +175,12 @@ func TestKeyring_IgnoresListReadBeforeRevocation(t *testing.T) {
 	must(t, records.PutKey(t.Context(), record))
 	found := make(chan error)
 	go func() {
-		_, err := ring.find(t.Context(), text)
+		_, err := ring.findPrincipal(t.Context(), text)
 		found <- err
 	}()
 	<-gated.listed // a list that contains the key
 	must(t, records.DeleteKey(t.Context(), record.ID))
-	ring.Forget()
+	ring.InvalidateKeys()
 	gated.open <- struct{}{}
 	select {
 	case <-gated.listed: // the keyring reads the list again
@@ -211,10 +211,10 @@ func TestKeyring_SlowStoreAcceptsValidKeys(t *testing.T) {
 	ring := NewKeyring(slowKeys{records, c}, nil, nil, 0, c.now)
 	text, record := NewKey("acme", caller.RoleUser, "n", c.at)
 	must(t, records.PutKey(t.Context(), record))
-	if _, err := ring.find(t.Context(), text); err != nil {
+	if _, err := ring.findPrincipal(t.Context(), text); err != nil {
 		t.Error(err)
 	}
-	if _, err := ring.find(t.Context(), "rk_00_x"); !errors.Is(err, rowmill.ErrNotFound) {
+	if _, err := ring.findPrincipal(t.Context(), "rk_00_x"); !errors.Is(err, rowmill.ErrNotFound) {
 		t.Errorf("an unknown key: %v", err)
 	}
 }
@@ -229,12 +229,12 @@ func TestKeyring_LeavingClientDoesNotFailOthers(t *testing.T) {
 	leaving, leave := context.WithCancel(t.Context())
 	left, stayed := make(chan error), make(chan error)
 	go func() {
-		_, err := ring.find(leaving, text)
+		_, err := ring.findPrincipal(leaving, text)
 		left <- err
 	}()
 	<-gated.listed
 	go func() {
-		_, err := ring.find(t.Context(), text)
+		_, err := ring.findPrincipal(t.Context(), text)
 		stayed <- err
 	}()
 	leave()

@@ -36,17 +36,17 @@ func newLimiter(now func() time.Time) *limiter {
 // limitKey identifies the key of a sender. A configured key has no id.
 func limitKey(who caller.Principal) string { return cmp.Or(who.KeyID, who.Fingerprint) }
 
-// wait returns how long the next request of a key must wait; 0 if it need not wait.
-func (l *limiter) wait(who caller.Principal) time.Duration {
+// requiredWait returns how long the next request of a key must wait; 0 if it need not wait.
+func (l *limiter) requiredWait(who caller.Principal) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, wait := l.afterRequest(who, l.now())
+	_, wait := l.simulateRequest(who, l.now())
 	return wait
 }
 
-// afterRequest returns the value of fullAt for a key after one more request, and how long that
+// simulateRequest returns the value of fullAt for a key after one more request, and how long that
 // request must wait.
-func (l *limiter) afterRequest(who caller.Principal, now time.Time) (fullAt time.Time, wait time.Duration) {
+func (l *limiter) simulateRequest(who caller.Principal, now time.Time) (fullAt time.Time, wait time.Duration) {
 	fullAt = l.fullAt[limitKey(who)]
 	if fullAt.Before(now) {
 		fullAt = now
@@ -55,16 +55,16 @@ func (l *limiter) afterRequest(who caller.Principal, now time.Time) (fullAt time
 	return fullAt, max(0, fullAt.Sub(now)-time.Minute)
 }
 
-// take counts a request of a key and returns 0. If the request is over the limit, take does
+// countRequest counts a request of a key and returns 0. If the request is over the limit, take does
 // not count it and returns how long the key must wait.
-func (l *limiter) take(who caller.Principal) (wait time.Duration) {
+func (l *limiter) countRequest(who caller.Principal) (wait time.Duration) {
 	if who.PerMinute <= 0 {
 		return 0
 	}
 	now := l.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	fullAt, wait := l.afterRequest(who, now)
+	fullAt, wait := l.simulateRequest(who, now)
 	if wait > 0 {
 		return wait
 	}

@@ -56,8 +56,8 @@ func newSeal(values store.Values, now func() time.Time) *Seal {
 	return s
 }
 
-// Use replaces the configured secrets. A nil secret means the seal key in the store.
-func (s *Seal) Use(secrets [][]byte) error {
+// SetSecrets replaces the configured secrets. A nil secret means the seal key in the store.
+func (s *Seal) SetSecrets(secrets [][]byte) error {
 	if len(secrets) == 0 {
 		secrets = [][]byte{nil}
 	}
@@ -91,7 +91,7 @@ func (s *Seal) encrypt(ctx context.Context, t sessionClaims) (string, error) {
 	aead := (*s.given.Load())[0]
 	if aead == nil {
 		var err error
-		if aead, err = s.storeKey(ctx, false); err != nil {
+		if aead, err = s.storedCipher(ctx, false); err != nil {
 			return "", err
 		}
 	}
@@ -122,7 +122,7 @@ func (s *Seal) decrypt(ctx context.Context, cookie string) (t sessionClaims, err
 		return t, rowmill.ErrNotFound
 	}
 	for _, again := range []bool{false, true} {
-		aead, err := s.storeKey(ctx, again)
+		aead, err := s.storedCipher(ctx, again)
 		if err != nil {
 			return t, err
 		}
@@ -133,13 +133,13 @@ func (s *Seal) decrypt(ctx context.Context, cookie string) (t sessionClaims, err
 	return t, rowmill.ErrNotFound
 }
 
-// storeKey returns the cipher of the seal key in the store. If again is true, it reads
+// storedCipher returns the cipher of the seal key in the store. If reload is true, it reads
 // the key again, at most once per sealFresh, because the store may have another key
 // after a restore from a backup.
-func (s *Seal) storeKey(ctx context.Context, again bool) (cipher.AEAD, error) {
+func (s *Seal) storedCipher(ctx context.Context, reload bool) (cipher.AEAD, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.aead != nil && (!again || s.now().Sub(s.read) < sealFresh) {
+	if s.aead != nil && (!reload || s.now().Sub(s.read) < sealFresh) {
 		return s.aead, nil
 	}
 	doc, err := s.load(ctx)

@@ -80,13 +80,13 @@ func NewSessions(x *exchange.Exchange, keys *Keyring, values store.Values, now f
 
 // Route adds the routes for signing in and out.
 func (s *Sessions) Route(root gin.IRoutes) {
-	root.POST("/console/session", s.Handle(s.begin))
-	root.DELETE("/console/session", s.Handle(s.end))
+	root.POST("/console/session", s.Handle(s.signIn))
+	root.DELETE("/console/session", s.Handle(s.signOut))
 }
 
-// begin answers POST /console/session: it checks an API key and sets a session cookie
+// signIn answers POST /console/session: it checks an API key and sets a session cookie
 // for it.
-func (s *Sessions) begin(c *gin.Context) (any, error) {
+func (s *Sessions) signIn(c *gin.Context) (any, error) {
 	if err := s.checkOrigin(c); err != nil {
 		return nil, err
 	}
@@ -101,13 +101,13 @@ func (s *Sessions) begin(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	from := caller.Principal{KeyID: clientNetwork(c.Request), PerMinute: maxSignInFailures}
-	if wait := s.failures.wait(from); wait > 0 {
+	if wait := s.failures.requiredWait(from); wait > 0 {
 		return nil, tooManyFailures(wait)
 	}
-	who, err := s.keys.check(c.Request.Context(), key, SchemeKey)
+	who, err := s.keys.authenticateKey(c.Request.Context(), key, SchemeKey)
 	if refused := (*request.Error)(nil); errors.As(err, &refused) {
 		if refused.Status == http.StatusUnauthorized {
-			s.failures.take(from)
+			s.failures.countRequest(from)
 		}
 		s.Logger.Warn("a sign-in to the console was refused", exchange.KeyRequest, exchange.RequestID(c), "from", from.KeyID, "reason", refused.Message)
 	}
@@ -121,9 +121,9 @@ func (s *Sessions) begin(c *gin.Context) (any, error) {
 	return gin.H{"account": who.Account, "role": who.Role, "expires_at": expires}, nil
 }
 
-// end answers DELETE /console/session: it makes the browser drop the cookie. A copy of the
+// signOut answers DELETE /console/session: it makes the browser drop the cookie. A copy of the
 // cookie still works, and is renewed, until the key is rotated or revoked.
-func (s *Sessions) end(c *gin.Context) (any, error) {
+func (s *Sessions) signOut(c *gin.Context) (any, error) {
 	if err := s.checkOrigin(c); err != nil {
 		return nil, err
 	}
@@ -170,40 +170,40 @@ func (s *Sessions) cookie(c *gin.Context) string {
 	return cookie.Value
 }
 
-// authenticate returns the owner of a browser session, and the sessionClaims in its cookie. It
+// principal returns the owner of a browser session, and the sessionClaims in its cookie. It
 // clears the owner's dialect, because the console expects answers in the API's own
 // form.
-func (s *Sessions) authenticate(c *gin.Context, cookie string) (authenticate caller.Principal, t sessionClaims, err error) {
+func (s *Sessions) principal(c *gin.Context, cookie string) (principal caller.Principal, t sessionClaims, err error) {
 	ctx := c.Request.Context()
 	ended := unauthorized(SchemeKey, "session_expired", "the session has ended; sign in again")
 	if c.FullPath() == routeCancel {
-		return authenticate, t, request.Errorf(http.StatusForbidden, "session_not_valid_here",
+		return principal, t, request.Errorf(http.StatusForbidden, "session_not_valid_here",
 			"a browser session cannot cancel a job with GET; use POST /v1/jobs/{job_id}/cancel")
 	}
 	if err := s.checkOrigin(c); err != nil {
-		return authenticate, t, err
+		return principal, t, err
 	}
 	t, err = s.Seal.decrypt(ctx, cookie)
 	if errors.Is(err, rowmill.ErrNotFound) || err == nil && !s.now().Before(t.Expires) {
-		return authenticate, t, ended
+		return principal, t, ended
 	}
 	if err != nil {
-		return authenticate, t, fmt.Errorf("decrypt a session: %w", err)
+		return principal, t, fmt.Errorf("decrypt a session: %w", err)
 	}
 	if b := t.Bearer; b != nil {
 		if s.keys.issuer == nil || s.keys.issuer.Name() != b.Issuer {
-			return authenticate, t, ended
+			return principal, t, ended
 		}
 		return caller.Principal{
 			KeyID: t.KeyID, Name: b.Name, Account: b.Account, Role: b.Role, PerMinute: s.keys.perMinute, Token: true, Expires: b.Expires,
 		}, t, nil
 	}
-	authenticate, err = s.keys.findAgain(ctx, t.KeyID, t.Fingerprint)
+	principal, err = s.keys.findByFingerprint(ctx, t.KeyID, t.Fingerprint)
 	if errors.Is(err, rowmill.ErrNotFound) {
-		return authenticate, t, ended
+		return principal, t, ended
 	}
-	authenticate.Dialect = ""
-	return authenticate, t, err
+	principal.Dialect = ""
+	return principal, t, err
 }
 
 // checkOrigin returns an error if a page of another site made the browser send the request.

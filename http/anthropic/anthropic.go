@@ -42,7 +42,7 @@ func (d *Dialect) Route(v1 gin.IRoutes) {
 	v1.GET("/messages/batches/:message_batch_id", handle(d.show))
 	v1.DELETE("/messages/batches/:message_batch_id", handle(d.remove))
 	v1.POST("/messages/batches/:message_batch_id/cancel", handle(d.cancel))
-	v1.GET("/messages/batches/:message_batch_id/results", d.Exchange.Do(d.results))
+	v1.GET("/messages/batches/:message_batch_id/results", d.Exchange.HandleRaw(d.results))
 }
 
 const (
@@ -72,13 +72,13 @@ var types = map[int]string{
 	529:                              "overloaded_error",
 }
 
-// isType reports whether kind is an error type of Anthropic's API.
-func isType(kind string) bool {
+// isErrorType reports whether kind is an error type of Anthropic's API.
+func isErrorType(kind string) bool {
 	return kind == typeServer || batch.IsErrorType(kind) || slices.Contains(slices.Collect(maps.Values(types)), kind)
 }
 
-// typeOf returns Anthropic's error type for an HTTP status.
-func typeOf(status int) string {
+// errorTypeOf returns Anthropic's error type for an HTTP status.
+func errorTypeOf(status int) string {
 	if kind, known := types[status]; known {
 		return kind
 	}
@@ -97,8 +97,8 @@ type failure struct {
 	Message string `json:"message"`
 }
 
-// Error returns the body of the answer to a failed request, as Anthropic's clients
+// NewErrorBody returns the body of the answer to a failed request, as Anthropic's clients
 // expect it.
-func Error(c *gin.Context, e *request.Error) any {
-	return errorBody{"error", failure{typeOf(e.Status), e.Message}, exchange.RequestID(c)}
+func NewErrorBody(c *gin.Context, e *request.Error) any {
+	return errorBody{"error", failure{errorTypeOf(e.Status), e.Message}, exchange.RequestID(c)}
 }

@@ -42,7 +42,7 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 	if c.Request.ContentLength > d.Limits.FileBytes {
 		return nil, d.tooLarge()
 	}
-	record := d.batches.Record(rowmill.Model{}, rowmill.Raw{Path: path}, completionWindow)
+	record := d.batches.NewRecord(rowmill.Model{}, rowmill.RawBatch{Path: path}, completionWindow)
 	writing, stop := context.WithCancel(c.Request.Context())
 	defer stop()
 	w, err := d.Bucket.Create(writing, record.Spec.Spooled, layout.NDJSON)
@@ -51,11 +51,11 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 	}
 	defer w.Abort()
 	body, sum := d.Exchange.Body(c, d.Limits.FileBytes), sha256.New()
-	name, requests, err := input.Messages(body, io.MultiWriter(w, sum), path, d.Limits.Input)
+	name, requests, err := input.ConvertMessages(body, io.MultiWriter(w, sum), path, d.Limits.Input)
 	if err != nil {
 		return nil, d.bodyError(err)
 	}
-	body.Done()
+	body.ClearReadDeadline()
 	model, err := d.batches.ModelNamed(name)
 	if err != nil {
 		return nil, err
@@ -86,12 +86,12 @@ func (d *Dialect) bodyError(err error) error {
 }
 
 func (d *Dialect) tooLarge() error {
-	return request.Errorf(http.StatusRequestEntityTooLarge, "body_too_large", "the body has more than %d bytes; split the batch", d.Limits.FileBytes).Closing()
+	return request.Errorf(http.StatusRequestEntityTooLarge, "body_too_large", "the body has more than %d bytes; split the batch", d.Limits.FileBytes).CloseConnection()
 }
 
-// batch returns the batch whose id is in the path. It returns a 404 if there is no such
+// findBatch returns the batch whose id is in the path. It returns a 404 if there is no such
 // batch, or if its client has deleted it.
-func (d *Dialect) batch(c *gin.Context) (store.Record, error) {
+func (d *Dialect) findBatch(c *gin.Context) (store.Record, error) {
 	record, err := d.batches.Find(c, c.Param("message_batch_id"))
 	if err == nil && deleted(record) {
 		err = batch.NotFound("batch", d.batches.ID(record.Job.ID))
@@ -101,7 +101,7 @@ func (d *Dialect) batch(c *gin.Context) (store.Record, error) {
 
 // show answers GET /v1/messages/batches/{message_batch_id} with the state of a batch.
 func (d *Dialect) show(c *gin.Context) (any, error) {
-	record, err := d.batch(c)
+	record, err := d.findBatch(c)
 	if err == nil {
 		record, err = d.batches.Finalize(c.Request.Context(), record)
 	}
@@ -114,7 +114,7 @@ func (d *Dialect) show(c *gin.Context) (any, error) {
 // cancel answers POST /v1/messages/batches/{message_batch_id}/cancel. If the batch has
 // ended, it changes nothing.
 func (d *Dialect) cancel(c *gin.Context) (any, error) {
-	record, err := d.batch(c)
+	record, err := d.findBatch(c)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (d *Dialect) list(c *gin.Context) (any, error) {
 // results answers GET /v1/messages/batches/{message_batch_id}/results with the result
 // file of an ended batch.
 func (d *Dialect) results(c *gin.Context) error {
-	record, err := d.batch(c)
+	record, err := d.findBatch(c)
 	if err == nil {
 		record, err = d.batches.Finalize(c.Request.Context(), record)
 	}
@@ -175,7 +175,7 @@ func (d *Dialect) results(c *gin.Context) error {
 	switch {
 	case record.DataRemoved != nil:
 		return request.Errorf(http.StatusNotFound, "results_removed", "the results of the batch are no longer kept")
-	case !batch.Finalized(record):
+	case !batch.IsFinalized(record):
 		return request.Errorf(http.StatusBadRequest, "batch_not_over", "the batch has no results yet: it is %s; get the batch again until it is %s", d.view(record).Status, statusEnded)
 	case !found:
 		return fmt.Errorf("the batch of job %s has ended, but its record names no result file", record.Job.ID)
@@ -217,7 +217,7 @@ func (d *Dialect) remove(c *gin.Context) (any, error) {
 	ctx := context.WithoutCancel(c.Request.Context()) // the deletion finishes even if the client disconnects
 	_, err = d.Store.AddArtifact(ctx, record.Job.ID, deletedName, store.Artifact{Key: record.Spec.Spooled})
 	if errors.Is(err, rowmill.ErrExpired) {
-		if _, err := d.batch(c); err != nil { // another request has deleted the batch meanwhile
+		if _, err := d.findBatch(c); err != nil { // another request has deleted the batch meanwhile
 			return nil, err
 		}
 		return nil, request.Errorf(http.StatusBadRequest, "batch_archived", "the results of the batch are no longer kept, and there is nothing left to delete")

@@ -16,12 +16,12 @@ import (
 const outcomeResults = "results.jsonl"
 
 // outcomes describes the only file of an ended batch: its result file.
-func (d *Dialect) outcomes(_ context.Context, record store.Record) ([]batch.Outcome, error) {
-	w := lineWriter{batch: batch.JobIDDigits(record.Job.ID), notRun: notRun(record.Job)}
+func (d *Dialect) outcomes(_ context.Context, record store.Record) ([]batch.ResultFile, error) {
+	w := lineWriter{batch: batch.JobIDDigits(record.Job.ID), notRun: notRunResultType(record.Job)}
 	if reason := record.Job.FailureReason; reason != nil {
 		w.reason = reason.Message
 	}
-	return []batch.Outcome{{Name: outcomeResults, Line: w.line}}, nil
+	return []batch.ResultFile{{Name: outcomeResults, Line: w.line}}, nil
 }
 
 // A lineWriter writes the lines of a batch's results.
@@ -61,11 +61,11 @@ func (w lineWriter) failure(row *rowmill.Row, out *rowmill.Output) errorBody {
 	status, refused := results.Status(out)
 	switch {
 	case refused:
-		body.Error.Type = typeOf(status)
+		body.Error.Type = errorTypeOf(status)
 		var said errorBody
 		if json.Unmarshal([]byte(out.Err.Raw), &said) == nil && said.Type == "error" && said.Error.Type != "" && said.Error.Message != "" {
 			body.Error.Message = said.Error.Message
-			if isType(said.Error.Type) {
+			if isErrorType(said.Error.Type) {
 				body.Error.Type = said.Error.Type
 			}
 		}

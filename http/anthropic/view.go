@@ -65,12 +65,12 @@ func (d *Dialect) view(record store.Record) batchView {
 	if job.Status == rowmill.StatusCancelled {
 		v.CancelInitiated, v.Status = job.Completed, statusCanceling
 	}
-	if !batch.Finalized(record) {
+	if !batch.IsFinalized(record) {
 		return v
 	}
 	v.Status, v.Ended = statusEnded, job.Completed
 	v.Counts = requestCounts{Succeeded: job.RowsDone - job.FailedRows, Errored: job.FailedRows}
-	*v.Counts.notRun(record.Job) += raw.Requests - job.RowsDone
+	*v.Counts.notRunCount(record.Job) += raw.Requests - job.RowsDone
 	if record.DataRemoved == nil {
 		url := "/v1/messages/batches/" + v.ID + "/results"
 		v.ResultsURL = &url
@@ -78,10 +78,10 @@ func (d *Dialect) view(record store.Record) batchView {
 	return v
 }
 
-// notRun returns a pointer to the count of the requests that an ended job did not run:
+// notRunCount returns a pointer to the count of the requests that an ended job did not run:
 // Canceled, Expired or Errored.
-func (r *requestCounts) notRun(job rowmill.Job) *int64 {
-	switch notRun(job) {
+func (r *requestCounts) notRunCount(job rowmill.Job) *int64 {
+	switch notRunResultType(job) {
 	case resultCanceled:
 		return &r.Canceled
 	case resultExpired:
@@ -98,9 +98,9 @@ const (
 	resultExpired   = "expired"
 )
 
-// notRun returns the result type of requests that an ended job did not run.
-func notRun(job rowmill.Job) string {
-	switch batch.CauseOf(job) {
+// notRunResultType returns the result type of requests that an ended job did not run.
+func notRunResultType(job rowmill.Job) string {
+	switch batch.NotRunCauseOf(job) {
 	case batch.Cancelled:
 		return resultCanceled
 	case batch.Expired:

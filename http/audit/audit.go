@@ -63,7 +63,7 @@ func (a *Auditor) Route(v1 gin.IRoutes) { v1.GET("/audit", a.Handle(a.list)) }
 // written, it does not call do. If do fails or its outcome is unknown, Record writes a
 // second entry.
 func (a *Auditor) Record(c *gin.Context, what Action, do func(context.Context) error) error {
-	ctx, who := c.Request.Context(), caller.Of(c)
+	ctx, who := c.Request.Context(), caller.PrincipalOf(c)
 	details, err := json.Marshal(what.Details)
 	if err != nil {
 		return fmt.Errorf("encode an entry of the audit record: %w", err)
@@ -79,7 +79,7 @@ func (a *Auditor) Record(c *gin.Context, what Action, do func(context.Context) e
 		a.Logger.Info("an action was done and recorded in the audit record", exchange.KeyRequest, exchange.RequestID(c), "action", what.Name, "account", what.Account, "target", what.Target, "by", who.KeyID)
 		return nil
 	}
-	entry.ID, entry.At, entry.Failed = uuid.NewString(), a.Now().UTC(), request.Describe(err).Code
+	entry.ID, entry.At, entry.Failed = uuid.NewString(), a.Now().UTC(), request.FromError(err).Code
 	if again := a.Store.AppendAudit(context.WithoutCancel(ctx), entry); again != nil {
 		a.Logger.Warn("an action failed and its failure could not be recorded, the audit record shows only the start of the action", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, again)
 	}
@@ -124,7 +124,7 @@ func viewAudit(e store.AuditEntry, reader caller.Principal) auditView {
 
 // list answers GET /v1/audit with a page of the audit record.
 func (a *Auditor) list(c *gin.Context) (any, error) {
-	account, err := caller.AdministeredOrAll(c, c.Query("account"))
+	account, err := caller.AdministeredAccountOrAll(c, c.Query("account"))
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (a *Auditor) list(c *gin.Context) (any, error) {
 	entries, next, err := a.Store.ListAudit(c.Request.Context(), account, int(limit), c.Query("cursor"))
 	views := make([]auditView, len(entries))
 	for i, e := range entries {
-		views[i] = viewAudit(e, caller.Of(c))
+		views[i] = viewAudit(e, caller.PrincipalOf(c))
 	}
 	return gin.H{"entries": views, "next_cursor": exchange.OrNull(next)}, err
 }

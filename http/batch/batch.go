@@ -54,11 +54,11 @@ type Config struct {
 // Batches stores, finds, lists, cancels and finalizes the batches of one dialect.
 type Batches struct {
 	Config
-	Dialect string // name of the dialect, as in rowmill.Raw.Dialect
+	Dialect string // name of the dialect, as in rowmill.RawBatch.Dialect
 	Prefix  string // beginning of every batch id
 
 	// Outcomes returns descriptions of the files to make when a batch has ended.
-	Outcomes func(ctx context.Context, record store.Record) ([]Outcome, error)
+	Outcomes func(ctx context.Context, record store.Record) ([]ResultFile, error)
 }
 
 // priority is the priority of the job of every batch. Priority 0 is not used, because a
@@ -68,15 +68,15 @@ const priority = rowmill.Production
 // idColumn is the name of the column with the request ids in the results.
 const idColumn = "custom_id"
 
-// Record returns the record of a new batch. Requests that have not run when window has
+// NewRecord returns the record of a new batch. Requests that have not run when window has
 // passed expire. The caller must write the requests of the batch to the object whose
 // key is Spec.Spooled.
-func (b *Batches) Record(model rowmill.Model, raw rowmill.Raw, window time.Duration) store.Record {
+func (b *Batches) NewRecord(model rowmill.Model, raw rowmill.RawBatch, window time.Duration) store.Record {
 	id, now := rowmill.NewJobID(), b.Now().UTC().Truncate(time.Microsecond)
 	deadline := now.Add(window)
 	raw.Dialect, raw.Deadline = b.Dialect, &deadline
 	return submission.NewRecord(id, rowmill.Spec{
-		Model: model, Spooled: layout.Spooled(id), IDColumn: idColumn, Priority: priority, Sampling: map[string]any{}, Raw: &raw,
+		Model: model, Spooled: layout.SpooledRowsKey(id), IDColumn: idColumn, Priority: priority, Sampling: map[string]any{}, Raw: &raw,
 	}, now)
 }
 
@@ -85,8 +85,8 @@ func (b *Batches) Record(model rowmill.Model, raw rowmill.Raw, window time.Durat
 func (b *Batches) ModelNamed(name string) (rowmill.Model, error) {
 	model, err := b.Models.Find(name)
 	var (
-		unknown  *served.UnknownError
-		unusable *served.UnusableError
+		unknown  *served.UnknownModelError
+		unusable *served.UnusableModelError
 	)
 	refuse := func(format string, args ...any) (rowmill.Model, error) {
 		e := request.Errorf(http.StatusBadRequest, "model_not_found", format, args...)
@@ -97,7 +97,7 @@ func (b *Batches) ModelNamed(name string) (rowmill.Model, error) {
 	case errors.As(err, &unknown):
 		return refuse("%q is no model of this service%s", textfmt.Shorten(name, 128), unknown.Hint())
 	case errors.As(err, &unusable) && unusable.Soon:
-		return model, request.NotNow("model_not_ready", "model: %s", err)
+		return model, request.RetryLater("model_not_ready", "model: %s", err)
 	case err != nil:
 		return refuse("model: %s", err)
 	}
@@ -119,7 +119,7 @@ const (
 // spool writes the requests of the batch to the bucket.
 func (b *Batches) Submit(c *gin.Context, record store.Record, sum string, spool func(context.Context) error) (store.Record, error) {
 	idem := &store.Idempotency{Key: "batch " + sum, BodyHash: sum, TTL: retryTime}
-	first, err := b.Store.Lookup(c.Request.Context(), caller.Of(c).Account, *idem)
+	first, err := b.Store.Lookup(c.Request.Context(), caller.PrincipalOf(c).Account, *idem)
 	switch retry, atoiErr := strconv.Atoi(c.GetHeader(headerRetry)); {
 	case errors.Is(err, rowmill.ErrNotFound):
 	case err != nil:
@@ -130,14 +130,14 @@ func (b *Batches) Submit(c *gin.Context, record store.Record, sum string, spool 
 		idem = nil
 	}
 	stored, err := b.Submissions.CreateBatch(c, record, spool, idem)
-	if e := request.Describe(err); err != nil && e.Code == request.CodeOutcomeUnknown {
+	if e := request.FromError(err); err != nil && e.Code == request.CodeOutcomeUnknown {
 		e.Header["X-Should-Retry"] = "false" // clients would retry, and create a second batch
 		err = e
 	}
 	return stored, err
 }
 
-// Find returns a batch of the caller's account, or a 404. shown is the batch id as
+// Find returns a batch of the caller's account, or a 404. batchID is the batch id as
 // clients see it.
 func (b *Batches) Find(c *gin.Context, batchID string) (store.Record, error) {
 	none := NotFound("batch", textfmt.Shorten(batchID, 64))
@@ -146,7 +146,7 @@ func (b *Batches) Find(c *gin.Context, batchID string) (store.Record, error) {
 		return store.Record{}, none
 	}
 	record, err := b.Jobs.Find(c, id)
-	if err != nil && request.Describe(err).Status == http.StatusNotFound || err == nil && !b.isBatchOfDialect(record) {
+	if err != nil && request.FromError(err).Status == http.StatusNotFound || err == nil && !b.isBatchOfDialect(record) {
 		return store.Record{}, none
 	}
 	return record, err
@@ -164,11 +164,11 @@ func (b *Batches) isBatchOfDialect(record store.Record) bool {
 func (b *Batches) List(c *gin.Context, page store.Page, cursor string, hidden func(store.Record) bool) (found []store.Record, more bool, err error) {
 	if page.After != "" {
 		if _, err := b.Find(c, b.ID(page.After)); err != nil {
-			return nil, false, NotFoundField(err, cursor)
+			return nil, false, AddNotFoundField(err, cursor)
 		}
 	}
 	return ReadVisiblePage(page, hidden, func(r store.Record) string { return r.Job.ID }, func(page store.Page) ([]store.Record, bool, error) {
-		return b.Store.Batches(c.Request.Context(), caller.Of(c).Account, b.Dialect, page)
+		return b.Store.ListBatches(c.Request.Context(), caller.PrincipalOf(c).Account, b.Dialect, page)
 	})
 }
 
@@ -215,9 +215,9 @@ func NotFound(what, id string) error {
 	return request.Errorf(http.StatusNotFound, "not_found", "no %s was found with the id %s", what, id)
 }
 
-// NotFoundField adds a field name to a "not found" error.
-func NotFoundField(err error, field string) error {
-	if e := request.Describe(err); e.Status == http.StatusNotFound {
+// AddNotFoundField adds a field name to a "not found" error.
+func AddNotFoundField(err error, field string) error {
+	if e := request.FromError(err); e.Status == http.StatusNotFound {
 		e.Fields = []rowmill.FieldError{{Field: field, Message: e.Message}}
 		return e
 	}

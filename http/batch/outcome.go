@@ -17,9 +17,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// An Outcome is a file of lines that is made when a batch has ended. It is an artifact of
+// A ResultFile is a file of lines that is made when a batch has ended. It is an artifact of
 // the batch's job.
-type Outcome struct {
+type ResultFile struct {
 	Name string // name of the file, such as "output.jsonl"
 	// Line appends the line of a request to b: JSON without a line end. If Line appends
 	// nothing, the file has no line for the request.
@@ -32,9 +32,9 @@ type Outcome struct {
 // files are made.
 const finalName = "files-of-batch"
 
-// Finalized reports whether all files of a batch are made, or can never be made because
+// IsFinalized reports whether all files of a batch are made, or can never be made because
 // the data was removed.
-func Finalized(record store.Record) bool {
+func IsFinalized(record store.Record) bool {
 	_, made := record.Artifacts[finalName]
 	return made || record.DataRemoved != nil
 }
@@ -42,7 +42,7 @@ func Finalized(record store.Record) bool {
 // Finalize makes the files of an ended batch and returns the new record. Concurrent
 // callers wait for the same work.
 func (b *Batches) Finalize(ctx context.Context, record store.Record) (store.Record, error) {
-	if !record.Job.Status.Terminal() || Finalized(record) {
+	if !record.Job.Status.Terminal() || IsFinalized(record) {
 		return record, nil
 	}
 	made, err := b.makeFiles(context.WithoutCancel(ctx), record)
@@ -64,7 +64,7 @@ func (b *Batches) makeFiles(ctx context.Context, record store.Record) (store.Rec
 	if err != nil {
 		return record, err
 	}
-	final := store.Artifact{Key: layout.Spooled(record.Job.ID)}
+	final := store.Artifact{Key: layout.SpooledRowsKey(record.Job.ID)}
 	for _, one := range outcomes {
 		made, err := b.Archive.Lines(ctx, record, one.Name, func(w io.Writer, each func(results.Visit) error) error {
 			lines := lineFileWriter{w: bufio.NewWriterSize(w, 64<<10)}
@@ -87,11 +87,11 @@ type lineFileWriter struct {
 	buffer []byte
 }
 
-// add writes the line of one request to the file that of describes. Some clients end a
+// add writes the line of one request to the file that outcome describes. Some clients end a
 // line at every character that Unicode calls a line break, also inside strings. So add
 // escapes these characters, which occur only in strings. CR and LF need no escape here,
 // because JSON strings never contain them.
-func (l *lineFileWriter) add(outcome Outcome, row *rowmill.Row, out *rowmill.Output) (err error) {
+func (l *lineFileWriter) add(outcome ResultFile, row *rowmill.Row, out *rowmill.Output) (err error) {
 	l.buffer, err = outcome.Line(l.buffer[:0], row, out)
 	if err != nil {
 		return fmt.Errorf("write the line of row %d: %w", row.Index, err)
@@ -117,18 +117,18 @@ func (l *lineFileWriter) add(outcome Outcome, row *rowmill.Row, out *rowmill.Out
 // lineBreaks has the line breaks of Unicode that JSON strings may contain: NEL, LS and PS.
 const lineBreaks = "\u0085\u2028\u2029"
 
-// A Cause is the reason why requests of a batch did not run.
-type Cause int
+// A NotRunCause is the reason why requests of a batch did not run.
+type NotRunCause int
 
 // Causes why requests of a batch did not run.
 const (
-	Failed    Cause = iota // the job failed; see its failure_reason
-	Cancelled              // a client cancelled the job
-	Expired                // the completion window passed
+	Failed    NotRunCause = iota // the job failed; see its failure_reason
+	Cancelled                    // a client cancelled the job
+	Expired                      // the completion window passed
 )
 
-// CauseOf returns why requests of an ended job did not run.
-func CauseOf(job rowmill.Job) Cause {
+// NotRunCauseOf returns why requests of an ended job did not run.
+func NotRunCauseOf(job rowmill.Job) NotRunCause {
 	switch {
 	case job.Status == rowmill.StatusCancelled:
 		return Cancelled

@@ -68,14 +68,14 @@ const contextPrincipal = "rowmill.principal"
 // StoreIn stores the principal in the request's context, where Of finds it.
 func (who Principal) StoreIn(c *gin.Context) { c.Set(contextPrincipal, who) }
 
-// Of returns the sender of a request. access.Gate must have let the request pass.
-func Of(c *gin.Context) Principal { return c.MustGet(contextPrincipal).(Principal) }
+// PrincipalOf returns the sender of a request. access.Gate must have let the request pass.
+func PrincipalOf(c *gin.Context) Principal { return c.MustGet(contextPrincipal).(Principal) }
 
-// Administered returns the account that an administrator's request is about: the named
+// AdministeredAccount returns the account that an administrator's request is about: the named
 // account, or the administrator's own. Only an administrator of the account "default" may
 // name another account.
-func Administered(c *gin.Context, named string) (string, error) {
-	who := Of(c)
+func AdministeredAccount(c *gin.Context, named string) (string, error) {
+	who := PrincipalOf(c)
 	switch {
 	case who.Role != RoleAdmin:
 		return "", request.Errorf(http.StatusForbidden, "forbidden", "this needs an administrator's key; yours has the role %s", who.Role)
@@ -103,11 +103,11 @@ func CheckAccountName(name string) error {
 	return rowmill.Invalid("account", "is %q; the name of an account has 1 to %d characters of plain text", textfmt.Shorten(name, 64), maxAccountName)
 }
 
-// Administer reads the body of an administrator's request and returns the account that
+// ReadAdminRequest reads the body of an administrator's request and returns the account that
 // the query or the body names. It calls read to read the other fields of the body. It
 // refuses a caller who is no administrator before it reads the body.
-func Administer(x *exchange.Exchange, c *gin.Context, limit int64, read func(*request.Object)) (account string, err error) {
-	if _, err := Administered(c, ""); err != nil {
+func ReadAdminRequest(x *exchange.Exchange, c *gin.Context, limit int64, read func(*request.Object)) (account string, err error) {
+	if _, err := AdministeredAccount(c, ""); err != nil {
 		return "", err
 	}
 	body, err := x.ReadObject(c, limit)
@@ -128,30 +128,30 @@ func Administer(x *exchange.Exchange, c *gin.Context, limit int64, read func(*re
 	if err := body.Err(); err != nil {
 		return "", err
 	}
-	return Administered(c, named)
+	return AdministeredAccount(c, named)
 }
 
 // CheckOperator returns an error if the caller is not an operator. Nodes serve all
 // accounts, so only administrators of the account "default" are operators.
 func CheckOperator(c *gin.Context) error {
-	_, err := Administered(c, DefaultAccount)
+	_, err := AdministeredAccount(c, DefaultAccount)
 	return err
 }
 
 // ReadAccount returns the account that a request reads: the caller's own, unless an
 // administrator names another account.
 func ReadAccount(c *gin.Context) (string, error) {
-	own := Of(c).Account
+	own := PrincipalOf(c).Account
 	if named, given := c.GetQuery("account"); given && named != own {
-		return Administered(c, named)
+		return AdministeredAccount(c, named)
 	}
 	return own, nil
 }
 
-// AdministeredOrAll is Administered for lists, with one difference: if an administrator of
+// AdministeredAccountOrAll is Administered for lists, with one difference: if an administrator of
 // the account "default" names no account, it returns "", which means all accounts.
-func AdministeredOrAll(c *gin.Context, named string) (string, error) {
-	account, err := Administered(c, named)
+func AdministeredAccountOrAll(c *gin.Context, named string) (string, error) {
+	account, err := AdministeredAccount(c, named)
 	if named == "" && account == DefaultAccount {
 		account = ""
 	}

@@ -45,8 +45,8 @@ type Pages struct {
 
 // Route adds the routes of the web console.
 func (p *Pages) Route(root gin.IRoutes) {
-	root.GET("/", p.Do(p.redirect))
-	root.GET("/console", p.Do(p.redirect))
+	root.GET("/", p.HandleRaw(p.redirect))
+	root.GET("/console", p.HandleRaw(p.redirect))
 	root.GET("/console/*path", p.show)
 }
 

@@ -42,7 +42,7 @@ type Downloads struct {
 
 // Route adds the routes of result files.
 func (d *Downloads) Route(v1 gin.IRoutes) {
-	v1.GET("/jobs/:job_id/results", d.Do(d.file))
+	v1.GET("/jobs/:job_id/results", d.HandleRaw(d.file))
 	v1.GET("/jobs/:job_id/results-url", d.Handle(d.urls))
 }
 
@@ -86,9 +86,9 @@ func (d *Downloads) jobWithResults(c *gin.Context, v results.Variant, partial bo
 		return record, false, err
 	}
 	if some = partial && record.Job.Status != rowmill.StatusSucceeded; some {
-		return record, true, request.NoRows(record, v)
+		return record, true, request.CheckHasPartialRows(record, v)
 	}
-	return record, false, request.NoResults(record, v)
+	return record, false, request.CheckHasResults(record, v)
 }
 
 // file answers GET /v1/jobs/{job_id}/results with the results of a job as JSON, CSV or
@@ -107,13 +107,13 @@ func (d *Downloads) file(c *gin.Context) error {
 	if format == "parquet" && (!some || record.Job.Status.Terminal()) {
 		return d.sendParquet(c, record, v, some)
 	}
-	source, err := d.source(ctx, record, some)
+	source, err := d.openResults(ctx, record, some)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
 	if sdk.UsesDialect(c) {
-		source.Schema = sdk.Schema(record, source.Schema)
+		source.Schema = sdk.ConvertSchema(record, source.Schema)
 	}
 	contentType, extension, write := "application/json", "json", results.WriteJSON
 	switch format {
@@ -128,10 +128,10 @@ func (d *Downloads) file(c *gin.Context) error {
 	})
 }
 
-// source opens the rows from which the service makes JSON and CSV: the full results or, if
-// some is true, the committed rows of a job that did not succeed.
-func (d *Downloads) source(ctx context.Context, record store.Record, some bool) (archive.Download, error) {
-	if some {
+// openResults opens the rows from which the service makes JSON and CSV: the full results or, if
+// partial is true, the committed rows of a job that did not succeed.
+func (d *Downloads) openResults(ctx context.Context, record store.Record, partial bool) (archive.Download, error) {
+	if partial {
 		return d.Archive.Partial(ctx, record)
 	}
 	object, schema, err := d.Archive.Full(ctx, record)
@@ -139,18 +139,18 @@ func (d *Downloads) source(ctx context.Context, record store.Record, some bool) 
 }
 
 // parquetFile returns the Parquet file of a variant, and makes the file if there is none.
-// If some is true, the file has the committed rows of a job that did not succeed.
-func (d *Downloads) parquetFile(ctx context.Context, record store.Record, v results.Variant, some bool) (store.Artifact, error) {
-	if some {
+// If partial is true, the file has the committed rows of a job that did not succeed.
+func (d *Downloads) parquetFile(ctx context.Context, record store.Record, v results.Variant, partial bool) (store.Artifact, error) {
+	if partial {
 		return d.Archive.PartialParquet(ctx, record, v)
 	}
 	return d.Archive.Parquet(ctx, record, v)
 }
 
-// sendParquet answers with the Parquet file of a variant. If some is true, the file has
+// sendParquet answers with the Parquet file of a variant. If partial is true, the file has
 // the committed rows of a job that did not succeed.
-func (d *Downloads) sendParquet(c *gin.Context, record store.Record, v results.Variant, some bool) error {
-	made, err := d.parquetFile(c.Request.Context(), record, v, some)
+func (d *Downloads) sendParquet(c *gin.Context, record store.Record, v results.Variant, partial bool) error {
+	made, err := d.parquetFile(c.Request.Context(), record, v, partial)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (d *Downloads) urls(c *gin.Context) (any, error) {
 	record, some, err := d.jobWithResults(c, v, partial)
 	if err == nil && some && !record.Job.Status.Terminal() {
 		err = request.Errorf(http.StatusConflict, "job_not_over",
-			"the job is %s; a URL of its results works only after its end. Use GET /v1/jobs/%s/results?partial=true until then", record.Job.Status, record.Job.ID).With("status", record.Job.Status)
+			"the job is %s; a URL of its results works only after its end. Use GET /v1/jobs/%s/results?partial=true until then", record.Job.Status, record.Job.ID).WithField("status", record.Job.Status)
 	}
 	if err != nil {
 		return nil, err

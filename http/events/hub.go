@@ -100,28 +100,28 @@ type Hub struct {
 
 // A topic has the last known states of the items that a Topic selects.
 type topic struct {
-	items         map[string]item // last known states by job id; the list of nodes has an empty id
-	completeAfter int64           // items may lack changes up to this sequence number
-	polled        time.Time       // start of the last successful poll
-	leftAt        time.Time       // when a listener of the topic last left
+	items         map[string]trackedItem // last known states by job id; the list of nodes has an empty id
+	completeAfter int64                  // items may lack changes up to this sequence number
+	polled        time.Time              // start of the last successful poll
+	leftAt        time.Time              // when a listener of the topic last left
 	listeners     map[*Listener]struct{}
 }
 
-// An item is the last known state of a job or of the list of nodes.
-type item struct {
-	state
+// A trackedItem is the last known state of a job or of the list of nodes.
+type trackedItem struct {
+	itemState
 	seq int64     // sequence number of the item's last change
 	at  time.Time // time of the item's last change
 }
 
-// A state identifies a version of an item. If a poll finds another state, listeners get an
+// An itemState identifies a version of an item. If a poll finds another state, listeners get an
 // event.
-type state struct {
+type itemState struct {
 	revision store.Revision
 	shown    string // text for clients that is in no record: the list of nodes, or the reason why a job waits
 }
 
-func (i item) ended() bool { return i.revision.Status.Terminal() }
+func (i trackedItem) ended() bool { return i.revision.Status.Terminal() }
 
 // New returns a hub without listeners. The hub polls the store only while it has
 // listeners.
@@ -183,12 +183,12 @@ func (h *Hub) register(l *Listener) error {
 	if len(h.listeners) >= h.cfg.Most {
 		return ErrFull
 	}
-	h.expire()
+	h.dropIdleTopics()
 	h.listeners[l] = struct{}{}
 	for _, name := range l.topics {
 		t := h.topics[name]
 		if t == nil {
-			t = &topic{items: map[string]item{}, listeners: map[*Listener]struct{}{}}
+			t = &topic{items: map[string]trackedItem{}, listeners: map[*Listener]struct{}{}}
 			h.topics[name] = t
 		}
 		t.listeners[l] = struct{}{}
@@ -201,9 +201,9 @@ func (h *Hub) register(l *Listener) error {
 	return nil
 }
 
-// expire drops topics that have had no listener for keepFor, or that were never polled.
+// dropIdleTopics drops topics that have had no listener for keepFor, or that were never polled.
 // The caller must hold h.mu.
-func (h *Hub) expire() {
+func (h *Hub) dropIdleTopics() {
 	now := h.cfg.Now()
 	maps.DeleteFunc(h.topics, func(_ Topic, t *topic) bool {
 		return len(t.listeners) == 0 && (t.polled.IsZero() || now.Sub(t.leftAt) > keepFor)
@@ -323,7 +323,7 @@ func (h *Hub) watch(ctx context.Context) {
 func (h *Hub) activeTopics() []Topic {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.expire()
+	h.dropIdleTopics()
 	topics := slices.Collect(maps.Keys(h.topics))
 	return slices.DeleteFunc(topics, func(name Topic) bool { return len(h.topics[name].listeners) == 0 })
 }
@@ -346,7 +346,7 @@ type pollTarget struct {
 }
 
 // poll compares some topics with the store, and notifies their listeners of changes.
-// Only one poll runs at a time. poll waits for its turn, and then calls which to get
+// Only one poll runs at a time. poll waits for its turn, and then calls selectTopics to get
 // the topics.
 func (h *Hub) poll(ctx context.Context, selectTopics func() []Topic) error {
 	select {
@@ -362,7 +362,7 @@ func (h *Hub) poll(ctx context.Context, selectTopics func() []Topic) error {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	began := h.cfg.Now()
-	seen, ids, err := h.find(ctx, topics, began)
+	seen, ids, err := h.findPollTargets(ctx, topics, began)
 	if err != nil {
 		return err
 	}
@@ -385,16 +385,16 @@ func (h *Hub) poll(ctx context.Context, selectTopics func() []Topic) error {
 	h.readings = h.newReadings()
 	for _, s := range seen {
 		if t := h.topics[s.topic]; t != nil {
-			h.compare(t, s, marks, nodes, began)
+			h.applyPoll(t, s, marks, nodes, began)
 		}
 	}
 	return nil
 }
 
-// find returns the jobs that may have changed: the job ids for each topic (seen), and
+// findPollTargets returns the jobs that may have changed: the job ids for each topic (seen), and
 // the ids for all topics together without duplicates (ids). now is the start of the
 // poll.
-func (h *Hub) find(ctx context.Context, topics []Topic, now time.Time) (seen []pollTarget, ids []string, err error) {
+func (h *Hub) findPollTargets(ctx context.Context, topics []Topic, now time.Time) (seen []pollTarget, ids []string, err error) {
 	since := now
 	var accounts []string
 	h.mu.Lock()
@@ -443,9 +443,9 @@ func (h *Hub) find(ctx context.Context, topics []Topic, now time.Time) (seen []p
 	return seen, slices.Compact(ids), nil
 }
 
-// compare updates a topic with the result of a poll that started at the time began, and
+// applyPoll updates a topic with the result of a poll that started at the time began, and
 // notifies the topic's listeners of changes. The caller must hold h.mu.
-func (h *Hub) compare(t *topic, s pollTarget, marks map[string]store.Revision, nodes string, began time.Time) {
+func (h *Hub) applyPoll(t *topic, s pollTarget, revisions map[string]store.Revision, nodes string, began time.Time) {
 	first := t.polled.IsZero()
 	// After a pause the store may have more new jobs than one poll reads, so changes may
 	// be missing.
@@ -455,20 +455,20 @@ func (h *Hub) compare(t *topic, s pollTarget, marks map[string]store.Revision, n
 	}
 	t.polled = began
 	if s.topic == Nodes {
-		h.update(t, "", state{shown: nodes}, began, first)
+		h.updateItem(t, "", itemState{shown: nodes}, began, first)
 		return
 	}
 	for _, id := range s.ids {
-		mark := marks[id]
+		mark := revisions[id]
 		if mark == (store.Revision{}) { // the store no longer has the job
 			delete(t.items, id)
 			continue
 		}
-		now := state{revision: mark}
+		now := itemState{revision: mark}
 		if s.topic.Job != "" && !mark.Status.Terminal() { // only for the topic of a single job: the reasons of all jobs of an account would cause too many events
 			now.shown = h.cfg.Waiting(&rowmill.Job{ID: id, Status: mark.Status}, s.topic.Account)
 		}
-		h.update(t, id, now, began, first)
+		h.updateItem(t, id, now, began, first)
 	}
 	if s.topic.Job != "" {
 		return
@@ -481,16 +481,16 @@ func (h *Hub) compare(t *topic, s pollTarget, marks map[string]store.Revision, n
 	}
 }
 
-// update stores the state of an item, and notifies the topic's listeners if the state
+// updateItem stores the state of an item, and notifies the topic's listeners if the state
 // changed and this is not the first poll of the topic. The caller must hold h.mu.
-func (h *Hub) update(t *topic, id string, now state, at time.Time, first bool) {
-	if before, known := t.items[id]; known && before.state == now {
+func (h *Hub) updateItem(t *topic, id string, now itemState, at time.Time, first bool) {
+	if before, known := t.items[id]; known && before.itemState == now {
 		return
 	}
 	if !first {
 		h.seq++
 	}
-	t.items[id] = item{now, h.seq, at}
+	t.items[id] = trackedItem{now, h.seq, at}
 	if first {
 		return
 	}

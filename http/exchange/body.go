@@ -51,16 +51,16 @@ func (b *Body) Read(p []byte) (int, error) {
 	_ = b.control.SetReadDeadline(time.Now().Add(b.stallTimeout))
 	n, err := b.from.Read(p)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = request.Errorf(http.StatusRequestTimeout, "body_stalled", "nothing of the body arrived for %v; send it again", b.stallTimeout).Closing()
+		err = request.Errorf(http.StatusRequestTimeout, "body_stalled", "nothing of the body arrived for %v; send it again", b.stallTimeout).CloseConnection()
 	}
 	return n, err
 }
 
-// Done removes the read deadline. Call Done when the whole body was read: the server
+// ClearReadDeadline removes the read deadline. Call Done when the whole body was read: the server
 // then still reads from the connection, to notice when the client disconnects. If the
 // body was not read completely, do not call Done: the deadline then limits how long the
 // server skips the rest of the body.
-func (b *Body) Done() { _ = b.control.SetReadDeadline(time.Time{}) }
+func (b *Body) ClearReadDeadline() { _ = b.control.SetReadDeadline(time.Time{}) }
 
 // ReadObject reads a body that is one JSON object of up to limit bytes.
 func (x *Exchange) ReadObject(c *gin.Context, limit int64) (request.Object, error) {
@@ -78,6 +78,6 @@ func (x *Exchange) ReadObject(c *gin.Context, limit int64) (request.Object, erro
 	if err != nil {
 		return request.Object{}, err
 	}
-	body.Done()
+	body.ClearReadDeadline()
 	return request.ReadObject(read)
 }

@@ -77,9 +77,9 @@ func (x *Exchange) Handle(handler func(*gin.Context) (any, error)) gin.HandlerFu
 	}
 }
 
-// Do returns a gin handler for a function that writes the answer itself, or returns an
+// HandleRaw returns a gin handler for a function that writes the answer itself, or returns an
 // error.
-func (x *Exchange) Do(handler func(*gin.Context) error) gin.HandlerFunc {
+func (x *Exchange) HandleRaw(handler func(*gin.Context) error) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if err := handler(c); err != nil {
 			x.Fail(c, err)
@@ -90,7 +90,7 @@ func (x *Exchange) Do(handler func(*gin.Context) error) gin.HandlerFunc {
 // Fail answers with err and stops the chain of handlers. It logs only errors that the
 // service caused.
 func (x *Exchange) Fail(c *gin.Context, err error) {
-	e := request.Describe(err)
+	e := request.FromError(err)
 	switch {
 	case e.Status == http.StatusInternalServerError || e.Status == http.StatusInsufficientStorage:
 		x.Logger.Error("request failed", KeyRequest, RequestID(c), KeyRoute, c.FullPath(), KeyErr, err)
@@ -178,9 +178,9 @@ func (d decimal32) MarshalJSON() ([]byte, error) {
 	return textfmt.AppendDecimal(nil, float64(d), 32), nil
 }
 
-// Decimals converts an embedding to a list of decimal32 for an answer. It returns any
+// ToDecimals converts an embedding to a list of decimal32 for an answer. It returns any
 // other output unchanged.
-func Decimals(output any) any {
+func ToDecimals(output any) any {
 	vector, isVector := output.([]float32)
 	if !isVector {
 		return output

@@ -48,7 +48,7 @@ func TestHandle_AnswersOrFails(t *testing.T) {
 		"Client":   {rowmill.Invalid("f", "is wrong"), 400, ""},
 		"Service":  {errors.New("a secret reason"), 500, "level=ERROR"},
 		"ForNow":   {fmt.Errorf("%w: a secret reason", rowmill.ErrUnavailable), 503, "level=WARN"},
-		"WithMore": {request.Errorf(409, "x", "y").With("status", "running"), 409, ""},
+		"WithMore": {request.Errorf(409, "x", "y").WithField("status", "running"), 409, ""},
 	} {
 		answer, log := serve(t, get(), func(x *Exchange) gin.HandlerFunc {
 			return x.Handle(func(*gin.Context) (any, error) { return gin.H{}, c.err })
@@ -70,7 +70,7 @@ func TestStream_ErrorsBeforeAndAfterTheBeginning(t *testing.T) {
 	t.Parallel()
 	broken := func(size int) func(x *Exchange) gin.HandlerFunc {
 		return func(x *Exchange) gin.HandlerFunc {
-			return x.Do(func(c *gin.Context) error {
+			return x.HandleRaw(func(c *gin.Context) error {
 				return x.Stream(c, "text/plain", "name.txt", func(w *bufio.Writer) error {
 					_, _ = w.WriteString(strings.Repeat("a", size))
 					return errors.New("broken")
@@ -93,8 +93,8 @@ func TestList_OfNoneOneAndMore(t *testing.T) {
 	t.Parallel()
 	for n, want := range []string{`{"all":[]}`, `{"all":[0]}`, `{"all":[0,1]}`} {
 		answer, _ := serve(t, get(), func(x *Exchange) gin.HandlerFunc {
-			return x.Do(func(c *gin.Context) error {
-				return x.List(c, `{"all":`, func(yield func(any) error) error {
+			return x.HandleRaw(func(c *gin.Context) error {
+				return x.StreamList(c, `{"all":`, func(yield func(any) error) error {
 					for i := range n {
 						if err := yield(i); err != nil {
 							return err

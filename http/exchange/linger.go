@@ -19,16 +19,16 @@ const (
 	lingerBytes = 64 << 20
 )
 
-// Linger is a middleware that runs around all other handlers. It limits how long the server
+// DrainRefusedBody is a middleware that runs around all other handlers. It limits how long the server
 // waits for a body that no handler reads, such as the body of a request without a key. It
 // also makes sure that a client that still sends its body can read a refusal.
 //
 // If the server closes a connection while received bytes are unread, TCP resets the
-// connection and the client loses the answer. So Linger sends the answer, and then reads
+// connection and the client loses the answer. So DrainRefusedBody sends the answer, and then reads
 // and drops the client's bytes for a while (RFC 9112, 9.6). The server of net/http waits
 // half a second without reading, and does not wait at all after "Expect: 100-continue",
 // which curl adds to larger bodies.
-func (x *Exchange) Linger(c *gin.Context) {
+func (x *Exchange) DrainRefusedBody(c *gin.Context) {
 	if c.Request.ContentLength == 0 {
 		return
 	}

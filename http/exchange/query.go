@@ -14,11 +14,11 @@ import (
 )
 
 // QueryInt reads a query parameter that must be an integer from low to high. It returns
-// absent if the query does not have the parameter. It adds an invalid value to p.
-func QueryInt(c *gin.Context, p *request.Problems, name string, absent, low, high int64) int64 {
+// defaultValue if the query does not have the parameter. It adds an invalid value to p.
+func QueryInt(c *gin.Context, p *request.Problems, name string, defaultValue, low, high int64) int64 {
 	given, there := c.GetQuery(name)
 	if !there {
-		return absent
+		return defaultValue
 	}
 	n, err := strconv.ParseInt(given, 10, 64)
 	if err != nil || n < low || n > high {
@@ -96,7 +96,7 @@ func SetETag(c *gin.Context, version int64, err error) {
 }
 
 // CheckIfMatch returns an error if the header If-Match of the request has another version
-// than version, the current version of a document. of is the document's name for the
+// than version, the current version of a document. document is its name for the
 // error.
 func CheckIfMatch(c *gin.Context, version int64, document string) error {
 	if want := c.GetHeader("If-Match"); want != "" && want != "*" && want != entityTag(version) {

@@ -37,9 +37,9 @@ func (x *Exchange) Stream(c *gin.Context, contentType, filename string, write fu
 	panic(http.ErrAbortHandler)
 }
 
-// List answers with a JSON object that has an array as its last field. head is the text of
+// StreamList answers with a JSON object that has an array as its last field. head is the text of
 // the object before the array. each yields the elements; only one is in memory at a time.
-func (x *Exchange) List(c *gin.Context, head string, each func(yield func(element any) error) error) error {
+func (x *Exchange) StreamList(c *gin.Context, head string, each func(yield func(element any) error) error) error {
 	return x.Stream(c, JSON, "", func(w *bufio.Writer) error {
 		_, _ = w.WriteString(head)
 		separator := "["

@@ -35,11 +35,11 @@ type Functions struct {
 
 // Route adds the routes of Functions.
 func (f *Functions) Route(v1 gin.IRoutes) {
-	v1.GET("/functions", f.Do(f.list))
+	v1.GET("/functions", f.HandleRaw(f.list))
 	v1.POST("/functions", f.Handle(f.publish))
 	v1.GET("/functions/:function", f.Handle(f.show))
 	v1.DELETE("/functions/:function", f.Handle(f.unpublish))
-	v1.GET("/functions/:function/revisions", f.Do(f.revisions))
+	v1.GET("/functions/:function/revisions", f.HandleRaw(f.revisions))
 	v1.POST("/functions/:function/rollback", f.Handle(f.rollback))
 	v1.POST("/functions/:function/run", f.Handle(f.run))
 }
@@ -86,7 +86,7 @@ func (f *Functions) stream(c *gin.Context, head string, each func(ctx context.Co
 	if err != nil {
 		return err
 	}
-	return f.List(c, head, func(yield func(any) error) error {
+	return f.StreamList(c, head, func(yield func(any) error) error {
 		return each(c.Request.Context(), account, func(f rowmill.Function) error { return yield(f) })
 	})
 }
@@ -107,7 +107,7 @@ func (f *Functions) show(c *gin.Context) (any, error) {
 func (f *Functions) publish(c *gin.Context) (any, error) {
 	var made rowmill.Function
 	publish := true
-	account, err := caller.Administer(f.Exchange, c, submission.MaxDefinition, func(body *request.Object) {
+	account, err := caller.ReadAdminRequest(f.Exchange, c, submission.MaxDefinition, func(body *request.Object) {
 		body.Read("publish", "a boolean", &publish)
 		made = submission.Definition(body, f.Intake.Models, ", and publish and account")
 	})
@@ -126,7 +126,7 @@ func (f *Functions) publish(c *gin.Context) (any, error) {
 // revision of a Function.
 func (f *Functions) rollback(c *gin.Context) (any, error) {
 	revision := 0
-	account, err := caller.Administer(f.Exchange, c, exchange.SmallObject, func(body *request.Object) {
+	account, err := caller.ReadAdminRequest(f.Exchange, c, exchange.SmallObject, func(body *request.Object) {
 		const must = "it must be the number of a revision, from 1"
 		if body.Require("revision", "a whole number", &revision, must) && revision < 1 {
 			body.Add("revision", "is %d; %s", revision, must)
@@ -149,7 +149,7 @@ func (f *Functions) rollback(c *gin.Context) (any, error) {
 // checkModel returns an error for the client if this service no longer has the model of
 // a revision.
 func (f *Functions) checkModel(old rowmill.Function) error {
-	if f.Intake.Models.Known(old.Model) {
+	if f.Intake.Models.HasModel(old.Model) {
 		return nil
 	}
 	return &rowmill.InvalidError{Code: request.CodeUnknownModel, Fields: []rowmill.FieldError{{Field: "revision", Message: fmt.Sprintf(
@@ -159,7 +159,7 @@ func (f *Functions) checkModel(old rowmill.Function) error {
 // unpublish answers DELETE /v1/functions/:function. The revisions of the Function stay.
 func (f *Functions) unpublish(c *gin.Context) (any, error) {
 	name := c.Param("function")
-	account, err := caller.Administered(c, c.Query("account"))
+	account, err := caller.AdministeredAccount(c, c.Query("account"))
 	if err != nil {
 		return nil, err
 	}

@@ -37,26 +37,26 @@ func (f *Functions) run(c *gin.Context) (any, error) {
 	if err := f.CheckAccepting(c); err != nil {
 		return nil, err
 	}
-	record, err := f.start(c)
+	record, err := f.createRunJob(c)
 	if err != nil {
 		return nil, err
 	}
-	f.Service.Submitted(record)
+	f.Service.NotifySubmitted(record)
 	ctx := c.Request.Context()
 	if record, err = f.await(ctx, record.Job.ID); err != nil {
 		return nil, err
 	}
-	row, err := f.outcome(ctx, record)
+	row, err := f.readResultRow(ctx, record)
 	if err != nil {
 		return nil, err
 	}
 	body := gin.H{
-		"request_id": exchange.RequestID(c), "job_id": record.Job.ID, "function": record.Job.Function, "output": exchange.Decimals(row.Output),
+		"request_id": exchange.RequestID(c), "job_id": record.Job.ID, "function": record.Job.Function, "output": exchange.ToDecimals(row.Output),
 		"usage":    gin.H{"input_tokens": row.InputTokens, "output_tokens": row.OutputTokens},
 		"cost_usd": (*exchange.Decimal)(record.Job.JobCost),
 	}
 	if sdk.UsesDialect(c) {
-		answer, reasoning := sdk.Answer(record, body["output"])
+		answer, reasoning := sdk.ConvertOutput(record, body["output"])
 		body["output"] = answer
 		if reasoning != nil {
 			body["reasoning_content"] = *reasoning
@@ -68,9 +68,9 @@ func (f *Functions) run(c *gin.Context) (any, error) {
 	return body, nil
 }
 
-// start checks the request and creates a job with one row for it.
-func (f *Functions) start(c *gin.Context) (record store.Record, err error) {
-	ctx, who := c.Request.Context(), caller.Of(c)
+// createRunJob checks the request and creates a job with one row for it.
+func (f *Functions) createRunJob(c *gin.Context) (record store.Record, err error) {
+	ctx, who := c.Request.Context(), caller.PrincipalOf(c)
 	intake := f.Intake
 	// The JSON text of a row may be longer than the decoded row, because of escapes. Twice
 	// the row's limit is enough here. The size of the decoded row is checked later.
@@ -87,7 +87,7 @@ func (f *Functions) start(c *gin.Context) (record store.Record, err error) {
 	if err != nil {
 		return record, err
 	}
-	sub, job, err := intake.Run(ctx, call, input, body.Unread())
+	sub, job, err := intake.NewRunJob(ctx, call, input, body.Unread())
 	if err != nil {
 		return record, err
 	}
@@ -112,13 +112,13 @@ func (f *Functions) readCall(ctx context.Context, account, name string, body *re
 		if numbered {
 			body.Add("revision", "and definition: send one of the two")
 		}
-		return intake.Draft(body.Problems, "definition", name, definition)
+		return intake.NewDraftCall(body.Problems, "definition", name, definition)
 	}
 	if numbered {
-		call, err := intake.Revision(ctx, account, name, revision)
+		call, err := intake.NewRevisionCall(ctx, account, name, revision)
 		return call, functionError(err, noRevision(name, revision))
 	}
-	call, err := intake.Call(ctx, account, name)
+	call, err := intake.FindCall(ctx, account, name)
 	if err == nil && call == nil {
 		err = noFunction(name)
 	}
@@ -143,15 +143,15 @@ func (f *Functions) await(ctx context.Context, jobID string) (store.Record, erro
 		poll.Reset(every)
 		select {
 		case <-waiting.Done():
-			return f.giveUp(ctx, jobID)
+			return f.cancelAbandonedJob(ctx, jobID)
 		case <-poll.C:
 		}
 	}
 }
 
-// giveUp cancels a job and returns an error for the client. If the job has ended before
-// the cancellation, giveUp returns the job's record instead.
-func (f *Functions) giveUp(ctx context.Context, jobID string) (store.Record, error) {
+// cancelAbandonedJob cancels a job and returns an error for the client. If the job has ended before
+// the cancellation, cancelAbandonedJob returns the job's record instead.
+func (f *Functions) cancelAbandonedJob(ctx context.Context, jobID string) (store.Record, error) {
 	last, done := context.WithTimeout(context.WithoutCancel(ctx), submit.CreateTimeout)
 	defer done()
 	record, doing, err := f.Jobs.CancelJob(last, jobID, "cancelled: the client no longer waits for it")
@@ -168,19 +168,19 @@ func (f *Functions) giveUp(ctx context.Context, jobID string) (store.Record, err
 	if doing != "" {
 		message += "; the job was " + doing
 	}
-	return record, request.Errorf(http.StatusGatewayTimeout, "deadline_exceeded", "%s", message).With("job_id", jobID)
+	return record, request.Errorf(http.StatusGatewayTimeout, "deadline_exceeded", "%s", message).WithField("job_id", jobID)
 }
 
-// outcome returns the result row of an ended job, or an error that says why the job has
+// readResultRow returns the result row of an ended job, or an error that says why the job has
 // no result.
-func (f *Functions) outcome(ctx context.Context, record store.Record) (row results.RowView, err error) {
+func (f *Functions) readResultRow(ctx context.Context, record store.Record) (row results.RowView, err error) {
 	if record.Job.Status == rowmill.StatusSucceeded {
 		row, err = f.Archive.Row(ctx, record, 0)
 	} else {
 		err = f.noResultError(ctx, record)
 	}
 	if errors.Is(err, archive.ErrBusy) {
-		err = request.Errorf(http.StatusServiceUnavailable, "busy", "the answer is in a file that is being merged; try again with GET /v1/jobs/{job_id}/rows/0").With("job_id", record.Job.ID)
+		err = request.Errorf(http.StatusServiceUnavailable, "busy", "the answer is in a file that is being merged; try again with GET /v1/jobs/{job_id}/rows/0").WithField("job_id", record.Job.ID)
 	}
 	return row, err
 }
@@ -189,7 +189,7 @@ func (f *Functions) outcome(ctx context.Context, record store.Record) (row resul
 func (f *Functions) noResultError(ctx context.Context, record store.Record) error {
 	id := record.Job.ID
 	if record.Job.Status == rowmill.StatusCancelled || record.Job.FailureReason == nil {
-		return request.Errorf(http.StatusConflict, "cancelled", "the run's job was cancelled").With("job_id", id)
+		return request.Errorf(http.StatusConflict, "cancelled", "the run's job was cancelled").WithField("job_id", id)
 	}
 	code, message := record.Job.FailureReason.Code, record.Job.FailureReason.Message
 	if code == rowmill.CodeTooManyFailedRows { // the error of the job's only row explains the failure better
@@ -210,5 +210,5 @@ func (f *Functions) noResultError(ctx context.Context, record store.Record) erro
 	case rowmill.CodeModelUnavailable:
 		status = http.StatusServiceUnavailable
 	}
-	return request.Errorf(status, code, "%s", message).With("job_id", id)
+	return request.Errorf(status, code, "%s", message).WithField("job_id", id)
 }

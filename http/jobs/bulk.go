@@ -62,7 +62,7 @@ func (j *Jobs) cancelAll(c *gin.Context) (any, error) {
 		return view, nil
 	}
 	details := gin.H{"jobs": len(open), "job_ids": view.JobIDs}
-	err = j.Audit.Record(c, audit.Action{Name: audit.JobsCancel, Account: caller.Of(c).Account, Target: "", Details: details}, func(ctx context.Context) error {
+	err = j.Audit.Record(c, audit.Action{Name: audit.JobsCancel, Account: caller.PrincipalOf(c).Account, Target: "", Details: details}, func(ctx context.Context) error {
 		cancelled, err := j.cancelJobs(context.WithoutCancel(ctx), open) // cancels all jobs even if the client disconnects
 		view.Over += len(open) - cancelled
 		view.Cancelled = cancelled
@@ -117,11 +117,11 @@ func (j *Jobs) selectOpen(c *gin.Context, asked bulkRequest, view *bulkView) (op
 		}
 		return open, nil
 	}
-	_, view.All, err = j.scan(c.Request.Context(), caller.Of(c).Account, "", listPage, func(job *rowmill.Job) bool {
+	_, view.All, err = j.scan(c.Request.Context(), caller.PrincipalOf(c).Account, "", listPage, func(job *rowmill.Job) bool {
 		if asked.filter.matches(job) {
 			take(job)
 		}
-		return asked.filter.older(job)
+		return asked.filter.isTooOld(job)
 	})
 	return open, err
 }

@@ -28,7 +28,7 @@ type jobCounts struct {
 // showCounts answers GET /v1/jobs/counts with the number of the account's jobs by
 // status.
 func (j *Jobs) showCounts(c *gin.Context) (any, error) {
-	account := caller.Of(c).Account
+	account := caller.PrincipalOf(c).Account
 	return j.counts.Get(c.Request.Context(), account, func(ctx context.Context) (jobCounts, error) { return j.count(ctx, account) })
 }
 

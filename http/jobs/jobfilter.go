@@ -101,14 +101,14 @@ func bodyFilter(fields request.Object) jobFilter {
 	return text.read("filter.", fields.Problems)
 }
 
-// older reports whether a job is too old for the filter. Then all jobs that were created
+// isTooOld reports whether a job is too old for the filter. Then all jobs that were created
 // before it are too old as well.
-func (f *jobFilter) older(job *rowmill.Job) bool { return job.Created.Before(f.since) }
+func (f *jobFilter) isTooOld(job *rowmill.Job) bool { return job.Created.Before(f.since) }
 
 // matches reports whether the filter selects a job.
 func (f *jobFilter) matches(job *rowmill.Job) bool {
 	switch {
-	case len(f.statuses) > 0 && !slices.Contains(f.statuses, job.Status), f.model != "" && job.Model != f.model, f.older(job):
+	case len(f.statuses) > 0 && !slices.Contains(f.statuses, job.Status), f.model != "" && job.Model != f.model, f.isTooOld(job):
 		return false
 	case f.text == "" || strings.Contains(job.ID, f.text):
 		return true
@@ -121,7 +121,7 @@ func (f *jobFilter) matches(job *rowmill.Job) bool {
 // scan calls see for each job of an account, newest first, from a cursor on. It stops
 // when see returns true, or after maxScanned jobs. next is the cursor of the job after
 // the last one that see got, empty if there is none. all is false if scan stopped
-// because of maxScanned. first is how many jobs the first read of the store asks for if
+// because of maxScanned. firstPageSize is how many jobs the first read of the store asks for if
 // there is no cursor.
 func (j *Jobs) scan(ctx context.Context, account, cursor string, firstPageSize int, see func(*rowmill.Job) (stop bool)) (next string, all bool, err error) {
 	for scanned := 0; ; {
@@ -160,7 +160,7 @@ func (j *Jobs) filteredPage(ctx context.Context, account, cursor string, limit i
 		if f.matches(job) {
 			page = append(page, job)
 		}
-		older = f.older(job)
+		older = f.isTooOld(job)
 		return older || len(page) == limit
 	})
 	if older {

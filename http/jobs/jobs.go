@@ -39,7 +39,7 @@ type Jobs struct {
 	answers cache.TTL[sharedKey, any]       // answers that Shared caches
 	counts  cache.TTL[string, jobCounts]    // job counts by account
 	encoded cache.LRU[*rowmill.Job, []byte] // JSON texts of ended jobs, for lists
-	track   track
+	track   sampleTracker
 }
 
 // Config has the dependencies of Jobs.
@@ -54,13 +54,13 @@ type Config struct {
 
 // Service is the part of the pipeline that the package uses.
 type Service interface {
-	// Cancelled tells the pipeline that a job was just cancelled in the store. The call is
+	// NotifyCancelled tells the pipeline that a job was just cancelled in the store. The call is
 	// only a hint, and must not block.
-	Cancelled(jobID string)
-	// Waiting returns the reason why a job of an account waits. It returns "" if the job
-	// does not wait or if the job's record contains the reason. Waiting uses only the
+	NotifyCancelled(jobID string)
+	// WaitReason returns the reason why a job of an account waits. It returns "" if the job
+	// does not wait or if the job's record contains the reason. WaitReason uses only the
 	// job's id and status, and may be called each second.
-	Waiting(job *rowmill.Job, account string) string
+	WaitReason(job *rowmill.Job, account string) string
 	// RowDistribution returns the nodes and shards of a running job, or nil if they are
 	// unknown. It does not change the record.
 	RowDistribution(ctx context.Context, record *store.Record) *RowDistribution
@@ -79,23 +79,23 @@ func New(config Config) *Jobs {
 // Route adds the routes of jobs. dialect answers status requests with keys of the sdk
 // dialect.
 func (j *Jobs) Route(v1 gin.IRoutes, dialect *sdk.Dialect) {
-	v1.GET("/jobs/:job_id", j.Handle(j.Shared(j.show)))
-	v1.GET("/job-status/:job_id", j.Handle(j.statusIn(dialect)))
+	v1.GET("/jobs/:job_id", j.Handle(j.CacheAnswers(j.show)))
+	v1.GET("/job-status/:job_id", j.Handle(j.statusHandler(dialect)))
 	v1.GET("/job-cancel/:job_id", j.Handle(j.cancel))
 	v1.POST("/jobs/:job_id/cancel", j.Handle(j.cancel))
 	v1.POST("/jobs/:job_id/release", j.Handle(j.release))
 	v1.POST("/jobs/cancel", j.Handle(j.cancelAll))
 	v1.GET("/jobs/counts", j.Handle(j.showCounts))
-	v1.GET("/list-jobs", j.Do(j.list))
+	v1.GET("/list-jobs", j.HandleRaw(j.list))
 	v1.DELETE("/jobs/:job_id/data", j.Handle(j.deleteData))
-	v1.GET("/jobs/:job_id/progress", j.Handle(j.Shared(j.progress)))
-	v1.GET("/jobs/:job_id/timeline", j.Handle(j.Shared(j.timeline)))
+	v1.GET("/jobs/:job_id/progress", j.Handle(j.CacheAnswers(j.progress)))
+	v1.GET("/jobs/:job_id/timeline", j.Handle(j.CacheAnswers(j.timeline)))
 }
 
 // Find returns a job, or a 404 if the job does not exist or belongs to another account.
 func (j *Jobs) Find(c *gin.Context, id string) (store.Record, error) {
 	if !isJobID(id) {
-		return store.Record{}, missing(id)
+		return store.Record{}, jobNotFoundError(id)
 	}
 	record, err := j.Store.Get(c.Request.Context(), id)
 	if err = readError(c, id, record.Spec.Account, err); err != nil {
@@ -108,7 +108,7 @@ func (j *Jobs) Find(c *gin.Context, id string) (store.Record, error) {
 // belongs to another account. Callers must not modify the result.
 func (j *Jobs) Head(c *gin.Context, id string) (*store.Head, error) {
 	if !isJobID(id) {
-		return nil, missing(id)
+		return nil, jobNotFoundError(id)
 	}
 	head, err := j.Store.Head(c.Request.Context(), id)
 	if err != nil {
@@ -121,15 +121,15 @@ func (j *Jobs) Head(c *gin.Context, id string) (*store.Head, error) {
 // exist or belongs to another account than the caller's, nil if the caller may see it.
 func readError(c *gin.Context, id, account string, err error) error {
 	switch {
-	case errors.Is(err, rowmill.ErrNotFound), err == nil && account != caller.Of(c).Account:
-		return missing(id)
+	case errors.Is(err, rowmill.ErrNotFound), err == nil && account != caller.PrincipalOf(c).Account:
+		return jobNotFoundError(id)
 	case err != nil:
 		return fmt.Errorf("read a job: %w", err)
 	}
 	return nil
 }
 
-func missing(id string) error {
+func jobNotFoundError(id string) error {
 	return request.Errorf(http.StatusNotFound, "job_not_found", "no job was found with the ID %s", textfmt.Shorten(id, 64))
 }
 
@@ -148,17 +148,17 @@ func (j *Jobs) show(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	who := caller.Of(c)
-	return gin.H{"job": ViewOf(who, j.Current(&head.Job, who.Account))}, nil
+	who := caller.PrincipalOf(c)
+	return gin.H{"job": ViewOf(who, j.WithWaitReason(&head.Job, who.Account))}, nil
 }
 
-// Current returns the job with its current message. If the job waits for a reason that
+// WithWaitReason returns the job with its current message. If the job waits for a reason that
 // its record does not contain, the message is this reason.
-func (j *Jobs) Current(job *rowmill.Job, account string) *rowmill.Job {
+func (j *Jobs) WithWaitReason(job *rowmill.Job, account string) *rowmill.Job {
 	if job.Status.Terminal() {
 		return job
 	}
-	waiting := j.Service.Waiting(job, account)
+	waiting := j.Service.WaitReason(job, account)
 	if waiting == "" {
 		return job
 	}
@@ -190,13 +190,13 @@ type statusMetadata struct {
 func (j *Jobs) status(c *gin.Context) (any, error) {
 	head, err := j.Head(c, c.Param("job_id"))
 	if err != nil {
-		if e := request.Describe(err); e.Status == http.StatusNotFound {
-			err = e.With("job_status", rowmill.StatusUnknown).With("metadata", gin.H{})
+		if e := request.FromError(err); e.Status == http.StatusNotFound {
+			err = e.WithField("job_status", rowmill.StatusUnknown).WithField("metadata", gin.H{})
 		}
 		return nil, err
 	}
 	job := &head.Job
-	view := &statusView{Status: job.Status, Message: statusMessage(j.Current(job, head.Account)), Metadata: statusMetadata{
+	view := &statusView{Status: job.Status, Message: statusMessage(j.WithWaitReason(job, head.Account)), Metadata: statusMetadata{
 		NumRows: job.NumRows, RowsDone: job.RowsDone, FailedRows: job.FailedRows, InputTokens: job.InputTokens, OutputTokens: job.OutputTokens,
 	}}
 	if reason := job.FailureReason; job.Status == rowmill.StatusFailed && reason != nil {
@@ -205,8 +205,8 @@ func (j *Jobs) status(c *gin.Context) (any, error) {
 	return view, nil
 }
 
-// statusIn answers GET /v1/job-status/{job_id} in the dialect of the key.
-func (j *Jobs) statusIn(dialect *sdk.Dialect) func(*gin.Context) (any, error) {
+// statusHandler answers GET /v1/job-status/{job_id} in the dialect of the key.
+func (j *Jobs) statusHandler(dialect *sdk.Dialect) func(*gin.Context) (any, error) {
 	return func(c *gin.Context) (any, error) {
 		if sdk.UsesDialect(c) {
 			return dialect.Status(c)
@@ -248,8 +248,8 @@ func (j *Jobs) cancel(c *gin.Context) (any, error) {
 	case errors.Is(err, rowmill.ErrTerminal):
 		return gin.H{"cancelled": false, "message": "The job cannot be cancelled: " + howEnded(record.Job.Status)}, nil
 	}
-	if e := request.Describe(err); e.Status == http.StatusNotFound {
-		err = e.With("cancelled", false)
+	if e := request.FromError(err); e.Status == http.StatusNotFound {
+		err = e.WithField("cancelled", false)
 	}
 	return nil, err
 }
@@ -262,7 +262,7 @@ func (j *Jobs) CancelJob(ctx context.Context, id, reason string) (record store.R
 		r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
 	})
 	if err == nil {
-		j.Service.Cancelled(id)
+		j.Service.NotifyCancelled(id)
 	}
 	return record, doing, err
 }
@@ -275,7 +275,7 @@ func (j *Jobs) release(c *gin.Context) (any, error) {
 		err = j.Store.Unpark(c.Request.Context(), head.Job.ID)
 	}
 	if errors.Is(err, rowmill.ErrConflict) {
-		return nil, request.Errorf(http.StatusConflict, "job_not_parked", "the job is %s and not parked", head.Job.Status).With("status", head.Job.Status)
+		return nil, request.Errorf(http.StatusConflict, "job_not_parked", "the job is %s and not parked", head.Job.Status).WithField("status", head.Job.Status)
 	}
 	if err != nil {
 		return nil, err
@@ -302,15 +302,15 @@ const maxJobsPage = 100
 func (j *Jobs) list(c *gin.Context) error {
 	_, paginated := c.GetQuery("limit")
 	if text := filterOf(c); !paginated && text == (filterText{}) {
-		return j.stream(c, caller.Of(c))
+		return j.stream(c, caller.PrincipalOf(c))
 	}
-	j.Handle(j.Shared(j.page))(c)
+	j.Handle(j.CacheAnswers(j.page))(c)
 	return nil
 }
 
 // page answers with one page of the jobs that the query's filter selects.
 func (j *Jobs) page(c *gin.Context) (any, error) {
-	who := caller.Of(c)
+	who := caller.PrincipalOf(c)
 	var p request.Problems
 	limit := int(exchange.QueryInt(c, &p, "limit", maxJobsPage, 1, maxJobsPage))
 	filter := filterOf(c).read("", &p)
@@ -326,7 +326,7 @@ func (j *Jobs) page(c *gin.Context) (any, error) {
 		if i > 0 {
 			pieces = append(pieces, comma)
 		}
-		encoded, err := j.encode(who, j.Current(job, who.Account))
+		encoded, err := j.encode(who, j.WithWaitReason(job, who.Account))
 		if err != nil {
 			return nil, err
 		}
@@ -340,7 +340,7 @@ func (j *Jobs) page(c *gin.Context) (any, error) {
 // time.
 func (j *Jobs) stream(c *gin.Context, who caller.Principal) error {
 	const head = `{"message":"All jobs of the account, newest first.","jobs":`
-	return j.List(c, head, func(yield func(any) error) error {
+	return j.StreamList(c, head, func(yield func(any) error) error {
 		for cursor := ""; ; {
 			page, next, err := j.Store.List(c.Request.Context(), who.Account, listPage, cursor)
 			if err != nil {
@@ -350,7 +350,7 @@ func (j *Jobs) stream(c *gin.Context, who caller.Principal) error {
 				page = sdk.WithCompletionTime(page)
 			}
 			for _, job := range page {
-				view, err := listItem(who, j.Current(job, who.Account))
+				view, err := listItem(who, j.WithWaitReason(job, who.Account))
 				if err == nil {
 					err = yield(view)
 				}
@@ -393,12 +393,12 @@ func (j *Jobs) DropData(ctx context.Context, record store.Record) (store.Record,
 	removed, err := j.Store.RemoveData(ctx, id, j.Now())
 	if errors.Is(err, rowmill.ErrConflict) {
 		return removed, request.Errorf(http.StatusConflict, "job_not_over",
-			"the job is %s; cancel it or wait for its end before its data is deleted", record.Job.Status).With("status", record.Job.Status)
+			"the job is %s; cancel it or wait for its end before its data is deleted", record.Job.Status).WithField("status", record.Job.Status)
 	}
 	if err != nil {
 		return removed, fmt.Errorf("remove the data of a job: %w", err)
 	}
-	err = errors.Join(j.Bucket.DeletePrefix(ctx, layout.Job(id)), j.Store.DropParts(ctx, id))
+	err = errors.Join(j.Bucket.DeletePrefix(ctx, layout.JobPrefix(id)), j.Store.DropParts(ctx, id))
 	if errors.Is(err, rowmill.ErrConflict) { // the store lost the write that ended the job; the write will be repeated
 		err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
 	}

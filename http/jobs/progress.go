@@ -40,14 +40,14 @@ type sample struct {
 	rows, tokens int64
 }
 
-// track keeps samples of the jobs whose progress clients request on this node.
-type track struct {
+// sampleTracker keeps samples of the jobs whose progress clients request on this node.
+type sampleTracker struct {
 	mu      sync.Mutex
 	samples map[string][]sample // samples by job id, the oldest sample first
 }
 
 // add adds a sample of a job and returns the oldest sample of the job.
-func (t *track) add(job string, now sample) sample {
+func (t *sampleTracker) add(job string, now sample) sample {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.samples == nil {
@@ -67,7 +67,7 @@ func (t *track) add(job string, now sample) sample {
 
 // forget drops the samples of jobs that have only old samples. If maxSampled jobs
 // remain, it also drops the job whose latest sample is the oldest.
-func (t *track) forget(now time.Time) {
+func (t *sampleTracker) forget(now time.Time) {
 	var oldest string
 	var last time.Time
 	for job, kept := range t.samples {
@@ -109,33 +109,33 @@ func (j *Jobs) progress(c *gin.Context) (any, error) {
 		end = *job.Completed
 	}
 	view := progressView{CostSoFar: (*exchange.Decimal)(cmp.Or(job.JobCost, record.Spec.Model.Cost(&job))), Progress: client.Progress{
-		JobID: job.ID, Status: string(ViewOf(caller.Of(c), &job).Status), NumRows: job.NumRows, RowsDone: job.RowsDone, FailedRows: job.FailedRows,
-		ElapsedSeconds: toThousandths(max(0, end.Sub(job.Created).Seconds())), Message: statusMessage(j.Current(&job, record.Spec.Account)),
+		JobID: job.ID, Status: string(ViewOf(caller.PrincipalOf(c), &job).Status), NumRows: job.NumRows, RowsDone: job.RowsDone, FailedRows: job.FailedRows,
+		ElapsedSeconds: toThousandths(max(0, end.Sub(job.Created).Seconds())), Message: statusMessage(j.WithWaitReason(&job, record.Spec.Account)),
 	}}
-	whole := rateSince(job.Started, end, sample{rows: job.RowsTakenOver}, doneOf(&job, end))
+	whole := rateSince(job.Started, end, sample{rows: job.RowsTakenOver}, newSample(&job, end))
 	if job.Status.Terminal() {
 		view.RowsPerSecond, view.TokensPerSecond = whole.view()
 		return view, nil
 	}
-	view.WaitsFor = exchange.OrNull(j.Service.Waiting(&job, record.Spec.Account))
+	view.WaitsFor = exchange.OrNull(j.Service.WaitReason(&job, record.Spec.Account))
 	if where := j.Service.RowDistribution(c.Request.Context(), &record); where != nil {
 		view.Shards, view.Nodes = &where.Shards, exchange.OrEmptyList(where.Nodes)
 	}
 	if job.Status != rowmill.StatusRunning {
 		return view, nil
 	}
-	oldest := j.track.add(job.ID, doneOf(&job, now))
+	oldest := j.track.add(job.ID, newSample(&job, now))
 	rate := whole
 	if now.Sub(oldest.at) >= minSpan {
-		rate = rateSince(&oldest.at, now, oldest, doneOf(&job, now))
+		rate = rateSince(&oldest.at, now, oldest, newSample(&job, now))
 	}
 	view.RowsPerSecond, view.TokensPerSecond = rate.view()
 	view.ETASeconds, view.ETALow, view.ETAHigh = eta(&job, rate, whole)
 	return view, nil
 }
 
-// doneOf returns a sample with the job's current progress and the time at.
-func doneOf(job *rowmill.Job, at time.Time) sample {
+// newSample returns a sample with the job's current progress and the time at.
+func newSample(job *rowmill.Job, at time.Time) sample {
 	return sample{at, job.RowsDone, exchange.OrZero(job.InputTokens) + exchange.OrZero(job.OutputTokens)}
 }
 

@@ -9,7 +9,7 @@ import (
 // A track keeps a limited number of samples and jobs.
 func TestTrack_IsBounded(t *testing.T) {
 	t.Parallel()
-	var track track
+	var track sampleTracker
 	now := time.Unix(1_700_000_000, 0)
 	for i := range 3 * int(samplesKept/samplesEvery) {
 		now = now.Add(samplesEvery / 2)

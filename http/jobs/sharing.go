@@ -23,16 +23,16 @@ const (
 // depends, which is the caller, the path and the query.
 type sharedKey struct{ account, role, dialect, path, query string }
 
-// Shared returns a handler that calls handler and caches its answers for sharedAge, for
+// CacheAnswers returns a handler that calls handler and caches its answers for sharedAge, for
 // requests that accept a cached answer. With it, many open console pages cost the store
 // no more than one page. handler must change nothing, must not write the answer itself,
 // and may depend only on the caller, the path and the query.
-func (j *Jobs) Shared(handler func(*gin.Context) (any, error)) func(*gin.Context) (any, error) {
+func (j *Jobs) CacheAnswers(handler func(*gin.Context) (any, error)) func(*gin.Context) (any, error) {
 	return func(c *gin.Context) (any, error) {
 		if !acceptsShared(c) {
 			return handler(c)
 		}
-		who := caller.Of(c)
+		who := caller.PrincipalOf(c)
 		key := sharedKey{who.Account, who.Role, who.Dialect, c.Request.URL.Path, c.Request.URL.RawQuery}
 		return j.answers.Get(c.Request.Context(), key, func(ctx context.Context) (any, error) {
 			c.Request = c.Request.WithContext(ctx)

@@ -28,7 +28,7 @@ type estimateView struct {
 func ViewOf(who caller.Principal, record *rowmill.Job) View {
 	job := *record
 	if who.Dialect == sdk.Name {
-		job = sdk.Job(job)
+		job = sdk.ConvertJob(job)
 	}
 	job.Warnings = exchange.OrEmptyList(job.Warnings)
 	if job.Sampling == nil {

@@ -65,7 +65,7 @@ func (k *Keys) Route(v1 gin.IRoutes) {
 
 // list answers GET /v1/keys with one page of keys.
 func (k *Keys) list(c *gin.Context) (any, error) {
-	account, err := caller.AdministeredOrAll(c, c.Query("account"))
+	account, err := caller.AdministeredAccountOrAll(c, c.Query("account"))
 	if err != nil {
 		return nil, err
 	}
@@ -93,9 +93,9 @@ func (k *Keys) list(c *gin.Context) (any, error) {
 	return gin.H{"keys": views, "next_cursor": exchange.OrNull(next)}, nil
 }
 
-// checkRoom returns an error if the account already has the greatest number of keys.
+// checkKeyLimit returns an error if the account already has the greatest number of keys.
 // Two requests at the same time can exceed this number.
-func (k *Keys) checkRoom(ctx context.Context, account string) error {
+func (k *Keys) checkKeyLimit(ctx context.Context, account string) error {
 	all, err := k.Store.ListKeys(ctx)
 	if err != nil {
 		return err
@@ -116,11 +116,11 @@ func (k *Keys) checkRoom(ctx context.Context, account string) error {
 // create answers POST /v1/keys. The key is shown in this answer only.
 func (k *Keys) create(c *gin.Context) (any, error) {
 	secret, key := access.NewKey("", caller.RoleUser, "", k.Now())
-	account, err := caller.Administer(k.Exchange, c, exchange.SmallObject, func(body *request.Object) { k.read(body, &key) })
+	account, err := caller.ReadAdminRequest(k.Exchange, c, exchange.SmallObject, func(body *request.Object) { k.readNewKey(body, &key) })
 	if err != nil {
 		return nil, err
 	}
-	if err := k.checkRoom(c.Request.Context(), account); err != nil {
+	if err := k.checkKeyLimit(c.Request.Context(), account); err != nil {
 		return nil, err
 	}
 	key.Account = account
@@ -133,15 +133,15 @@ func (k *Keys) create(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.Ring.Forget()
+	k.Ring.InvalidateKeys()
 	view := viewKey(key, nil)
 	view.Key = secret
 	return view, nil
 }
 
-// read reads the fields of a new key from a body into key, and adds their problems to
+// readNewKey reads the fields of a new key from a body into key, and adds their problems to
 // the body.
-func (k *Keys) read(body *request.Object, key *store.Key) {
+func (k *Keys) readNewKey(body *request.Object, key *store.Key) {
 	if body.Read("name", "a string", &key.Name) {
 		if n := utf8.RuneCountInString(key.Name); n > maxKeyName || strings.ContainsFunc(key.Name, unicode.IsControl) {
 			body.Add("name", "must be plain text of at most %d characters", maxKeyName)
@@ -174,7 +174,7 @@ func (k *Keys) read(body *request.Object, key *store.Key) {
 // find returns the key in the path, and all other keys. If the caller does not administer
 // the key's account, the answer is the same as for a key that does not exist.
 func (k *Keys) find(c *gin.Context) (key store.Key, others []store.Key, err error) {
-	if _, err := caller.Administered(c, ""); err != nil {
+	if _, err := caller.AdministeredAccount(c, ""); err != nil {
 		return key, nil, err
 	}
 	all, err := k.Store.ListKeys(c.Request.Context())
@@ -184,7 +184,7 @@ func (k *Keys) find(c *gin.Context) (key store.Key, others []store.Key, err erro
 	id := c.Param("key_id")
 	at := slices.IndexFunc(all, func(k store.Key) bool { return k.ID == id })
 	if at >= 0 {
-		_, err = caller.Administered(c, all[at].Account)
+		_, err = caller.AdministeredAccount(c, all[at].Account)
 	}
 	if at < 0 || err != nil {
 		return key, nil, request.Errorf(http.StatusNotFound, "key_not_found", "no key was found with the ID %s; GET /v1/keys lists them", textfmt.Shorten(id, 64))
@@ -208,7 +208,7 @@ func (k *Keys) rotate(c *gin.Context) (any, error) {
 	err = k.Audit.Record(c, audit.Action{Name: audit.KeyRotate, Account: key.Account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
 		return k.Store.ReplaceKey(ctx, key, before)
 	})
-	k.Ring.Forget()
+	k.Ring.InvalidateKeys()
 	if err != nil {
 		return nil, err
 	}
@@ -225,14 +225,14 @@ func (k *Keys) revoke(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !k.Ring.HasConfigured() && isOperator(key, k.Now()) && !slices.ContainsFunc(others, func(other store.Key) bool { return isOperator(other, k.Now()) }) {
+	if !k.Ring.HasAdminKeys() && isOperator(key, k.Now()) && !slices.ContainsFunc(others, func(other store.Key) bool { return isOperator(other, k.Now()) }) {
 		return nil, request.Errorf(http.StatusConflict, "last_administrator",
 			"this is the last administrator's key of the account %s: without it nobody could create keys; rotate it, or create another administrator's key first", caller.DefaultAccount)
 	}
 	err = k.Audit.Record(c, audit.Action{Name: audit.KeyRevoke, Account: key.Account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
 		return k.Store.DeleteKey(ctx, key.ID)
 	})
-	k.Ring.Forget()
+	k.Ring.InvalidateKeys()
 	return gin.H{"id": key.ID, "revoked": true}, err
 }
 

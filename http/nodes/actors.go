@@ -48,8 +48,8 @@ type ActorFilter struct {
 	MinAge          time.Duration
 }
 
-// Answered is the outcome of asking one node for its actors.
-type Answered struct {
+// NodeAnswer is the outcome of asking one node for its actors.
+type NodeAnswer struct {
 	ID      string  `json:"id"`
 	Name    string  `json:"name"`
 	Error   *string `json:"error"`

@@ -28,8 +28,8 @@ const (
 	EngineDown = "down"
 )
 
-// Point has the work of a node in one time step of length StatsStep.
-type Point struct {
+// StatsPoint has the work of a node in one time step of length StatsStep.
+type StatsPoint struct {
 	At           time.Time `json:"at"`          // end of the step
 	Rows         int64     `json:"rows"`        // committed rows of jobs that the node owns, failed rows included
 	Failed       int64     `json:"failed_rows"` // failed rows, which Rows counts too
@@ -42,7 +42,7 @@ type Point struct {
 // NodePoints has the Points of a node, oldest first.
 type NodePoints struct {
 	Node    string // name of the node
-	Points  []Point
+	Points  []StatsPoint
 	Problem *string // why the node did not answer; nil if it answered
 }
 
@@ -121,15 +121,15 @@ func (n *Nodes) stats(c *gin.Context) (any, error) {
 		asked = append(asked, n.Node)
 	}
 	since := n.Now().Add(-time.Duration(seconds) * time.Second)
-	points := slices.DeleteFunc(sumOfPoints(all), func(p Point) bool { return !p.At.After(since) })
+	points := slices.DeleteFunc(sumOfPoints(all), func(p StatsPoint) bool { return !p.At.After(since) })
 	return gin.H{"nodes": asked, "missing_nodes": missing, "step_seconds": int(StatsStep / time.Second), "points": exchange.OrEmptyList(points)}, nil
 }
 
 // sumOfPoints adds up the points of all nodes for each step. It leaves out the newest
 // steps if some nodes have no point for them yet; otherwise the sum would drop at the
 // end of a chart.
-func sumOfPoints(all []NodePoints) []Point {
-	sums := make(map[time.Time]Point)
+func sumOfPoints(all []NodePoints) []StatsPoint {
+	sums := make(map[time.Time]StatsPoint)
 	var until time.Time
 	for _, n := range all {
 		if len(n.Points) == 0 {
@@ -138,18 +138,18 @@ func sumOfPoints(all []NodePoints) []Point {
 		if last := n.Points[len(n.Points)-1].At.Truncate(StatsStep); until.IsZero() || last.Before(until) {
 			until = last
 		}
-		gauges := make(map[time.Time]Point) // latest point of the node by step: two points may end in one step, and InFlight and Window must count once
+		gauges := make(map[time.Time]StatsPoint) // latest point of the node by step: two points may end in one step, and InFlight and Window must count once
 		for _, p := range n.Points {
 			at := p.At.Truncate(StatsStep)
 			sum, before := sums[at], gauges[at]
 			gauges[at] = p
-			sums[at] = Point{
+			sums[at] = StatsPoint{
 				At: at, Rows: sum.Rows + p.Rows, Failed: sum.Failed + p.Failed,
 				InputTokens: sum.InputTokens + p.InputTokens, OutputTokens: sum.OutputTokens + p.OutputTokens,
 				InFlight: sum.InFlight + p.InFlight - before.InFlight, Window: sum.Window + p.Window - before.Window,
 			}
 		}
 	}
-	points := slices.SortedFunc(maps.Values(sums), func(a, b Point) int { return a.At.Compare(b.At) })
-	return slices.DeleteFunc(points, func(p Point) bool { return p.At.After(until) })
+	points := slices.SortedFunc(maps.Values(sums), func(a, b StatsPoint) int { return a.At.Compare(b.At) })
+	return slices.DeleteFunc(points, func(p StatsPoint) bool { return p.At.After(until) })
 }

@@ -59,7 +59,7 @@ type Service interface {
 	// the longest running work come first. If f names a node, the error may be
 	// rowmill.ErrNotFound (no such node) or rowmill.ErrConflict (several nodes have the
 	// name).
-	Actors(ctx context.Context, f ActorFilter) ([]Actor, []Answered, error)
+	Actors(ctx context.Context, f ActorFilter) ([]Actor, []NodeAnswer, error)
 	// Diagnose makes every node test its own setup, and returns the results. It takes
 	// seconds.
 	Diagnose(ctx context.Context) ([]Diagnosis, error)
@@ -93,7 +93,7 @@ type Nodes struct {
 func (n *Nodes) Route(v1 *gin.RouterGroup) {
 	v1.GET("/stats", n.Handle(n.stats))
 	v1.GET("/me", n.Handle(n.me))
-	operators := v1.Group("", n.operators)
+	operators := v1.Group("", n.requireOperator)
 	operators.GET("/nodes", n.Handle(n.list))
 	operators.POST("/nodes/:node/drain", n.Handle(n.drain))
 	operators.GET("/engines", n.Handle(n.engines))
@@ -101,11 +101,11 @@ func (n *Nodes) Route(v1 *gin.RouterGroup) {
 	operators.GET("/actors", n.Handle(n.actors))
 	operators.GET("/diagnosis", n.Handle(n.diagnose))
 	operators.GET("/storage", n.Handle(n.storage))
-	operators.POST("/backup", n.Do(n.backup))
+	operators.POST("/backup", n.HandleRaw(n.backup))
 }
 
-// operators is a middleware that refuses callers who are not operators.
-func (n *Nodes) operators(c *gin.Context) {
+// requireOperator is a middleware that refuses callers who are not operators.
+func (n *Nodes) requireOperator(c *gin.Context) {
 	if err := caller.CheckOperator(c); err != nil {
 		n.Fail(c, err)
 	}
@@ -113,12 +113,12 @@ func (n *Nodes) operators(c *gin.Context) {
 
 // list answers GET /v1/nodes with the live nodes.
 func (n *Nodes) list(c *gin.Context) (any, error) {
-	return gin.H{"nodes": n.all(c.Request.Context())}, nil
+	return gin.H{"nodes": n.listLiveNodes(c.Request.Context())}, nil
 }
 
-// all returns the live nodes for an answer. A node without models has an empty list of
+// listLiveNodes returns the live nodes for an answer. A node without models has an empty list of
 // models, because JSON would show nil as null.
-func (n *Nodes) all(ctx context.Context) []client.Node {
+func (n *Nodes) listLiveNodes(ctx context.Context) []client.Node {
 	all := n.Service.Nodes(ctx)
 	for i := range all {
 		all[i].Models = exchange.OrEmptyList(all[i].Models)
@@ -155,7 +155,7 @@ func (n *Nodes) RefuseJobs(c *gin.Context) {
 
 // ListJSON returns the list of live nodes as JSON, for events.
 func (n *Nodes) ListJSON(ctx context.Context) string {
-	list, err := exchange.Encode(n.all(ctx))
+	list, err := exchange.Encode(n.listLiveNodes(ctx))
 	if err != nil {
 		panic(fmt.Sprintf("encode the nodes: %v", err)) // all types of answers can be encoded
 	}

@@ -25,7 +25,7 @@ type selfView struct {
 
 // me answers GET /v1/me.
 func (n *Nodes) me(c *gin.Context) (any, error) {
-	who := caller.Of(c)
+	who := caller.PrincipalOf(c)
 	view := selfView{
 		Account: who.Account, Role: who.Role, Operator: caller.CheckOperator(c) == nil,
 		KeyID: exchange.OrNull(who.KeyID), KeyName: exchange.OrNull(who.Name), Version: n.Version,

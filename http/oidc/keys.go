@@ -43,7 +43,7 @@ type keys struct {
 // only key. It reads the keys from the issuer again if the key is unknown or was read
 // longer ago than KeysInterval. If the read fails, an old key stays valid.
 func (k *keys) find(ctx context.Context, id string) (any, error) {
-	key, fresh := k.known(id)
+	key, fresh := k.cachedKey(id)
 	if key != nil && fresh {
 		return key, nil
 	}
@@ -53,11 +53,11 @@ func (k *keys) find(ctx context.Context, id string) (any, error) {
 		k.fetching.Lock()
 	}
 	defer k.fetching.Unlock()
-	if key, fresh = k.known(id); key != nil && fresh { // another request has read the keys meanwhile
+	if key, fresh = k.cachedKey(id); key != nil && fresh { // another request has read the keys meanwhile
 		return key, nil
 	}
 	err := k.fetch(ctx)
-	if again, _ := k.known(id); again != nil {
+	if again, _ := k.cachedKey(id); again != nil {
 		return again, nil
 	}
 	if err != nil {
@@ -66,9 +66,9 @@ func (k *keys) find(ctx context.Context, id string) (any, error) {
 	return nil, &Refusal{Reason: fmt.Sprintf("the token is signed by a key that %s does not publish", k.cfg.Issuer)}
 }
 
-// known returns the cached key with an id, or nil if the cache has no such key. fresh
+// cachedKey returns the cached key with an id, or nil if the cache has no such key. fresh
 // is false if the cache is older than KeysInterval.
-func (k *keys) known(id string) (key any, fresh bool) {
+func (k *keys) cachedKey(id string) (key any, fresh bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	fresh = k.cfg.Now().Sub(k.fetched) < k.cfg.KeysInterval
@@ -123,13 +123,13 @@ func (k *keys) read(ctx context.Context) (set jose.JSONWebKeySet, err error) {
 		Issuer string `json:"issuer"`
 		Keys   string `json:"jwks_uri"`
 	}
-	if err := k.get(ctx, strings.TrimSuffix(k.cfg.Issuer, "/")+"/.well-known/openid-configuration", &about); err != nil {
+	if err := k.getJSON(ctx, strings.TrimSuffix(k.cfg.Issuer, "/")+"/.well-known/openid-configuration", &about); err != nil {
 		return set, err
 	}
 	if about.Issuer != k.cfg.Issuer {
 		return set, fmt.Errorf("the issuer calls itself %q: set oidc.issuer to exactly this name", about.Issuer)
 	}
-	if err := k.get(ctx, about.Keys, &set); err != nil {
+	if err := k.getJSON(ctx, about.Keys, &set); err != nil {
 		return set, err
 	}
 	public := set.Keys[:0]
@@ -144,7 +144,7 @@ func (k *keys) read(ctx context.Context) (set jose.JSONWebKeySet, err error) {
 	return set, nil
 }
 
-func (k *keys) get(ctx context.Context, url string, into any) error {
+func (k *keys) getJSON(ctx context.Context, url string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return err

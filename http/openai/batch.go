@@ -110,7 +110,7 @@ func (d *Dialect) viewOf(record store.Record) batchView {
 	v.Usage.TotalTokens = v.Usage.InputTokens + v.Usage.OutputTokens
 	v.RequestCounts = countsOf(job, v.Status)
 	v.setEndTimes(job.Completed)
-	if batch.Finalized(record) {
+	if batch.IsFinalized(record) {
 		files := filesOfBatch(record)
 		if files.output {
 			v.OutputFileID = outcomeID(job.ID, outcomeOutput)
@@ -158,7 +158,7 @@ func (v *batchView) setEndTimes(ended *time.Time) {
 
 // statusOf returns the status of a batch in OpenAI's API.
 func statusOf(record store.Record) string {
-	finalized := batch.Finalized(record)
+	finalized := batch.IsFinalized(record)
 	switch job := record.Job; job.Status {
 	case rowmill.StatusSucceeded:
 		if finalized {
@@ -172,7 +172,7 @@ func statusOf(record store.Record) string {
 		return statusCancelling
 	case rowmill.StatusFailed:
 		switch {
-		case batch.CauseOf(job) != batch.Expired:
+		case batch.NotRunCauseOf(job) != batch.Expired:
 			return statusFailed
 		case finalized:
 			return statusExpired

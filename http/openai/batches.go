@@ -132,21 +132,21 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := d.file(c, want.file)
+	f, err := d.findUnexpiredFile(c, want.file)
 	if err != nil {
-		return nil, batch.NotFoundField(err, "input_file_id")
+		return nil, batch.AddNotFoundField(err, "input_file_id")
 	}
 	if f.Purpose != purposeBatch {
 		return nil, rowmill.Invalid("input_file_id", "names a file with the purpose %s; upload one with the purpose %s", f.Purpose, purposeBatch)
 	}
-	record, err := d.job(c, f, want)
+	record, err := d.newBatchRecord(c, f, want)
 	if err != nil {
 		return nil, err
 	}
 	record, err = d.batches.Submit(c, record, want.sum(), func(ctx context.Context) error {
 		err := d.Bucket.Copy(ctx, f.Key, record.Spec.Spooled)
-		if errors.Is(err, rowmill.ErrNotFound) { // the file was deleted after d.file read its record
-			return batch.NotFoundField(batch.NotFound("file", f.ID), "input_file_id")
+		if errors.Is(err, rowmill.ErrNotFound) { // the file was deleted after d.findUnexpiredFile read its record
+			return batch.AddNotFoundField(batch.NotFound("file", f.ID), "input_file_id")
 		}
 		return err
 	})
@@ -156,15 +156,15 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 	return d.finalizeAndView(c.Request.Context(), record)
 }
 
-// job returns the record of a new batch. It reads only the first line of the file,
+// newBatchRecord returns the record of a new batch. It reads only the first line of the file,
 // which names the model for all lines. A file without a valid first line gets a job
 // too; that job fails with a list of all errors in the file.
-func (d *Dialect) job(c *gin.Context, f store.File, want batchRequest) (store.Record, error) {
+func (d *Dialect) newBatchRecord(c *gin.Context, f store.File, want batchRequest) (store.Record, error) {
 	model, err := d.modelOf(c, f, want.endpoint)
 	if err != nil {
 		return store.Record{}, err
 	}
-	return d.batches.Record(model, rowmill.Raw{
+	return d.batches.NewRecord(model, rowmill.RawBatch{
 		Path: want.endpoint, InputFile: f.ID, Window: want.window, Metadata: want.metadata, OutputSeconds: want.outputSeconds,
 	}, want.duration), nil
 }
@@ -174,7 +174,7 @@ func (d *Dialect) job(c *gin.Context, f store.File, want batchRequest) (store.Re
 func (d *Dialect) modelOf(c *gin.Context, f store.File, path string) (rowmill.Model, error) {
 	object, err := d.Bucket.Open(c.Request.Context(), f.Key)
 	if errors.Is(err, rowmill.ErrNotFound) {
-		return rowmill.Model{}, batch.NotFoundField(batch.NotFound("file", f.ID), "input_file_id")
+		return rowmill.Model{}, batch.AddNotFoundField(batch.NotFound("file", f.ID), "input_file_id")
 	}
 	if err != nil {
 		return rowmill.Model{}, fmt.Errorf("open the input of a batch: %w", err)

@@ -71,7 +71,7 @@ func (d *Dialect) findFile(c *gin.Context, id string) (store.File, error) {
 		return store.File{}, none
 	}
 	f, err := d.Store.GetFile(c.Request.Context(), id)
-	if errors.Is(err, rowmill.ErrNotFound) || err == nil && f.Account != caller.Of(c).Account {
+	if errors.Is(err, rowmill.ErrNotFound) || err == nil && f.Account != caller.PrincipalOf(c).Account {
 		return store.File{}, none
 	}
 	if err != nil {
@@ -80,8 +80,8 @@ func (d *Dialect) findFile(c *gin.Context, id string) (store.File, error) {
 	return f, nil
 }
 
-// file returns a file of the account that has not expired, or a 404.
-func (d *Dialect) file(c *gin.Context, id string) (store.File, error) {
+// findUnexpiredFile returns a file of the account that has not expired, or a 404.
+func (d *Dialect) findUnexpiredFile(c *gin.Context, id string) (store.File, error) {
 	f, err := d.findFile(c, id)
 	if err == nil && d.expired(f) {
 		err = batch.NotFound("file", f.ID)
@@ -91,13 +91,13 @@ func (d *Dialect) file(c *gin.Context, id string) (store.File, error) {
 
 // showFile answers GET /v1/files/{file_id} with the description of a file.
 func (d *Dialect) showFile(c *gin.Context) (any, error) {
-	f, err := d.file(c, c.Param("file_id"))
+	f, err := d.findUnexpiredFile(c, c.Param("file_id"))
 	return viewFile(f), err
 }
 
 // content answers GET /v1/files/{file_id}/content with the bytes of a file.
 func (d *Dialect) content(c *gin.Context) error {
-	f, err := d.file(c, c.Param("file_id"))
+	f, err := d.findUnexpiredFile(c, c.Param("file_id"))
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (d *Dialect) content(c *gin.Context) error {
 // with its own copy. A file that a batch made is removed later, with the results of the
 // batch's job.
 func (d *Dialect) deleteFile(c *gin.Context) (any, error) {
-	f, err := d.file(c, c.Param("file_id"))
+	f, err := d.findUnexpiredFile(c, c.Param("file_id"))
 	if err != nil {
 		return nil, err
 	}
@@ -134,9 +134,9 @@ func (d *Dialect) deleteFile(c *gin.Context) (any, error) {
 }
 
 // queryPage reads the query parameters that select a page of a list, except the cursor.
-// byDefault and most are the default and the largest number of elements on a page.
-func queryPage(c *gin.Context, p *request.Problems, byDefault, most int64) store.Page {
-	asked := store.Page{Limit: int(exchange.QueryInt(c, p, "limit", byDefault, 1, most))}
+// byDefault and maxLimit are the default and the largest number of elements on a page.
+func queryPage(c *gin.Context, p *request.Problems, byDefault, maxLimit int64) store.Page {
+	asked := store.Page{Limit: int(exchange.QueryInt(c, p, "limit", byDefault, 1, maxLimit))}
 	switch order := c.DefaultQuery("order", "desc"); order {
 	case "desc":
 	case "asc":
@@ -162,11 +162,11 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 	}
 	if asked.After != "" {
 		if err := d.checkCursor(c, asked.After); err != nil {
-			return nil, batch.NotFoundField(err, "after")
+			return nil, batch.AddNotFoundField(err, "after")
 		}
 	}
 	files, more, err := batch.ReadVisiblePage(asked, d.expired, func(f store.File) string { return f.ID }, func(page store.Page) ([]store.File, bool, error) {
-		return d.Store.ListFiles(c.Request.Context(), caller.Of(c).Account, c.Query("purpose"), page)
+		return d.Store.ListFiles(c.Request.Context(), caller.PrincipalOf(c).Account, c.Query("purpose"), page)
 	})
 	if err != nil {
 		return nil, err
@@ -212,7 +212,7 @@ func (d *Dialect) createRecord(ctx context.Context, f store.File) error {
 	return nil
 }
 
-// tooLarge returns the error for a file that is larger than most bytes.
-func tooLarge(most int64) error {
-	return request.Errorf(http.StatusRequestEntityTooLarge, "file_too_large", "the file has more than %d bytes; split it", most).Closing()
+// fileTooLargeError returns the error for a file that is larger than maxBytes.
+func fileTooLargeError(maxBytes int64) error {
+	return request.Errorf(http.StatusRequestEntityTooLarge, "file_too_large", "the file has more than %d bytes; split it", maxBytes).CloseConnection()
 }

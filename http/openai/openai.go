@@ -32,7 +32,7 @@ type Dialect struct {
 // Route adds the routes of files, uploads and batches.
 func (d *Dialect) Route(v1 gin.IRoutes) {
 	d.batches = &batch.Batches{Config: d.Config, Dialect: rowmill.DialectOpenAI, Prefix: prefixBatch, Outcomes: d.outcomes}
-	handle, do := d.Exchange.Handle, d.Exchange.Do
+	handle, do := d.Exchange.Handle, d.Exchange.HandleRaw
 	v1.POST("/files", handle(d.upload))
 	v1.GET("/files", handle(d.listFiles))
 	v1.GET("/files/:file_id", handle(d.showFile))
@@ -52,9 +52,9 @@ func (d *Dialect) Route(v1 gin.IRoutes) {
 // typeServer is the type of errors that the service caused.
 const typeServer = "server_error"
 
-// Error returns the body of the answer to a failed request, as OpenAI's clients expect
+// NewErrorBody returns the body of the answer to a failed request, as OpenAI's clients expect
 // it.
-func Error(_ *gin.Context, e *request.Error) any { return gin.H{"error": ErrorObject(e)} }
+func NewErrorBody(_ *gin.Context, e *request.Error) any { return gin.H{"error": ErrorObject(e)} }
 
 // ErrorObject returns the error object in the body of an error, as OpenAI's clients
 // expect it. It always has all four members; unset members are null.

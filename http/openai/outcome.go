@@ -44,7 +44,7 @@ func filesOfBatch(record store.Record) batchFiles {
 }
 
 // outcomes describes the files to make for an ended batch.
-func (d *Dialect) outcomes(ctx context.Context, record store.Record) (made []batch.Outcome, err error) {
+func (d *Dialect) outcomes(ctx context.Context, record store.Record) (made []batch.ResultFile, err error) {
 	files := filesOfBatch(record)
 	until, err := d.expiry(ctx, record)
 	if err != nil {
@@ -52,7 +52,7 @@ func (d *Dialect) outcomes(ctx context.Context, record store.Record) (made []bat
 	}
 	l := newLineWriter(record)
 	add := func(name string, line func([]byte, *rowmill.Row, *rowmill.Output) ([]byte, error)) {
-		made = append(made, batch.Outcome{Name: name, Line: line, OnComplete: func(ctx context.Context, a store.Artifact) error {
+		made = append(made, batch.ResultFile{Name: name, Line: line, OnComplete: func(ctx context.Context, a store.Artifact) error {
 			err := d.createRecord(ctx, store.File{
 				ID: outcomeID(record.Job.ID, name), Account: record.Spec.Account, Purpose: purposeOutput,
 				Name: d.batches.ID(record.Job.ID) + "_" + name, Size: a.Size, Created: *record.Job.Completed, Expires: until, Key: a.Key, Job: record.Job.ID,
@@ -100,7 +100,7 @@ type lineError struct{ code, message string }
 
 func newLineWriter(record store.Record) lineWriter {
 	l := lineWriter{batch: batch.JobIDDigits(record.Job.ID)}
-	switch reason := record.Job.FailureReason; batch.CauseOf(record.Job) {
+	switch reason := record.Job.FailureReason; batch.NotRunCauseOf(record.Job) {
 	case batch.Cancelled:
 		l.notRun = lineError{"batch_cancelled", "The batch was cancelled before this request was run."}
 	case batch.Expired:

@@ -55,14 +55,14 @@ type form struct {
 
 // upload answers POST /v1/files: it stores an uploaded file.
 func (d *Dialect) upload(c *gin.Context) (any, error) {
-	parts, err := d.parts(c, "the fields purpose and file")
+	parts, err := d.openForm(c, "the fields purpose and file")
 	if err != nil {
 		return nil, err
 	}
 	id, ctx := newFileID(), c.Request.Context()
 	writing, stop := context.WithCancel(ctx)
 	defer stop()
-	w, err := d.Bucket.Create(writing, layout.File(id), layout.Bytes)
+	w, err := d.Bucket.Create(writing, layout.FileKey(id), layout.Bytes)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (d *Dialect) upload(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	expiry, err := sent.check()
+	expiry, err := sent.validate()
 	if err != nil {
 		return nil, err
 	}
@@ -81,8 +81,8 @@ func (d *Dialect) upload(c *gin.Context) (any, error) {
 	now := d.Now().UTC()
 	until := now.Add(expiry).Truncate(time.Second)
 	f := store.File{
-		ID: id, Account: caller.Of(c).Account, Purpose: sent.fields["purpose"], Name: sent.name, Size: sent.size,
-		Created: now.Truncate(time.Second), Expires: &until, Key: layout.File(id),
+		ID: id, Account: caller.PrincipalOf(c).Account, Purpose: sent.fields["purpose"], Name: sent.name, Size: sent.size,
+		Created: now.Truncate(time.Second), Expires: &until, Key: layout.FileKey(id),
 	}
 	// Store the record first. After a crash the object then has a record, so it expires.
 	if err := d.createRecord(ctx, f); err != nil {
@@ -97,9 +97,9 @@ func (d *Dialect) upload(c *gin.Context) (any, error) {
 	return viewFile(f), nil
 }
 
-// parts returns a reader for the parts of a multipart form. fields names the expected
+// openForm returns a reader for the parts of a multipart form. fields names the expected
 // fields for the error.
-func (d *Dialect) parts(c *gin.Context, fields string) (*multipart.Reader, error) {
+func (d *Dialect) openForm(c *gin.Context, fields string) (*multipart.Reader, error) {
 	kind, params, err := mime.ParseMediaType(c.GetHeader("Content-Type"))
 	if err != nil || kind != "multipart/form-data" || params["boundary"] == "" {
 		return nil, request.Errorf(http.StatusUnsupportedMediaType, "unsupported_media_type",
@@ -107,7 +107,7 @@ func (d *Dialect) parts(c *gin.Context, fields string) (*multipart.Reader, error
 	}
 	most := d.Limits.FileBytes + formRoom
 	if c.Request.ContentLength > most {
-		return nil, tooLarge(d.Limits.FileBytes)
+		return nil, fileTooLargeError(d.Limits.FileBytes)
 	}
 	return multipart.NewReader(d.Exchange.Body(c, most), params["boundary"]), nil
 }
@@ -134,7 +134,7 @@ func (d *Dialect) read(parts *multipart.Reader, field string, w io.Writer) (form
 				return sent, d.formError(err)
 			}
 			if sent.size > d.Limits.FileBytes {
-				return sent, tooLarge(d.Limits.FileBytes)
+				return sent, fileTooLargeError(d.Limits.FileBytes)
 			}
 			continue
 		}
@@ -160,7 +160,7 @@ func (d *Dialect) formError(err error) error {
 	case errors.As(err, &stalled):
 		return stalled
 	case errors.As(err, &overlong):
-		return tooLarge(d.Limits.FileBytes)
+		return fileTooLargeError(d.Limits.FileBytes)
 	}
 	return request.Errorf(http.StatusBadRequest, "invalid_multipart", "the form ends in the middle, or is not multipart/form-data; send it again")
 }
@@ -176,8 +176,8 @@ func filename(part *multipart.Part) string {
 	return textfmt.Shorten(name, maxFilename)
 }
 
-// check checks the fields of a form, and returns how long to keep the file.
-func (sent form) check() (expiry time.Duration, err error) {
+// validate checks the fields of a form, and returns how long to keep the file.
+func (sent form) validate() (expiry time.Duration, err error) {
 	var p request.Problems
 	switch purpose := sent.fields["purpose"]; {
 	case purpose == "":

@@ -97,7 +97,7 @@ func (u *upload) view() client.UploadState {
 }
 
 func viewPart(upload, id string, size int64) client.UploadPart {
-	at, _ := layout.UploadBegan(id) // UploadBegan also reads part ids, which have the same form as upload ids
+	at, _ := layout.UploadStartTime(id) // UploadBegan also reads part ids, which have the same form as upload ids
 	return client.UploadPart{ID: id, Object: "upload.part", Bytes: size, CreatedAt: at.Unix(), UploadID: upload}
 }
 
@@ -111,7 +111,7 @@ func (d *Dialect) beginUpload(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	u := upload{id: prefixUpload + batch.JobIDDigits(rowmill.NewJobID()), status: uploadPending}
-	u.Account, u.Created, u.Keep = caller.Of(c).Account, d.Now().UTC().Truncate(time.Second), defaultExpiry
+	u.Account, u.Created, u.Keep = caller.PrincipalOf(c).Account, d.Now().UTC().Truncate(time.Second), defaultExpiry
 	if body.Require("bytes", "a whole number", &u.Bytes, "say how many bytes the file has") && (u.Bytes < 1 || u.Bytes > d.Limits.UploadBytes) {
 		body.Add("bytes", "is %d; it must be from 1 to %d", u.Bytes, d.Limits.UploadBytes)
 	}
@@ -130,7 +130,7 @@ func (d *Dialect) beginUpload(c *gin.Context) (any, error) {
 	if err := body.Err(); err != nil {
 		return nil, err
 	}
-	err = d.writeObject(c.Request.Context(), layout.UploadRecord(u.id), layout.JSON, func(w io.Writer) error { return json.NewEncoder(w).Encode(u.uploadHeader) })
+	err = d.writeObject(c.Request.Context(), layout.UploadRecordKey(u.id), layout.JSON, func(w io.Writer) error { return json.NewEncoder(w).Encode(u.uploadHeader) })
 	if err != nil {
 		return nil, fmt.Errorf("begin an upload: %w", err)
 	}
@@ -162,7 +162,7 @@ func (d *Dialect) uploadOf(c *gin.Context) (*upload, error) {
 	if digits, found := strings.CutPrefix(u.id, prefixUpload); !found || !batch.IsUUIDHex(digits) {
 		return nil, none
 	}
-	object, err := d.Bucket.Open(ctx, layout.UploadRecord(u.id))
+	object, err := d.Bucket.Open(ctx, layout.UploadRecordKey(u.id))
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return nil, none
 	}
@@ -173,10 +173,10 @@ func (d *Dialect) uploadOf(c *gin.Context) (*upload, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read an upload: %w", err)
 	}
-	if u.Account != caller.Of(c).Account {
+	if u.Account != caller.PrincipalOf(c).Account {
 		return nil, none
 	}
-	if u.parts, err = d.Bucket.List(ctx, layout.UploadParts(u.id)); err != nil {
+	if u.parts, err = d.Bucket.List(ctx, layout.UploadPartsPrefix(u.id)); err != nil {
 		return nil, fmt.Errorf("list the parts of an upload: %w", err)
 	}
 	return u, d.findStatus(ctx, u)
@@ -195,7 +195,7 @@ func (d *Dialect) findStatus(ctx context.Context, u *upload) error {
 	if !errors.Is(err, rowmill.ErrNotFound) {
 		return fmt.Errorf("look up the file of an upload: %w", err)
 	}
-	_, err = d.Bucket.Stat(ctx, layout.UploadCancelled(u.id))
+	_, err = d.Bucket.Stat(ctx, layout.UploadCancelledKey(u.id))
 	switch {
 	case err == nil:
 		u.status = uploadCancelled
@@ -242,13 +242,13 @@ func (d *Dialect) addPart(c *gin.Context) (any, error) {
 	if len(u.parts) >= maxParts || received > 2*u.Bytes+d.Limits.FileBytes {
 		return nil, request.Errorf(http.StatusBadRequest, "too_many_parts", "the upload has %d parts with %d bytes for a file of %d bytes, and accepts no more; complete it, or begin another upload", len(u.parts), received, u.Bytes)
 	}
-	parts, err := d.parts(c, "the field data")
+	parts, err := d.openForm(c, "the field data")
 	if err != nil {
 		return nil, err
 	}
 	id := prefixPart + batch.JobIDDigits(rowmill.NewJobID())
 	var sent form
-	err = d.writeObject(c.Request.Context(), layout.UploadParts(u.id)+id, layout.Bytes, func(w io.Writer) (err error) {
+	err = d.writeObject(c.Request.Context(), layout.UploadPartsPrefix(u.id)+id, layout.Bytes, func(w io.Writer) (err error) {
 		if sent, err = d.read(parts, "data", w); err == nil && !sent.hasFile {
 			err = rowmill.Invalid("data", "is missing; send the part as the field data of the form")
 		}
@@ -274,8 +274,8 @@ func (d *Dialect) cancelUpload(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	ctx := context.WithoutCancel(c.Request.Context())
-	if err = d.writeObject(ctx, layout.UploadCancelled(u.id), layout.Bytes, func(io.Writer) error { return nil }); err == nil {
-		err = d.Bucket.DeletePrefix(ctx, layout.UploadParts(u.id))
+	if err = d.writeObject(ctx, layout.UploadCancelledKey(u.id), layout.Bytes, func(io.Writer) error { return nil }); err == nil {
+		err = d.Bucket.DeletePrefix(ctx, layout.UploadPartsPrefix(u.id))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cancel an upload: %w", err)
@@ -324,7 +324,7 @@ func (d *Dialect) completeUpload(c *gin.Context) (any, error) {
 	if u.status != uploadCompleted {
 		return nil, cmp.Or(u.checkPending(), err)
 	}
-	if err := d.Bucket.DeletePrefix(ctx, layout.UploadParts(u.id)); err != nil {
+	if err := d.Bucket.DeletePrefix(ctx, layout.UploadPartsPrefix(u.id)); err != nil {
 		d.Exchange.Logger.Warn("removing the parts of a completed upload failed, they expire later", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
 	}
 	u.parts = nil
@@ -336,7 +336,7 @@ func (d *Dialect) completeUpload(c *gin.Context) (any, error) {
 func (u *upload) partKeys(ids []string) (keys []string, err error) {
 	var total int64
 	for i, id := range ids {
-		key := layout.UploadParts(u.id) + id
+		key := layout.UploadPartsPrefix(u.id) + id
 		at := slices.IndexFunc(u.parts, func(part blob.Info) bool { return part.Key == key })
 		switch {
 		case at < 0:
@@ -359,7 +359,7 @@ func (d *Dialect) join(ctx context.Context, u *upload, keys []string, sum string
 	until := u.Created.Add(u.Keep)
 	f := store.File{
 		ID: fileIDOf(u.id), Account: u.Account, Purpose: u.Purpose, Name: u.Filename, Size: u.Bytes,
-		Created: u.Created, Expires: &until, Key: layout.File(fileIDOf(u.id)),
+		Created: u.Created, Expires: &until, Key: layout.FileKey(fileIDOf(u.id)),
 	}
 	err := d.writeObject(ctx, f.Key, layout.Bytes, func(w io.Writer) error {
 		digest := md5.New()

@@ -23,10 +23,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Value returns the name of the stored value with an account's own quotas: a document
+// ValueName returns the name of the stored value with an account's own quotas: a document
 // {"quotas": [{"priority", "row_quota", "token_quota"}], "cost_quota_usd"}. An absent
 // row_quota or token_quota means that the configured quota applies.
-func Value(account string) string { return "quotas/" + account }
+func ValueName(account string) string { return "quotas/" + account }
 
 // ownQuotas has the quotas that were set for one account. A nil row quota or token
 // quota means that the configured quota applies; a nil cost quota means no limit.
@@ -65,9 +65,9 @@ func (q *Quotas) Route(v1 gin.IRoutes) {
 // load returns the quotas that apply to an account: its own quotas, and the configured
 // quotas where the account has no own.
 func (q *Quotas) load(ctx context.Context, account string) (accountQuotas, error) {
-	doc, version, err := q.Store.GetValue(ctx, Value(account))
+	doc, version, err := q.Store.GetValue(ctx, ValueName(account))
 	if errors.Is(err, rowmill.ErrNotFound) {
-		return q.inForce(account, ownQuotas{}, 0), nil
+		return q.applicableQuotas(account, ownQuotas{}, 0), nil
 	}
 	var own ownQuotas
 	if err == nil {
@@ -76,7 +76,7 @@ func (q *Quotas) load(ctx context.Context, account string) (accountQuotas, error
 	if err != nil {
 		return accountQuotas{}, fmt.Errorf("read the quotas of an account: %w", err)
 	}
-	return q.inForce(account, own, version), nil
+	return q.applicableQuotas(account, own, version), nil
 }
 
 // SetQuotas sets the account in the specification of a job, and copies the quotas of
@@ -92,9 +92,9 @@ func (q *Quotas) SetQuotas(ctx context.Context, account string, spec *rowmill.Sp
 	return nil
 }
 
-// inForce returns the quotas that apply to an account: its own quotas where they are
+// applicableQuotas returns the quotas that apply to an account: its own quotas where they are
 // set, else the configured quotas. version is the version of the stored value with own.
-func (q *Quotas) inForce(account string, own ownQuotas, version int64) accountQuotas {
+func (q *Quotas) applicableQuotas(account string, own ownQuotas, version int64) accountQuotas {
 	bounds := slices.Clone(q.Configured)
 	slices.SortFunc(bounds, func(a, b client.Quota) int { return cmp.Compare(a.Priority, b.Priority) })
 	for _, mine := range own.Quotas {
@@ -117,14 +117,14 @@ func (q *Quotas) inForce(account string, own ownQuotas, version int64) accountQu
 // get answers GET /v1/get-quotas with the quotas of the caller's account. Every key may
 // request them.
 func (q *Quotas) get(c *gin.Context) (any, error) {
-	bounds, err := q.load(c.Request.Context(), caller.Of(c).Account)
+	bounds, err := q.load(c.Request.Context(), caller.PrincipalOf(c).Account)
 	return gin.H{"quotas": bounds.Quotas}, err
 }
 
 // show answers GET /v1/quotas with the quotas of an account. It is only for
 // administrators.
 func (q *Quotas) show(c *gin.Context) (any, error) {
-	account, err := caller.Administered(c, c.Query("account"))
+	account, err := caller.AdministeredAccount(c, c.Query("account"))
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (q *Quotas) show(c *gin.Context) (any, error) {
 // put answers PUT /v1/quotas: the body replaces the account's own quotas.
 func (q *Quotas) put(c *gin.Context) (any, error) {
 	var own ownQuotas
-	account, err := caller.Administer(q.Exchange, c, exchange.SmallObject, func(body *request.Object) {
+	account, err := caller.ReadAdminRequest(q.Exchange, c, exchange.SmallObject, func(body *request.Object) {
 		own = readQuotas(body)
 		body.RejectUnknown("account, quotas and cost_quota_usd")
 	})
@@ -151,11 +151,11 @@ func (q *Quotas) put(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	err = q.Audit.Record(c, audit.Action{Name: audit.QuotasSet, Account: account, Target: "", Details: own}, func(ctx context.Context) error {
-		version, err := store.RewriteValue(ctx, q.Store, Value(account), own, bounds.version)
+		version, err := store.RewriteValue(ctx, q.Store, ValueName(account), own, bounds.version)
 		if err != nil {
 			return fmt.Errorf("store the quotas of an account: %w", err)
 		}
-		bounds = q.inForce(account, own, version)
+		bounds = q.applicableQuotas(account, own, version)
 		return nil
 	})
 	exchange.SetETag(c, bounds.version, err)
@@ -194,10 +194,10 @@ func readQuotas(body *request.Object) ownQuotas {
 }
 
 // readQuota reads a row quota or a token quota. It returns nil if the field is absent,
-// which means that the configured quota applies. of is the unit, for errors.
-func readQuota(entry *request.Object, field, of string) *int64 {
+// which means that the configured quota applies. unit is for errors.
+func readQuota(entry *request.Object, field, unit string) *int64 {
 	var n int64
-	if !entry.Read(field, "a whole number of "+of+", or null for the configured one", &n) {
+	if !entry.Read(field, "a whole number of "+unit+", or null for the configured one", &n) {
 		return nil
 	}
 	if n < 1 {

@@ -54,8 +54,8 @@ func Errorf(status int, code, format string, args ...any) *Error {
 	return &Error{Status: status, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// With adds a field to the answer's body and returns e.
-func (e *Error) With(name string, value any) *Error {
+// WithField adds a field to the answer's body and returns e.
+func (e *Error) WithField(name string, value any) *Error {
 	if e.Extra == nil {
 		e.Extra = map[string]any{}
 	}
@@ -63,24 +63,24 @@ func (e *Error) With(name string, value any) *Error {
 	return e
 }
 
-// Closing makes the server close the connection after the answer, so that the server
-// does not read the rest of the request's body. Closing returns e.
-func (e *Error) Closing() *Error {
+// CloseConnection makes the server close the connection after the answer, so that the server
+// does not read the rest of the request's body. CloseConnection returns e.
+func (e *Error) CloseConnection() *Error {
 	e.Header = map[string]string{"Connection": "close"}
 	return e
 }
 
-// NotNow returns an error with status 503 and a header Retry-After, which tells the
+// RetryLater returns an error with status 503 and a header Retry-After, which tells the
 // client to try again after RetryAfter.
-func NotNow(code, format string, args ...any) *Error {
+func RetryLater(code, format string, args ...any) *Error {
 	e := Errorf(http.StatusServiceUnavailable, code, format, args...)
 	e.Header = map[string]string{"Retry-After": RetryAfter}
 	return e
 }
 
-// Describe returns the HTTP answer for any error. No other function decides this, so
+// FromError returns the HTTP answer for any error. No other function decides this, so
 // the same error has the same answer on all routes.
-func Describe(err error) *Error {
+func FromError(err error) *Error {
 	var (
 		ready    *Error
 		invalid  *rowmill.InvalidError
@@ -95,10 +95,10 @@ func Describe(err error) *Error {
 		return e
 	case errors.As(err, &tooLarge):
 		return Errorf(http.StatusRequestEntityTooLarge, "body_too_large",
-			"the request body is larger than %d bytes; put the rows into a file of CSV, Parquet or JSON Lines, upload it with POST /v1/uploads, and send file: and its id as inputs, or its URL", tooLarge.Limit).Closing()
+			"the request body is larger than %d bytes; put the rows into a file of CSV, Parquet or JSON Lines, upload it with POST /v1/uploads, and send file: and its id as inputs, or its URL", tooLarge.Limit).CloseConnection()
 	case errors.Is(err, archive.ErrRemoved) && errors.Is(err, rowmill.ErrNotFound):
 		// The record shows no removal: it was read before the removal, or the storage lost the files.
-		return NotNow("results_missing",
+		return RetryLater("results_missing",
 			"the result files of this job are not in the service's storage; ask again, and if the answer stays, the storage has lost them: "+
 				"an operator finds out with rowmill storage check")
 	case errors.Is(err, archive.ErrRemoved):
@@ -111,16 +111,16 @@ func Describe(err error) *Error {
 	case errors.Is(err, context.Canceled):
 		return Errorf(statusClientGone, "client_gone", "the client closed the request")
 	case errors.Is(err, store.ErrOutcomeUnknown):
-		return NotNow(CodeOutcomeUnknown, "the service's storage did not answer, so your request may have taken effect or not; check that before you repeat it")
+		return RetryLater(CodeOutcomeUnknown, "the service's storage did not answer, so your request may have taken effect or not; check that before you repeat it")
 	case errors.Is(err, store.ErrDamaged), errors.Is(err, results.ErrDamaged):
 		return Errorf(http.StatusInternalServerError, "damaged",
 			"a stored record or result that this request needs is damaged; an operator finds it with rowmill storage check --read, and can restore it from a backup")
 	case errors.Is(err, store.ErrNewer):
-		return NotNow("unavailable", "a newer version of the service wrote the record; send the request to a node of that version, or upgrade this node")
+		return RetryLater("unavailable", "a newer version of the service wrote the record; send the request to a node of that version, or upgrade this node")
 	case errors.Is(err, rowmill.ErrUnavailable):
-		return NotNow("unavailable", "the service's storage cannot be reached or written now; nothing is known to be wrong with your request, so try again in a few seconds")
+		return RetryLater("unavailable", "the service's storage cannot be reached or written now; nothing is known to be wrong with your request, so try again in a few seconds")
 	case errors.Is(err, context.DeadlineExceeded):
-		return NotNow("timeout", "the store did not answer in time; check whether your request took effect before you repeat it")
+		return RetryLater("timeout", "the store did not answer in time; check whether your request took effect before you repeat it")
 	case errors.Is(err, rowmill.ErrNotFound):
 		return Errorf(http.StatusNotFound, "not_found", "not found")
 	case errors.Is(err, rowmill.ErrExpired):

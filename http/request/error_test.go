@@ -43,7 +43,7 @@ func TestDescribe(t *testing.T) {
 		{syscall.EDQUOT, 507, "storage_full"},
 		{errors.New("anything"), 500, "internal_error"},
 	} {
-		if e := Describe(fmt.Errorf("while testing: %w", c.err)); e.Status != c.status || e.Code != c.code || e.Message == "" {
+		if e := FromError(fmt.Errorf("while testing: %w", c.err)); e.Status != c.status || e.Code != c.code || e.Message == "" {
 			t.Errorf("%v: %d %s %q", c.err, e.Status, e.Code, e.Message)
 		}
 	}

@@ -10,36 +10,36 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// NoResults returns an error that says why a job has no results of a variant, or nil if
+// CheckHasResults returns an error that says why a job has no results of a variant, or nil if
 // the job has such results.
-func NoResults(record store.Record, v results.Variant) error {
+func CheckHasResults(record store.Record, v results.Variant) error {
 	status := record.Job.Status
 	switch {
 	case record.Job.RunType == rowmill.RunEstimate:
 		return Errorf(http.StatusConflict, "no_results",
-			"an estimate job has no results; its record holds cost_estimate once it has succeeded").With("status", status)
+			"an estimate job has no results; its record holds cost_estimate once it has succeeded").WithField("status", status)
 	case status != rowmill.StatusSucceeded && status.Terminal():
 		return Errorf(http.StatusConflict, "job_not_succeeded",
-			"the job is %s; only succeeded jobs have results. partial=true gives the rows that it has committed", status).With("status", status)
+			"the job is %s; only succeeded jobs have results. partial=true gives the rows that it has committed", status).WithField("status", status)
 	case status != rowmill.StatusSucceeded:
 		return Errorf(http.StatusConflict, "job_not_succeeded",
-			"the job is %s; its results are ready once it has succeeded", status).With("status", status)
+			"the job is %s; its results are ready once it has succeeded", status).WithField("status", status)
 	}
 	return checkAvailable(record, v)
 }
 
-// NoRows returns an error that says why a job that has not succeeded has no partial
+// CheckHasPartialRows returns an error that says why a job that has not succeeded has no partial
 // results, or nil if the job has partial results.
-func NoRows(record store.Record, v results.Variant) error {
+func CheckHasPartialRows(record store.Record, v results.Variant) error {
 	status := record.Job.Status
 	switch {
 	case record.Job.RunType == rowmill.RunEstimate:
-		return Errorf(http.StatusConflict, "no_results", "an estimate job has no results, and no partial ones").With("status", status)
+		return Errorf(http.StatusConflict, "no_results", "an estimate job has no results, and no partial ones").WithField("status", status)
 	case record.DataRemoved == nil && !record.IsCutIntoShards() && status.Terminal():
 		return Errorf(http.StatusConflict, "no_rows",
-			"the job is %s and ended before its rows were counted, so it has no rows", status).With("status", status)
+			"the job is %s and ended before its rows were counted, so it has no rows", status).WithField("status", status)
 	case record.DataRemoved == nil && !record.IsCutIntoShards():
-		return Errorf(http.StatusConflict, "no_rows", "the rows of the job are not counted yet; try again later").With("status", status)
+		return Errorf(http.StatusConflict, "no_rows", "the rows of the job are not counted yet; try again later").WithField("status", status)
 	}
 	return checkAvailable(record, v)
 }

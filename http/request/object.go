@@ -41,7 +41,7 @@ func (o *Object) decode(body []byte) error {
 	if first, err := decoder.Token(); err != nil || first != json.Delim('{') || !json.Valid(body) {
 		return malformed
 	}
-	if textfmt.LoneSurrogate(body) {
+	if textfmt.HasLoneSurrogate(body) {
 		return Errorf(http.StatusBadRequest, "invalid_json", "the body has half of a surrogate pair, such as \\ud800, which is no character; remove it")
 	}
 	o.fields, o.nulls = map[string]json.RawMessage{}, map[string]bool{}
@@ -70,16 +70,16 @@ func (o *Object) decode(body []byte) error {
 }
 
 // Read decodes a field into the variable that into points to, and removes the field
-// from the object. It returns true if the field is present and has the right type. must
+// from the object. It returns true if the field is present and has the right type. wantType
 // names the right type for the error message.
-func (o *Object) Read(field, must string, into any) bool {
+func (o *Object) Read(field, wantType string, into any) bool {
 	raw, given := o.fields[field]
 	if !given {
 		return false
 	}
 	delete(o.fields, field)
 	if err := Decode(raw, into); err != nil {
-		o.Add(field, "must be %s", must)
+		o.Add(field, "must be %s", wantType)
 		return false
 	}
 	return true
@@ -87,16 +87,16 @@ func (o *Object) Read(field, must string, into any) bool {
 
 // Require is like Read for a field that must be present. missing is the message for an
 // absent field.
-func (o *Object) Require(field, must string, into any, missing string) bool {
+func (o *Object) Require(field, wantType string, into any, missing string) bool {
 	if _, given := o.fields[field]; !given {
 		o.Add(field, "is missing; %s", missing)
 		return false
 	}
-	return o.Read(field, must, into)
+	return o.Read(field, wantType, into)
 }
 
-// Null reports whether the request has the field with the value null.
-func (o *Object) Null(field string) bool { return o.nulls[field] }
+// IsNull reports whether the request has the field with the value null.
+func (o *Object) IsNull(field string) bool { return o.nulls[field] }
 
 // Drop removes a field without reading it.
 func (o *Object) Drop(field string) { delete(o.fields, field) }

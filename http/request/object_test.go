@@ -28,7 +28,7 @@ func FuzzReadObject(f *testing.F) {
 		}
 		for name, value := range theirs {
 			if string(value) == "null" {
-				if !o.Null(name) {
+				if !o.IsNull(name) {
 					t.Fatalf("%q: %s is not null", body, name)
 				}
 				continue
@@ -56,7 +56,7 @@ func TestObject_CollectsAllProblems(t *testing.T) {
 	o.Require("gone", "a string", &name, "it must be there")
 	o.Read("null", "a string", &name)
 	o.RejectUnknown("name and list")
-	if n != 2 || !o.Null("null") || !o.Problems.Has("list") || o.Problems.Has("z[0]") {
+	if n != 2 || !o.IsNull("null") || !o.Problems.Has("list") || o.Problems.Has("z[0]") {
 		t.Errorf("n %d, problems %v", n, o.Problems.Err())
 	}
 	want := []rowmill.FieldError{
@@ -67,10 +67,10 @@ func TestObject_CollectsAllProblems(t *testing.T) {
 		{Field: "gone", Message: "is missing; it must be there"},
 		{Field: "z", Message: "is unknown; the fields are name and list"},
 	}
-	if diff := cmp.Diff(want, Describe(o.Problems.Err()).Fields); diff != "" {
+	if diff := cmp.Diff(want, FromError(o.Problems.Err()).Fields); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if e := Describe(o.Problems.ErrAs(422, "invalid_input")); e.Status != 422 || len(e.Fields) != len(want) {
+	if e := FromError(o.Problems.ErrAs(422, "invalid_input")); e.Status != 422 || len(e.Fields) != len(want) {
 		t.Errorf("%d with %d fields", e.Status, len(e.Fields))
 	}
 }
@@ -89,10 +89,10 @@ func TestObject_OfManyFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.RejectUnknown("none"); o.Problems.Len() != maxUnknown+1 || !strings.Contains(Describe(o.Problems.Err()).Fields[maxUnknown].Message, "79 further") {
+	if o.RejectUnknown("none"); o.Problems.Len() != maxUnknown+1 || !strings.Contains(FromError(o.Problems.Err()).Fields[maxUnknown].Message, "79 further") {
 		t.Errorf("%d problems: %v", o.Problems.Len(), o.Problems.Err())
 	}
-	if _, err := ReadObject(object(maxFields + 1)); err == nil || Describe(err).Status != 400 {
+	if _, err := ReadObject(object(maxFields + 1)); err == nil || FromError(err).Status != 400 {
 		t.Errorf("error %v", err)
 	}
 }
@@ -105,11 +105,11 @@ func TestProblems_CodeOfAll(t *testing.T) {
 	}
 	p.AddCode("special", rowmill.FieldError{Field: "a", Message: "b"})
 	p.AddCode("special")
-	if e := Describe(p.Err()); e.Code != "special" {
+	if e := FromError(p.Err()); e.Code != "special" {
 		t.Errorf("code %s", e.Code)
 	}
 	p.Add("c", "is %d", 5)
-	if e := Describe(p.Err()); e.Code != CodeInvalid || len(e.Fields) != 2 {
+	if e := FromError(p.Err()); e.Code != CodeInvalid || len(e.Fields) != 2 {
 		t.Errorf("code %s, fields %v", e.Code, e.Fields)
 	}
 }

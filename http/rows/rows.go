@@ -52,7 +52,7 @@ type Rows struct {
 func (r *Rows) Route(v1 gin.IRoutes) {
 	v1.GET("/jobs/:job_id/rows/:row", r.Jobs.Handle(r.show))
 	v1.GET("/jobs/:job_id/errors", r.Jobs.Handle(r.failures))
-	v1.GET("/jobs/:job_id/errors/counts", r.Jobs.Handle(r.Jobs.Shared(r.countFailures)))
+	v1.GET("/jobs/:job_id/errors/counts", r.Jobs.Handle(r.Jobs.CacheAnswers(r.countFailures)))
 	v1.GET("/jobs/:job_id/preview", r.Jobs.Handle(r.preview))
 }
 
@@ -73,9 +73,9 @@ func (r *Rows) show(c *gin.Context) (any, error) {
 	case errors.Is(err, archive.ErrNoRow):
 		err = request.Errorf(http.StatusNotFound, "row_not_found", "the job has no row %d", n)
 	case errors.Is(err, archive.ErrNotDone):
-		err = request.Errorf(http.StatusConflict, "row_not_done", "row %d is not done; the job is %s", n, status).With("status", status)
+		err = request.Errorf(http.StatusConflict, "row_not_done", "row %d is not done; the job is %s", n, status).WithField("status", status)
 	}
-	view.Output = exchange.Decimals(view.Output)
+	view.Output = exchange.ToDecimals(view.Output)
 	return view, err
 }
 
@@ -84,7 +84,7 @@ func (r *Rows) show(c *gin.Context) (any, error) {
 func (r *Rows) jobWithRows(c *gin.Context) (store.Record, error) {
 	record, err := r.Jobs.FindInPath(c)
 	if err == nil && record.Job.RunType == rowmill.RunEstimate {
-		err = request.NoRows(record, results.Variant{})
+		err = request.CheckHasPartialRows(record, results.Variant{})
 	}
 	return record, err
 }
@@ -170,7 +170,7 @@ func (r *Rows) countFailures(c *gin.Context) (any, error) {
 }
 
 // parsePlace parses a cursor in the list of failed rows: <shard>.<row>.
-func parsePlace(cursor string) (place archive.Place, ok bool) {
+func parsePlace(cursor string) (place archive.FailurePosition, ok bool) {
 	if cursor == "" {
 		return archive.StartOfRows(), true
 	}
@@ -180,7 +180,7 @@ func parsePlace(cursor string) (place archive.Place, ok bool) {
 		return place, false
 	}
 	after, err := strconv.ParseInt(second, 10, 64)
-	return archive.Place{Shard: shard, After: after}, err == nil && after >= 0
+	return archive.FailurePosition{Shard: shard, After: after}, err == nil && after >= 0
 }
 
 // previewRow is a row in a preview.
@@ -197,7 +197,7 @@ func viewPreview(n int64, row *results.PreviewRow) previewRow {
 	if row == nil {
 		return previewRow{Row: n, Status: rowPending}
 	}
-	view := previewRow{Row: n, Status: rowDone, Input: &row.Input, Output: exchange.Decimals(row.Output), Cut: row.Cut}
+	view := previewRow{Row: n, Status: rowDone, Input: &row.Input, Output: exchange.ToDecimals(row.Output), Cut: row.Cut}
 	if row.Code != "" {
 		view.Status, view.Code = rowFailed, &row.Code
 	}
@@ -229,7 +229,7 @@ func (r *Rows) preview(c *gin.Context) (any, error) {
 		views[i] = viewPreview(offset+int64(i), row)
 	}
 	body := gin.H{
-		"rows": views, "next_offset": nil, "status": jobs.ViewOf(caller.Of(c), &job).Status,
+		"rows": views, "next_offset": nil, "status": jobs.ViewOf(caller.PrincipalOf(c), &job).Status,
 		"num_rows": job.NumRows, "rows_done": job.RowsDone,
 	}
 	if total := job.NumRows; total != nil && found.Record.IsCutIntoShards() && found.End < *total {

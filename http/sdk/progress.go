@@ -42,7 +42,7 @@ func (d *Dialect) progress(c *gin.Context) error {
 	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
 	for {
-		readable := request.NoResults(record, results.Variant{}) == nil
+		readable := request.CheckHasResults(record, results.Variant{}) == nil
 		if err := lines.write(record.Job, readable, d.Now()); err != nil || record.Job.Status.Terminal() || d.Draining() {
 			return nil // the client disconnected, the job has ended, or the node drains
 		}

@@ -27,7 +27,7 @@ func (d *Dialect) results(c *gin.Context) error {
 	}
 	defer source.Close()
 	if UsesDialect(c) {
-		schema = Schema(record, schema)
+		schema = ConvertSchema(record, schema)
 	}
 	return d.Exchange.Stream(c, exchange.JSON, "", func(w *bufio.Writer) error {
 		_, _ = w.WriteString(`{"results":`)
@@ -54,7 +54,7 @@ func (d *Dialect) readRequest(c *gin.Context) (record store.Record, v results.Va
 		return record, v, err
 	}
 	if record, err = d.Jobs.Find(c, id); err == nil {
-		err = request.NoResults(record, v)
+		err = request.CheckHasResults(record, v)
 	}
 	return record, v, err
 }

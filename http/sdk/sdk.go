@@ -30,7 +30,7 @@ import (
 const Name = "sdk"
 
 // UsesDialect reports whether the API key of a request is for clients of this dialect.
-func UsesDialect(c *gin.Context) bool { return caller.Of(c).Dialect == Name }
+func UsesDialect(c *gin.Context) bool { return caller.PrincipalOf(c).Dialect == Name }
 
 // Jobs finds jobs of the caller's account.
 type Jobs interface {
@@ -53,8 +53,8 @@ type Dialect struct {
 
 // Route adds the routes that only clients of the dialect use.
 func (d *Dialect) Route(v1 gin.IRoutes) {
-	v1.POST("/job-results", d.Exchange.Do(d.results))
-	v1.GET("/stream-job-progress/:job_id", d.Exchange.Do(d.progress))
+	v1.POST("/job-results", d.Exchange.HandleRaw(d.results))
+	v1.GET("/stream-job-progress/:job_id", d.Exchange.HandleRaw(d.progress))
 }
 
 // codeCancelled is the code of the failure_reason of a cancelled job.
@@ -71,9 +71,9 @@ func statusOf(status rowmill.Status) string {
 	return strings.ToUpper(string(status))
 }
 
-// Job returns a copy of a job with the status and the failure reason in the form of the
+// ConvertJob returns a copy of a job with the status and the failure reason in the form of the
 // dialect.
-func Job(job rowmill.Job) rowmill.Job {
+func ConvertJob(job rowmill.Job) rowmill.Job {
 	if job.Status == rowmill.StatusCancelled && job.FailureReason == nil {
 		job.FailureReason = rowmill.Failf(codeCancelled, "The job was cancelled on request.")
 	}
@@ -149,17 +149,17 @@ func packsJSON(record store.Record) bool {
 	return record.Spec.Model.Kind == rowmill.KindReasoning && len(record.Spec.Schema) > 0
 }
 
-// Schema returns the schema of a job's results as clients of the dialect expect it: an
+// ConvertSchema returns the schema of a job's results as clients of the dialect expect it: an
 // answer that is a JSON object becomes columns and not a text.
-func Schema(record store.Record, s results.Schema) results.Schema {
+func ConvertSchema(record store.Record, s results.Schema) results.Schema {
 	s.ContentAsJSON = packsJSON(record)
 	return s
 }
 
-// Answer returns the output of a Function's run in the form of the dialect. With a JSON
+// ConvertOutput returns the output of a Function's run in the form of the dialect. With a JSON
 // Schema the answer is JSON instead of text. For a reasoning model with a JSON Schema,
-// Answer also returns the reasoning; otherwise reasoning is nil.
-func Answer(record store.Record, output any) (answer any, reasoning *string) {
+// ConvertOutput also returns the reasoning; otherwise reasoning is nil.
+func ConvertOutput(record store.Record, output any) (answer any, reasoning *string) {
 	text, isText := output.(string)
 	switch {
 	case !isText || len(record.Spec.Schema) == 0:
@@ -182,8 +182,8 @@ func (d *Dialect) Status(c *gin.Context) (any, error) {
 		status = d.shownStatus(c, head)
 	}
 	if err != nil {
-		if e := request.Describe(err); e.Status == http.StatusNotFound {
-			err = e.With("job_status", gin.H{textfmt.Shorten(id, 64): statusOf(rowmill.StatusUnknown)}).With("metadata", gin.H{})
+		if e := request.FromError(err); e.Status == http.StatusNotFound {
+			err = e.WithField("job_status", gin.H{textfmt.Shorten(id, 64): statusOf(rowmill.StatusUnknown)}).WithField("metadata", gin.H{})
 		}
 		return nil, err
 	}

@@ -61,8 +61,8 @@ func (s *Settings) show(c *gin.Context) (any, error) {
 func (s *Settings) patch(c *gin.Context) (any, error) {
 	var days *int
 	change := false
-	account, err := caller.Administer(s.Exchange, c, exchange.SmallObject, func(body *request.Object) {
-		change = body.Null("retention_days")
+	account, err := caller.ReadAdminRequest(s.Exchange, c, exchange.SmallObject, func(body *request.Object) {
+		change = body.IsNull("retention_days")
 		if body.Read("retention_days", "one of 1, 7, 30 and 90, or null for never", &days) {
 			change = true
 			if !slices.Contains(store.RetentionPresets(), *days) {
@@ -84,7 +84,7 @@ func (s *Settings) patch(c *gin.Context) (any, error) {
 	if change {
 		view.RetentionDays = days
 		err = s.Audit.Record(c, audit.Action{Name: audit.SettingsSet, Account: account, Target: "", Details: view.Settings}, func(ctx context.Context) error {
-			version, err := store.RewriteValue(ctx, s.Store, store.SettingsValue(account), view.Settings, view.version)
+			version, err := store.RewriteValue(ctx, s.Store, store.SettingsValueName(account), view.Settings, view.version)
 			if err != nil {
 				return fmt.Errorf("store the settings of an account: %w", err)
 			}

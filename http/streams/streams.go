@@ -65,7 +65,7 @@ type Streams struct {
 }
 
 // Route adds the route of event streams.
-func (s *Streams) Route(v1 gin.IRoutes) { v1.GET("/events", s.Do(s.listen)) }
+func (s *Streams) Route(v1 gin.IRoutes) { v1.GET("/events", s.HandleRaw(s.listen)) }
 
 // listen answers GET /v1/events with an event stream.
 func (s *Streams) listen(c *gin.Context) error {
@@ -95,11 +95,11 @@ func (s *Streams) listen(c *gin.Context) error {
 	ctx, cancel := s.streamContext(c)
 	defer cancel()
 	stream := &stream{
-		Streams: s, Listener: l, who: caller.Of(c), ctx: ctx,
+		Streams: s, Listener: l, who: caller.PrincipalOf(c), ctx: ctx,
 		out: s.Writer(c), flush: http.NewResponseController(c.Writer).Flush,
 	}
-	if stream.begin(page) == nil {
-		stream.follow(func() bool { return s.Gate.StillValid(c) })
+	if stream.sendInitial(page) == nil {
+		stream.follow(func() bool { return s.Gate.IsStillAuthorized(c) })
 	}
 	return nil // the stream ended: the client disconnected, its key is no longer valid, or the node drains
 }
@@ -129,7 +129,7 @@ func (s *Streams) topics(c *gin.Context) ([]events.Topic, error) {
 		p.Add("topics", "are %d; a stream has at most %d. Use the topic jobs for all jobs, or open several streams", len(names), maxTopics)
 		return nil, p.Err()
 	}
-	account := caller.Of(c).Account
+	account := caller.PrincipalOf(c).Account
 	var topics []events.Topic
 	for _, name := range names {
 		id, ofJob := strings.CutPrefix(name, topicJob)
@@ -156,7 +156,7 @@ func (s *Streams) topics(c *gin.Context) ([]events.Topic, error) {
 // newestJobs returns the newest jobs of the account if the stream begins with the
 // current states of all jobs; otherwise it returns nil.
 func (s *Streams) newestJobs(c *gin.Context, topics []events.Topic, l *events.Listener) ([]*rowmill.Job, error) {
-	all := events.Topic{Account: caller.Of(c).Account}
+	all := events.Topic{Account: caller.PrincipalOf(c).Account}
 	if !l.Whole || !slices.Contains(topics, all) {
 		return nil, nil
 	}
@@ -178,9 +178,9 @@ type stream struct {
 	lastWrite time.Time // time of the last write
 }
 
-// begin sends the current states, or the changes since the client's last event. page
+// sendInitial sends the current states, or the changes since the client's last event. page
 // has the account's newest jobs, which begin sends first.
-func (s *stream) begin(page []*rowmill.Job) error {
+func (s *stream) sendInitial(page []*rowmill.Job) error {
 	text := fmt.Appendf(nil, "retry: %d\n\n", eventsRetry)
 	if s.Lost {
 		text = events.AppendFrame(text, events.EventResync, s.Hub.ID(0), []byte("{}"))
@@ -275,7 +275,7 @@ func (s *stream) send(change events.Change) error {
 // sendJob sends a job in the form of GET /v1/jobs/{job_id}. seq is the sequence number
 // of the change, for the event's id.
 func (s *stream) sendJob(job *rowmill.Job, seq int64) error {
-	view, err := exchange.Encode(jobs.ViewOf(s.who, s.Jobs.Current(job, s.who.Account)))
+	view, err := exchange.Encode(jobs.ViewOf(s.who, s.Jobs.WithWaitReason(job, s.who.Account)))
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ var knownFields = map[string]bool{
 // texts.
 func (sub *Submission) decode(s *scanner) error {
 	seen := map[string]bool{}
-	err := s.fields(func(name string) error {
+	err := s.readObjectMembers(func(name string) error {
 		known := knownFields[name]
 		if seen[name] {
 			e := request.Errorf(http.StatusBadRequest, request.CodeInvalid, "%s: occurs twice in the body; send it once", name)
@@ -80,13 +80,13 @@ func (sub *Submission) decode(s *scanner) error {
 	if err != nil {
 		return err
 	}
-	return s.end()
+	return s.expectEnd()
 }
 
-// fields reads a JSON object and calls field with the name of each member. field must
+// readObjectMembers reads a JSON object and calls field with the name of each member. field must
 // read the colon and the value that follow the name.
-func (s *scanner) fields(field func(name string) error) error {
-	first, err := s.token()
+func (s *scanner) readObjectMembers(field func(name string) error) error {
+	first, err := s.nextNonSpace()
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (s *scanner) fields(field func(name string) error) error {
 		return s.syntaxError("the body must be an object, such as {\"inputs\": [\"…\"]}")
 	}
 	for began := false; ; began = true {
-		b, err := s.token()
+		b, err := s.nextNonSpace()
 		if err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (s *scanner) fields(field func(name string) error) error {
 			if b != ',' {
 				return s.syntaxError("a comma or } is expected here")
 			}
-			if b, err = s.token(); err != nil {
+			if b, err = s.nextNonSpace(); err != nil {
 				return err
 			}
 		}
@@ -128,20 +128,20 @@ func (s *scanner) fields(field func(name string) error) error {
 // valueStart reads the colon after a field's name, and returns the first byte of the
 // value.
 func (s *scanner) valueStart() (first byte, err error) {
-	b, err := s.token()
+	b, err := s.nextNonSpace()
 	if err != nil {
 		return 0, err
 	}
 	if b != ':' {
 		return 0, s.syntaxError("a colon must follow the name of a field")
 	}
-	return s.token()
+	return s.nextNonSpace()
 }
 
 // readFieldName reads the name of a field after the opening quote. If the name is too
 // long to be a known name, it returns a placeholder.
 func readFieldName(s *scanner) (string, error) {
-	raw, err := s.text(maxNameBytes)
+	raw, err := s.readString(maxNameBytes)
 	if errors.Is(err, errTooLong) {
 		return "(a name of more than 256 bytes)", nil
 	}
@@ -165,7 +165,7 @@ func unquote(raw []byte) (text string, err error) {
 // readField reads the value of a field other than inputs. first is the first byte of
 // the value, which was already read.
 func (sub *Submission) readField(s *scanner, name string, first byte) error {
-	raw, err := s.value(first, maxFieldBytes)
+	raw, err := s.readValue(first, maxFieldBytes)
 	known := knownFields[name]
 	switch {
 	case errors.Is(err, errTooLong) && known:
@@ -199,7 +199,7 @@ func (sub *Submission) readInputs(s *scanner, first byte) error {
 		sub.inline = true
 		return sub.readRows(s)
 	case '"':
-		raw, err := s.text(maxURLBytes)
+		raw, err := s.readString(maxURLBytes)
 		if errors.Is(err, errTooLong) {
 			sub.problems.Add(fieldInputs, "is a URL of more than %d bytes; send a shorter one", maxURLBytes)
 			return nil
@@ -217,7 +217,7 @@ func (sub *Submission) readInputs(s *scanner, first byte) error {
 		}
 		return err
 	}
-	raw, err := s.value(first, maxFieldBytes)
+	raw, err := s.readValue(first, maxFieldBytes)
 	if err != nil && !errors.Is(err, errTooLong) {
 		return err
 	}

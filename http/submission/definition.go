@@ -41,7 +41,7 @@ func Definition(body *request.Object, models *served.Models, others string) rowm
 	if readable { // otherwise a field with the wrong type would also be reported as missing
 		body.Problems.AddCode(request.CodeInvalid, function.Check(&f)...)
 	}
-	if models.Known(f.Name) {
+	if models.HasModel(f.Name) {
 		body.Add(fieldName, "%q is the name of a model, and a submission with this name would use the model; choose another name", f.Name)
 	}
 	if f.System != nil && len(*f.System) > maxSystemBytes {
@@ -80,7 +80,7 @@ func Definition(body *request.Object, models *served.Models, others string) rowm
 		body.Drop(field)
 	}
 	body.RejectUnknown("name, description, inputs, prompt, system_prompt, model, json_schema and sampling_params" + others)
-	compileLast(body.Problems, schemaField, f.Schema)
+	compileSchema(body.Problems, schemaField, f.Schema)
 	return f
 }
 

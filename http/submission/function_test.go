@@ -30,7 +30,7 @@ func TestFunction_RowsBecomePrompts(t *testing.T) {
 		var got []string
 		for line := range strings.Lines(string(w.object(record.Spec.Spooled))) {
 			if line[0] == '"' {
-				got = append(got, function.Text([]byte(line)))
+				got = append(got, function.ValueText([]byte(line)))
 				continue
 			}
 			row, err := function.ParseRow([]byte(line))
@@ -120,12 +120,12 @@ func TestRowFacts_LacksForAnyField(t *testing.T) {
 		must(t, seen.addObject(int64(10+i), []byte(row)))
 	}
 	for field, want := range map[string]int64{"a": -1, "b": 12, "c": 11, "d": 10, "x": 10} {
-		row, lacks := seen.lacks(field)
+		row, lacks := seen.firstRowLacking(field)
 		if lacks != (want >= 0) || lacks && row != want {
 			t.Errorf("%s: row %d, %v; want %d", field, row, lacks, want)
 		}
 	}
-	if row, lacks := (&rowFacts{}).lacks("a"); lacks {
+	if row, lacks := (&rowFacts{}).firstRowLacking("a"); lacks {
 		t.Errorf("without objects row %d lacks a field", row)
 	}
 }

@@ -200,7 +200,7 @@ func TestSubmission_BrokenBody(t *testing.T) {
 		"Stalled":    {request.Errorf(408, "body_stalled", "x"), "body_stalled"},
 	} {
 		_, err := w.Read(t.Context(), io.MultiReader(strings.NewReader(`{"inputs":["a`), iotest.ErrReader(c.err)))
-		if e := request.Describe(err); e.Code != c.code {
+		if e := request.FromError(err); e.Code != c.code {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

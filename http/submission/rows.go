@@ -65,9 +65,9 @@ func (r *rowFacts) addObject(index int64, raw []byte) error {
 	return nil
 }
 
-// lacks returns the index of the first row that is an object without the field. lacks
+// firstRowLacking returns the index of the first row that is an object without the field. lacks
 // is false if there is no such row.
-func (r *rowFacts) lacks(field string) (row int64, lacks bool) {
+func (r *rowFacts) firstRowLacking(field string) (row int64, firstRowLacking bool) {
 	if r.objects == 0 || r.all[field] {
 		return 0, false
 	}
@@ -90,7 +90,7 @@ func (sub *Submission) checkRows(prompt *function.Prompt, standalone bool) {
 	}
 	if prompt != nil {
 		for _, in := range prompt.Inputs() {
-			if row, lacks := sub.seen.lacks(in.Name); in.Required && lacks {
+			if row, lacks := sub.seen.firstRowLacking(in.Name); in.Required && lacks {
 				bad = append(bad, badRow{row, fmt.Sprintf("has no field %q, which the Function requires", in.Name)})
 			}
 		}
@@ -113,7 +113,7 @@ func (sub *Submission) readRows(s *scanner) error {
 	}
 	index := int64(0)
 	for ; ; index++ {
-		b, err := s.token()
+		b, err := s.nextNonSpace()
 		if err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (sub *Submission) readRows(s *scanner) error {
 			if b != ',' {
 				return s.syntaxError("a comma or ] must follow row %d", index-1)
 			}
-			if b, err = s.token(); err != nil {
+			if b, err = s.nextNonSpace(); err != nil {
 				return err
 			}
 		}
@@ -134,9 +134,9 @@ func (sub *Submission) readRows(s *scanner) error {
 		case '{':
 			err = sub.readFields(s, index)
 		default:
-			if _, err = s.value(b, maxFieldBytes); err == nil || errors.Is(err, errTooLong) {
+			if _, err = s.readValue(b, maxFieldBytes); err == nil || errors.Is(err, errTooLong) {
 				err = nil
-				refuse(index, "is %s; every row must be a string, or for a Function an object", typeOf(b))
+				refuse(index, "is %s; every row must be a string, or for a Function an object", jsonTypeName(b))
 			}
 		}
 		if errors.Is(err, errTooLong) {
@@ -155,7 +155,7 @@ func (sub *Submission) readRows(s *scanner) error {
 
 // readText reads a row that is a string, after its opening quote.
 func (sub *Submission) readText(s *scanner, index int64) error {
-	raw, err := s.text(sub.rows.maxRow)
+	raw, err := s.readString(sub.rows.maxRow)
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (sub *Submission) readText(s *scanner, index int64) error {
 // readFields reads a row that is an object, after its opening brace. The size limit of rows
 // applies to the JSON text of the object.
 func (sub *Submission) readFields(s *scanner, index int64) error {
-	raw, err := s.value('{', sub.rows.maxRow)
+	raw, err := s.readValue('{', sub.rows.maxRow)
 	if err != nil {
 		return err
 	}
@@ -188,9 +188,9 @@ func (sub *Submission) readFields(s *scanner, index int64) error {
 	return nil
 }
 
-// typeOf returns the name of a JSON value's type for an error message. first is the
+// jsonTypeName returns the name of a JSON value's type for an error message. first is the
 // first byte of the value.
-func typeOf(first byte) string {
+func jsonTypeName(first byte) string {
 	switch first {
 	case '[':
 		return "an array"

@@ -13,12 +13,12 @@ import (
 	"github.com/rowmill/rowmill/internal/textfmt"
 )
 
-// Run returns a job for one input of a Function. input is an object with the Function's
+// NewRunJob returns a job for one input of a Function. input is an object with the Function's
 // inputs, or a finished prompt as a string. The job of a draft (see Draft) names no
 // Function. For an invalid input Run returns an error with status 422. others are
 // unknown fields of the request, which become a warning of the job. The caller must
 // call Close on the returned Submission.
-func (in *Intake) Run(ctx context.Context, call *Call, input json.RawMessage, others []string) (*Submission, *Job, error) {
+func (in *Intake) NewRunJob(ctx context.Context, call *Call, input json.RawMessage, others []string) (*Submission, *Job, error) {
 	sub := in.newSubmission(ctx)
 	sub.inline, sub.rows.run = true, true
 	for _, name := range others {
@@ -28,7 +28,7 @@ func (in *Intake) Run(ctx context.Context, call *Call, input json.RawMessage, ot
 		sub.Close()
 		return nil, nil, err
 	}
-	job, err := sub.check(call)
+	job, err := sub.buildJob(call)
 	if err != nil {
 		sub.Close()
 		return nil, nil, err
@@ -42,11 +42,11 @@ func (in *Intake) Run(ctx context.Context, call *Call, input json.RawMessage, ot
 	return sub, job, nil
 }
 
-// Draft returns a Call for a draft: a definition in the request that is not stored.
+// NewDraftCall returns a Call for a draft: a definition in the request that is not stored.
 // field is the name of the field with the definition, and name is the Function's name
-// in the path. If the definition has problems, Draft adds them to problems and returns
+// in the path. If the definition has problems, NewDraftCall adds them to problems and returns
 // nil.
-func (in *Intake) Draft(problems *request.Problems, field, name string, definition json.RawMessage) (*Call, error) {
+func (in *Intake) NewDraftCall(problems *request.Problems, field, name string, definition json.RawMessage) (*Call, error) {
 	body, err := request.ReadObject(definition)
 	if err != nil {
 		return nil, rowmill.Invalid(field, "must be an object: a definition as in POST /v1/functions")
@@ -61,9 +61,9 @@ func (in *Intake) Draft(problems *request.Problems, field, name string, definiti
 	return newCall(f)
 }
 
-// Revision returns a Call for one revision of an account's Function, published or not.
+// NewRevisionCall returns a Call for one revision of an account's Function, published or not.
 // It returns rowmill.ErrNotFound if there is no such revision.
-func (in *Intake) Revision(ctx context.Context, account, name string, revision int) (*Call, error) {
+func (in *Intake) NewRevisionCall(ctx context.Context, account, name string, revision int) (*Call, error) {
 	f, err := in.Functions.Revision(ctx, account, name, revision)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (sub *Submission) addInput(prompt *function.Prompt, input json.RawMessage) 
 	case len(input) == 0:
 		wrong.Add("input", "is missing; send an object with the Function's inputs, or a prompt as a string")
 	case input[0] == '"':
-		if text := function.Text(input); len(text) > sub.MaxRow {
+		if text := function.ValueText(input); len(text) > sub.MaxRow {
 			wrong.Add("input", "has %d bytes; it may have at most %d, so shorten it", len(text), sub.MaxRow)
 		}
 	case input[0] == '{':

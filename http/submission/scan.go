@@ -84,8 +84,8 @@ func (s *scanner) unread() {
 	s.offset--
 }
 
-// token skips white space, and reads and returns the next byte.
-func (s *scanner) token() (byte, error) {
+// nextNonSpace skips white space, and reads and returns the next byte.
+func (s *scanner) nextNonSpace() (byte, error) {
 	for {
 		b, err := s.next()
 		if err != nil {
@@ -99,9 +99,9 @@ func (s *scanner) token() (byte, error) {
 	}
 }
 
-// end reads to the end of the body. It returns an error if anything but white space
+// expectEnd reads to the end of the body. It returns an error if anything but white space
 // follows.
-func (s *scanner) end() error {
+func (s *scanner) expectEnd() error {
 	for {
 		b, err := s.r.ReadByte()
 		switch {
@@ -119,10 +119,10 @@ func (s *scanner) end() error {
 	}
 }
 
-// text reads a string after its opening quote, and checks all rules of JSON and UTF-8. It
+// readString reads a string after its opening quote, and checks all rules of JSON and UTF-8. It
 // returns the bytes between the quotes without decoding them. The bytes are valid until the
 // next call. It returns errTooLong if the decoded string would have more than limit bytes.
-func (s *scanner) text(limit int) (raw []byte, err error) {
+func (s *scanner) readString(limit int) (raw []byte, err error) {
 	s.kept = s.kept[:0]
 	decoded := 0 // length of the decoded string, in bytes
 	for {
@@ -146,14 +146,14 @@ func (s *scanner) text(limit int) (raw []byte, err error) {
 			return nil, errTooLong
 		case b == '"' && !utf8.Valid(s.kept):
 			return nil, s.syntaxError("the string that ends here is not valid UTF-8")
-		case b == '"' && textfmt.LoneSurrogate(s.kept):
+		case b == '"' && textfmt.HasLoneSurrogate(s.kept):
 			return nil, s.syntaxError("the string that ends here has half of a surrogate pair, such as \\ud800, which is no character; remove it")
 		case b == '"':
 			return s.kept, nil
 		case b < ' ':
 			return nil, s.syntaxError("a string contains a control character; write it as \\u%04x", b)
 		}
-		code, err := s.escape()
+		code, err := s.readEscape()
 		if err != nil {
 			return nil, err
 		}
@@ -165,10 +165,10 @@ func (s *scanner) text(limit int) (raw []byte, err error) {
 	}
 }
 
-// escape reads an escape of a JSON string after its backslash, adds it to s.kept, and
+// readEscape reads an escape of a JSON string after its backslash, adds it to s.kept, and
 // returns its UTF-16 code unit. For an escape of one letter, such as \n, it returns the
 // letter.
-func (s *scanner) escape() (rune, error) {
+func (s *scanner) readEscape() (rune, error) {
 	b, err := s.next()
 	if err != nil {
 		return 0, err
@@ -224,11 +224,11 @@ func (n *nesting) step(b byte) (ended bool) {
 	return n.depth <= 0 && !n.inString
 }
 
-// value reads a JSON value of any type and returns its text. first is the first byte,
+// readValue reads a JSON value of any type and returns its text. first is the first byte,
 // which was already read. The text is valid until the next call. If the text has more
 // than limit bytes, value reads to its end, checks only brackets and quotes, and
 // returns errTooLong.
-func (s *scanner) value(first byte, limit int) ([]byte, error) {
+func (s *scanner) readValue(first byte, limit int) ([]byte, error) {
 	if endsScalar(first) || first == ':' {
 		return nil, s.syntaxError("a value is expected here")
 	}
@@ -266,7 +266,7 @@ func (s *scanner) value(first byte, limit int) ([]byte, error) {
 		return nil, s.syntaxError("the value that ends here is malformed")
 	case !utf8.Valid(s.kept):
 		return nil, s.syntaxError("the value that ends here is not valid UTF-8")
-	case textfmt.LoneSurrogate(s.kept):
+	case textfmt.HasLoneSurrogate(s.kept):
 		return nil, s.syntaxError("the value that ends here has half of a surrogate pair, such as \\ud800, which is no character; remove it")
 	}
 	return s.kept, nil
@@ -292,7 +292,7 @@ func (s *scanner) readPlain(keep int) (n int, err error) {
 		}
 	}
 	window, _ := s.r.Peek(s.r.Buffered()) // cannot fail
-	n = textfmt.Plain(window)
+	n = textfmt.PlainPrefixLen(window)
 	s.kept = append(s.kept, window[:max(0, min(n, keep))]...)
 	_, _ = s.r.Discard(n) // cannot fail: the bytes are buffered
 	s.offset += int64(n)

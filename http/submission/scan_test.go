@@ -34,7 +34,7 @@ func FuzzRead(f *testing.F) {
 
 		var theirs map[string]json.RawMessage
 		theirErr := json.Unmarshal(body, &theirs)
-		valid := theirErr == nil && theirs != nil && utf8.Valid(body) && !textfmt.LoneSurrogate(body)
+		valid := theirErr == nil && theirs != nil && utf8.Valid(body) && !textfmt.HasLoneSurrogate(body)
 		if !valid {
 			if err == nil {
 				t.Fatalf("accepted %q, which encoding/json refuses: %v", body, theirErr)
@@ -72,10 +72,10 @@ func TestScanner_LimitCountsDecodedBytes(t *testing.T) {
 	for _, text := range []string{"", "abc", `\n\t\"`, "é", `\u00e9`, "😀", `\ud83d\ude00`, `x\ud83d\ude00\ud83d\ude00`, `\u0000`} {
 		decoded, err := unquote([]byte(text))
 		must(t, err)
-		if _, err := newScanner(strings.NewReader(text + `"`)).text(len(decoded)); err != nil {
+		if _, err := newScanner(strings.NewReader(text + `"`)).readString(len(decoded)); err != nil {
 			t.Errorf("%s has %d bytes: %v", text, len(decoded), err)
 		}
-		if _, err := newScanner(strings.NewReader(text + `"`)).text(len(decoded) - 1); len(decoded) > 0 && !errors.Is(err, errTooLong) {
+		if _, err := newScanner(strings.NewReader(text + `"`)).readString(len(decoded) - 1); len(decoded) > 0 && !errors.Is(err, errTooLong) {
 			t.Errorf("%s within %d bytes: %v", text, len(decoded)-1, err)
 		}
 	}

@@ -40,7 +40,7 @@ func TestServedModel_NotReady(t *testing.T) {
 	w := setup(t)
 	serving(w, engine.ServedModel{Name: "own"}, engine.ServedModel{Name: "dumb", Unusable: "no template"})
 	_, err := w.take(`{"inputs":["a"],"model":"own"}`)
-	if e := request.Describe(err); e.Status != 503 || e.Code != "model_not_ready" || e.Header["Retry-After"] == "" {
+	if e := request.FromError(err); e.Status != 503 || e.Code != "model_not_ready" || e.Header["Retry-After"] == "" {
 		t.Errorf("%v", err)
 	}
 	// Other problems are reported at once, because they do not depend on the model.

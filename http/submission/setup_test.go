@@ -141,7 +141,7 @@ func (w *world) refused(body string) *request.Error {
 	if err == nil {
 		w.Fatalf("%.200s was accepted", body)
 	}
-	return request.Describe(err)
+	return request.FromError(err)
 }
 
 // fields returns the messages of a refused body by field.

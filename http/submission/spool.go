@@ -66,7 +66,7 @@ func (k *spool) add(before string, raw []byte, after string) error {
 
 // spill creates the object in the bucket and moves the rows in memory to it.
 func (k *spool) spill() error {
-	writer, err := k.bucket.Create(k.ctx, layout.Spooled(k.job), layout.NDJSON)
+	writer, err := k.bucket.Create(k.ctx, layout.SpooledRowsKey(k.job), layout.NDJSON)
 	if err != nil {
 		return fmt.Errorf("create the object for the rows: %w", err)
 	}
@@ -104,7 +104,7 @@ func (k *spool) abort() {
 // an object of the bucket are checked when the job reads them.
 func (k *spool) commit(prompt *function.Prompt) (inline []string, spooled string, err error) {
 	if k.writer == nil {
-		inline, err = k.texts(prompt)
+		inline, err = k.renderRows(prompt)
 		if inline != nil || err != nil {
 			return inline, "", err
 		}
@@ -115,42 +115,42 @@ func (k *spool) commit(prompt *function.Prompt) (inline []string, spooled string
 	if err := k.buffer.Flush(); err != nil {
 		return nil, "", fmt.Errorf("write the rows of a submission: %w", err)
 	}
-	if err := Mark(k.ctx, k.bucket, k.job); err != nil {
+	if err := MarkSpooling(k.ctx, k.bucket, k.job); err != nil {
 		return nil, "", fmt.Errorf("mark the rows of a submission: %w", err)
 	}
 	if _, err := k.writer.Commit(); err != nil {
 		return nil, "", fmt.Errorf("commit the rows of a submission: %w", err)
 	}
-	return nil, layout.Spooled(k.job), nil
+	return nil, layout.SpooledRowsKey(k.job), nil
 }
 
 // copyObject copies an object of the bucket to the input object of the job, and returns
 // the key of the copy.
 func (k *spool) copyObject(from string) (string, error) {
-	if err := Mark(k.ctx, k.bucket, k.job); err != nil {
+	if err := MarkSpooling(k.ctx, k.bucket, k.job); err != nil {
 		return "", fmt.Errorf("mark the input of a submission: %w", err)
 	}
-	if err := k.bucket.Copy(k.ctx, from, layout.Spooled(k.job)); err != nil {
+	if err := k.bucket.Copy(k.ctx, from, layout.SpooledRowsKey(k.job)); err != nil {
 		return "", fmt.Errorf("copy the input of a submission: %w", err)
 	}
-	return layout.Spooled(k.job), nil
+	return layout.SpooledRowsKey(k.job), nil
 }
 
-// Mark creates a small object in the bucket that marks the rows of a job as rows
+// MarkSpooling creates a small object in the bucket that marks the rows of a job as rows
 // without a record. It is called before the rows are stored. If the record is never
 // stored, retention finds the rows by this mark and removes them.
-func Mark(ctx context.Context, bucket blob.Bucket, job string) error {
-	w, err := bucket.Create(ctx, layout.Spooling(job), layout.Bytes)
+func MarkSpooling(ctx context.Context, bucket blob.Bucket, job string) error {
+	w, err := bucket.Create(ctx, layout.SpoolingKey(job), layout.Bytes)
 	if err == nil {
 		_, err = w.Commit()
 	}
 	return err
 }
 
-// texts returns the rows in memory as texts, and rows that are objects as rendered prompts.
+// renderRows returns the rows in memory as texts, and rows that are objects as rendered prompts.
 // It returns nil if the prompts are too large for the record. It also returns nil if a row
 // is an object and the results must contain the object's values.
-func (k *spool) texts(prompt *function.Prompt) ([]string, error) {
+func (k *spool) renderRows(prompt *function.Prompt) ([]string, error) {
 	texts, size, objects := make([]string, len(k.rows)), int64(0), false
 	for i, row := range k.rows {
 		if row[0] == '"' {

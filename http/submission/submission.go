@@ -98,7 +98,7 @@ func (sub *Submission) Check(ctx context.Context, account string) (*Job, error) 
 	if wrong := json.Unmarshal(sub.fields[fieldModel], &model); wrong != nil {
 		model = "" // the default model, or validate reports the problem
 	}
-	call, err := sub.Call(ctx, account, model)
+	call, err := sub.FindCall(ctx, account, model)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (sub *Submission) Check(ctx context.Context, account string) (*Job, error) 
 	if err != nil {
 		return nil, err
 	}
-	job, err := sub.check(call)
+	job, err := sub.buildJob(call)
 	if err == nil {
 		job.file, job.Spec.File, job.Spec.FileName = file, file.ID, file.Name
 	}
@@ -134,9 +134,9 @@ func (sub *Submission) addNoFile() {
 	sub.problems.Add(fieldInputs, "names the file %q, which does not exist; upload it with POST /v1/files, and send file: and its id", textfmt.Shorten(sub.file, 64))
 }
 
-// check checks every rule and returns the job, or an error with all problems. call is
+// buildJob checks every rule and returns the job, or an error with all problems. call is
 // the Function to run, or nil.
-func (sub *Submission) check(call *Call) (*Job, error) {
+func (sub *Submission) buildJob(call *Call) (*Job, error) {
 	job := &Job{ID: sub.jobID, sub: sub, call: call}
 	sub.validate(job)
 	if err := sub.problems.Err(); err != nil {
@@ -229,10 +229,10 @@ type Call struct {
 	prompt *function.Prompt
 }
 
-// Call returns a Call for the account's published Function with the name model. It
+// FindCall returns a Call for the account's published Function with the name model. It
 // returns nil if model is the name of a model, or if there is no such Function.
-func (in *Intake) Call(ctx context.Context, account, model string) (*Call, error) {
-	if in.Models.Known(model) {
+func (in *Intake) FindCall(ctx context.Context, account, model string) (*Call, error) {
+	if in.Models.HasModel(model) {
 		return nil, nil
 	}
 	f, err := in.Functions.Published(ctx, account, model)

@@ -53,19 +53,19 @@ func (sub *Submission) validate(job *Job) {
 	}
 	spec.Sampling = sub.jobSampling(job)
 
-	sub.read(fieldSeeds, "a boolean", &spec.SeedPerRow)
-	sub.read(fieldEstimate, "a boolean", &spec.Estimate)
+	sub.decodeField(fieldSeeds, "a boolean", &spec.SeedPerRow)
+	sub.decodeField(fieldEstimate, "a boolean", &spec.Estimate)
 	if spec.SeedPerRow && spec.Model.Kind == rowmill.KindEmbedding {
 		job.warn(fmt.Sprintf("random_seed_per_input was ignored: %s is an embedding model and uses no random numbers", spec.Model.ID))
 		spec.SeedPerRow = false
 	}
 	sub.setDedup(spec)
-	if sub.read(fieldRepair, "a boolean", &spec.Repair) && spec.Repair && len(spec.Schema) == 0 {
+	if sub.decodeField(fieldRepair, "a boolean", &spec.Repair) && spec.Repair && len(spec.Schema) == 0 {
 		sub.problems.Add(fieldRepair, "extracts JSON from text, for which it needs json_schema; send json_schema, or leave repair out")
 	}
 	spec.TruncateRows = true
-	sub.read(fieldTruncate, "a boolean", &spec.TruncateRows)
-	if sub.read(fieldPriority, "the integer "+rowmill.PriorityValues, &spec.Priority) {
+	sub.decodeField(fieldTruncate, "a boolean", &spec.TruncateRows)
+	if sub.decodeField(fieldPriority, "the integer "+rowmill.PriorityValues, &spec.Priority) {
 		if err := spec.Priority.Validate(); err != nil {
 			sub.problems.Add(fieldPriority, "%v", err)
 		}
@@ -81,7 +81,7 @@ func (sub *Submission) validate(job *Job) {
 		job.warn(sub.unknownWarning())
 	}
 	if f == nil { // the schema of a Function was compiled when it was published
-		compileLast(&sub.problems, sub.schemaField, spec.Schema)
+		compileSchema(&sub.problems, sub.schemaField, spec.Schema)
 	}
 }
 
@@ -89,7 +89,7 @@ func (sub *Submission) validate(job *Job) {
 // the configuration. Rows with seeds of their own are never equal.
 func (sub *Submission) setDedup(spec *rowmill.Spec) {
 	spec.Dedup = sub.Dedup && !spec.SeedPerRow
-	if sub.read(fieldDedup, "a boolean", &spec.Dedup) && spec.Dedup && spec.SeedPerRow {
+	if sub.decodeField(fieldDedup, "a boolean", &spec.Dedup) && spec.Dedup && spec.SeedPerRow {
 		sub.problems.Add(fieldDedup, "runs equal rows once, but random_seed_per_input gives each row its own seed and so its own answer; leave one of the two fields out")
 	}
 }
@@ -103,10 +103,10 @@ func (sub *Submission) unknownWarning() string {
 	return text
 }
 
-// read decodes a field of the submission into the variable that into points to. It
+// decodeField decodes a field of the submission into the variable that into points to. It
 // returns true if the field is present and has the right type. must names the right
 // type for the problem.
-func (sub *Submission) read(field, must string, into any) bool {
+func (sub *Submission) decodeField(field, must string, into any) bool {
 	raw, given := sub.fields[field]
 	if !given {
 		return false
@@ -124,7 +124,7 @@ func (sub *Submission) findModel(job *Job) rowmill.Model {
 	name, f := catalog.DefaultModel, job.call
 	if f != nil {
 		name = f.Model
-	} else if _, given := sub.fields[fieldModel]; given && !sub.read(fieldModel, "a string", &name) {
+	} else if _, given := sub.fields[fieldModel]; given && !sub.decodeField(fieldModel, "a string", &name) {
 		return rowmill.Model{}
 	}
 	m, err := sub.Models.Find(name)
@@ -132,8 +132,8 @@ func (sub *Submission) findModel(job *Job) rowmill.Model {
 		sub.problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: fmt.Sprintf(format, args...)})
 	}
 	var (
-		unknown  *served.UnknownError
-		unusable *served.UnusableError
+		unknown  *served.UnknownModelError
+		unusable *served.UnusableModelError
 	)
 	switch {
 	case errors.As(err, &unknown) && f != nil:
@@ -141,7 +141,7 @@ func (sub *Submission) findModel(job *Job) rowmill.Model {
 	case errors.As(err, &unknown):
 		refuse("%q is neither a model of this service nor a published Function of your account%s", textfmt.Shorten(name, 128), unknown.Hint())
 	case errors.As(err, &unusable) && unusable.Soon:
-		sub.retryLater = request.NotNow("model_not_ready", "model: %s", err)
+		sub.retryLater = request.RetryLater("model_not_ready", "model: %s", err)
 	case err != nil:
 		refuse("%s", err)
 	case f == nil && m.ID != name:
@@ -183,7 +183,7 @@ func (sub *Submission) checkInputs(job *Job) {
 	} else if !table && !sub.inline && !sub.problems.Has(fieldInputs) {
 		sub.problems.Add(fieldInputs, "is missing; send an array of strings, the URL of a file of CSV, Parquet or JSON Lines, or file: and the id of an uploaded file")
 	}
-	if sub.read(fieldColumn, "a string", &spec.Column) {
+	if sub.decodeField(fieldColumn, "a string", &spec.Column) {
 		switch {
 		case !table && sub.inline:
 			sub.problems.Add(fieldColumn, "is only for files, uploaded or given by a URL; leave it out")
@@ -191,7 +191,7 @@ func (sub *Submission) checkInputs(job *Job) {
 			sub.problems.Add(fieldColumn, "is empty; leave it out to use the first column")
 		}
 	}
-	if sub.read(fieldFormat, "a string", &spec.Format) {
+	if sub.decodeField(fieldFormat, "a string", &spec.Format) {
 		switch err := input.ValidateFormat(spec.Format); {
 		case !table && sub.inline:
 			sub.problems.Add(fieldFormat, "is only for files, uploaded or given by a URL; leave it out")
@@ -199,10 +199,10 @@ func (sub *Submission) checkInputs(job *Job) {
 			sub.problems.Add(fieldFormat, "%s", err)
 		}
 	}
-	if sub.url != "" && job.call == nil && input.AssumesCSV(input.NameOf(sub.url), spec.Column, input.Format(spec.Format)) {
+	if sub.url != "" && job.call == nil && input.AssumesCSV(input.FileNameFromURL(sub.url), spec.Column, input.Format(spec.Format)) {
 		job.warn("inputs: the URL has no ending that shows a format and column_name is not set, so the first line is a header unless the file is Parquet or JSON Lines; for plain text set input_format to lines")
 	}
-	if !sub.read(fieldIDColumn, "a string", &spec.IDColumn) {
+	if !sub.decodeField(fieldIDColumn, "a string", &spec.IDColumn) {
 		return
 	}
 	switch id := spec.IDColumn; {
@@ -223,7 +223,7 @@ func (sub *Submission) checkInputs(job *Job) {
 func (sub *Submission) checkPrompt(job *Job) {
 	spec := &job.Spec
 	embedding := spec.Model.Kind == rowmill.KindEmbedding
-	if sub.read(fieldSystem, "a string", &spec.System) {
+	if sub.decodeField(fieldSystem, "a string", &spec.System) {
 		if size := len(spec.System); size > maxSystemBytes {
 			sub.problems.Add(fieldSystem, "has %d bytes; it may have at most %d, so shorten it", size, maxSystemBytes)
 		}
@@ -299,9 +299,9 @@ func readSchema(problems *request.Problems, field string, raw json.RawMessage, e
 	return compact
 }
 
-// compileLast compiles a JSON Schema and adds its problems. It does nothing if there
+// compileSchema compiles a JSON Schema and adds its problems. It does nothing if there
 // are other problems already, because a refused request should not cost a compilation.
-func compileLast(problems *request.Problems, field string, checked json.RawMessage) {
+func compileSchema(problems *request.Problems, field string, checked json.RawMessage) {
 	if problems.Len() > 0 || checked == nil {
 		return
 	}
@@ -336,7 +336,7 @@ func decodeNumbers(raw json.RawMessage) (value any, err error) {
 // field is absent.
 func (sub *Submission) readLabel(field string, limit int) *string {
 	var label string
-	if !sub.read(field, "a string", &label) {
+	if !sub.decodeField(field, "a string", &label) {
 		return nil
 	}
 	if count := utf8.RuneCountInString(label); count > limit {

@@ -70,28 +70,28 @@ func (r *resumptions) resume(c *gin.Context) (any, error) {
 		}
 	}
 	if n := old.Job.NumRows; n != nil && old.Job.RowsDone >= *n && old.Job.Status != rowmill.StatusSucceeded {
-		if old, err = r.archive.FindLost(ctx, old, nil); err != nil { // all rows were done, so an unreadable part may be why the job failed
+		if old, err = r.archive.MarkLostParts(ctx, old, nil); err != nil { // all rows were done, so an unreadable part may be why the job failed
 			return nil, err
 		}
 	}
-	record, err := continuation(old, want, r.Now())
+	record, err := newContinuation(old, want, r.Now())
 	if err != nil {
 		return nil, err
 	}
 	if err := r.Quotas.SetQuotas(ctx, old.Spec.Account, &record.Spec); err != nil {
 		return nil, err
 	}
-	stored, repeated, err := r.put(ctx, caller.Of(c), record, idem)
+	stored, repeated, err := r.storeJobRecord(ctx, caller.PrincipalOf(c), record, idem)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case !repeated:
-		r.Service.Submitted(stored)
+		r.Service.NotifySubmitted(stored)
 	case !sameContinuation(stored, record):
 		return nil, request.Errorf(http.StatusConflict, "already_continued",
 			`%s already continues the job, with other rows, priority or name; use that job, or send {"again": true} to continue the job once more`, stored.Job.ID).
-			With("job_id", stored.Job.ID)
+			WithField("job_id", stored.Job.ID)
 	}
 	return resumeAnswer(stored, repeated), nil
 }
@@ -161,9 +161,9 @@ func (r *resumptions) read(c *gin.Context) (want resumeRequest, err error) {
 	return want, body.Err()
 }
 
-// continuation returns the record of the new job, or an error with the reason why the old
+// newContinuation returns the record of the new job, or an error with the reason why the old
 // job cannot be continued.
-func continuation(old store.Record, want resumeRequest, now time.Time) (store.Record, error) {
+func newContinuation(old store.Record, want resumeRequest, now time.Time) (store.Record, error) {
 	rows, err := rowsToRun(old, want.rows)
 	if err != nil {
 		return store.Record{}, err
@@ -191,7 +191,7 @@ func continuation(old store.Record, want resumeRequest, now time.Time) (store.Re
 func rowsToRun(old store.Record, rows string) (string, error) {
 	job := old.Job
 	refuse := func(code, format string, args ...any) (string, error) {
-		return "", request.Errorf(http.StatusConflict, code, format, args...).With("status", job.Status)
+		return "", request.Errorf(http.StatusConflict, code, format, args...).WithField("status", job.Status)
 	}
 	tooMany := job.FailureReason != nil && job.FailureReason.Code == rowmill.CodeTooManyFailedRows
 	if rows == "" {

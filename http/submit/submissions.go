@@ -42,9 +42,9 @@ const (
 
 // Service is the part of the pipeline that submissions use.
 type Service interface {
-	// Submitted tells the pipeline that a job was just stored. The call is only a hint,
+	// NotifySubmitted tells the pipeline that a job was just stored. The call is only a hint,
 	// and must not block.
-	Submitted(record store.Record)
+	NotifySubmitted(record store.Record)
 	// Draining reports whether the node is about to stop. The node then accepts no jobs.
 	Draining() bool
 	// Nodes returns the live nodes of the cluster, as nodes.Service does.
@@ -63,9 +63,9 @@ type Submissions struct {
 }
 
 // Route adds the routes that create jobs.
-func (s *Submissions) Route(v1 gin.IRoutes, jobs *jobs.Jobs, shelf *archive.Archive) {
+func (s *Submissions) Route(v1 gin.IRoutes, jobs *jobs.Jobs, resultArchive *archive.Archive) {
 	v1.POST("/batch-inference", s.Handle(s.submit))
-	resumptions := &resumptions{s, jobs, shelf}
+	resumptions := &resumptions{s, jobs, resultArchive}
 	v1.POST("/jobs/:job_id/resume", s.Handle(resumptions.resume))
 }
 
@@ -81,7 +81,7 @@ func (s *Submissions) submit(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	record, repeated, err := s.accept(c, idem, sum)
+	record, repeated, err := s.acceptSubmission(c, idem, sum)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (s *Submissions) submit(c *gin.Context) (any, error) {
 	if repeated {
 		message = "This Idempotency-Key created the job earlier; nothing was created now."
 	} else {
-		s.Service.Submitted(record)
+		s.Service.NotifySubmitted(record)
 	}
 	body := gin.H{
 		"metadata": gin.H{"job_id": record.Job.ID, "message": message},
@@ -107,7 +107,7 @@ func (s *Submissions) submit(c *gin.Context) (any, error) {
 // CheckAccepting returns an error if this node drains and no other node can own a job.
 func (s *Submissions) CheckAccepting(c *gin.Context) error {
 	if s.Service.Draining() && !nodes.OthersCanOwn(s.Service.Nodes(c.Request.Context())) {
-		return request.NotNow("draining", "this node is about to stop and accepts no more jobs; try again later, or use another node")
+		return request.RetryLater("draining", "this node is about to stop and accepts no more jobs; try again later, or use another node")
 	}
 	return nil
 }
@@ -126,11 +126,11 @@ func (s *Submissions) readIdempotency(c *gin.Context) (*store.Idempotency, hash.
 	return &store.Idempotency{Key: key, TTL: s.KeyTTL}, sha256.New(), nil
 }
 
-// accept decodes, checks and stores a submission. repeated is true if an earlier
+// acceptSubmission decodes, checks and stores a submission. repeated is true if an earlier
 // request with the same Idempotency-Key created the job. sum is the hash to which the
 // body is written, or nil.
-func (s *Submissions) accept(c *gin.Context, idem *store.Idempotency, sum hash.Hash) (record store.Record, repeated bool, err error) {
-	ctx, who := c.Request.Context(), caller.Of(c)
+func (s *Submissions) acceptSubmission(c *gin.Context, idem *store.Idempotency, sum hash.Hash) (record store.Record, repeated bool, err error) {
+	ctx, who := c.Request.Context(), caller.PrincipalOf(c)
 	sent := s.Body(c, s.MaxBody)
 	var body io.Reader = sent
 	if sum != nil {
@@ -141,7 +141,7 @@ func (s *Submissions) accept(c *gin.Context, idem *store.Idempotency, sum hash.H
 		return record, false, err
 	}
 	defer sub.Close()
-	sent.Done()
+	sent.ClearReadDeadline()
 	if idem != nil {
 		idem.BodyHash = hex.EncodeToString(sum.Sum(nil))
 		record, err = s.Store.Lookup(ctx, who.Account, *idem)
@@ -165,41 +165,41 @@ func (s *Submissions) Create(ctx context.Context, who caller.Principal, job *sub
 	if err := job.StoreRows(); err != nil {
 		return stored, false, err
 	}
-	return s.put(ctx, who, job.Record(s.Now()), idem)
+	return s.storeJobRecord(ctx, who, job.Record(s.Now()), idem)
 }
 
 // CreateBatch applies the account's quotas to a batch, calls spool to write the batch's
 // input to the bucket, and stores the record. If an earlier request with the same idem
 // has stored a record, CreateBatch returns that record.
 func (s *Submissions) CreateBatch(c *gin.Context, record store.Record, spool func(context.Context) error, idem *store.Idempotency) (stored store.Record, err error) {
-	ctx, who := c.Request.Context(), caller.Of(c)
+	ctx, who := c.Request.Context(), caller.PrincipalOf(c)
 	if err := s.CheckAccepting(c); err != nil {
 		return stored, err
 	}
 	if err := s.Quotas.SetQuotas(ctx, who.Account, &record.Spec); err != nil {
 		return stored, err
 	}
-	if err = submission.Mark(ctx, s.Intake.Bucket, record.Job.ID); err == nil {
+	if err = submission.MarkSpooling(ctx, s.Intake.Bucket, record.Job.ID); err == nil {
 		err = spool(ctx)
 	}
 	if err != nil {
 		return stored, fmt.Errorf("write the input of a batch to the bucket: %w", err)
 	}
-	stored, existed, err := s.put(ctx, who, record, idem)
+	stored, existed, err := s.storeJobRecord(ctx, who, record, idem)
 	if err == nil && !existed {
-		s.Service.Submitted(stored)
+		s.Service.NotifySubmitted(stored)
 	}
 	return stored, err
 }
 
-// put stores the record of a new job with the id of the caller's API key. If it is
+// storeJobRecord stores the record of a new job with the id of the caller's API key. If it is
 // certain that the record does not exist afterwards, put removes the object with the
 // rows.
 //
 // If the store does not confirm the write, put reads the record. If the record exists,
 // put succeeds. If it does not exist, put keeps the rows, because the record may still
 // appear.
-func (s *Submissions) put(ctx context.Context, who caller.Principal, record store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
+func (s *Submissions) storeJobRecord(ctx context.Context, who caller.Principal, record store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
 	record.Job.KeyID, record.Trace = exchange.OrNull(who.KeyID), tracing.Traceparent(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CreateTimeout)
 	defer cancel()
@@ -212,7 +212,7 @@ func (s *Submissions) put(ctx context.Context, who caller.Principal, record stor
 	default:
 		found, lookErr := s.Store.Get(ctx, record.Job.ID)
 		if unknown && lookErr == nil {
-			s.unmark(ctx, record)
+			s.removeSpoolMark(ctx, record)
 			return found, false, nil
 		}
 		unused = errors.Is(lookErr, rowmill.ErrNotFound) && !unknown
@@ -222,10 +222,10 @@ func (s *Submissions) put(ctx context.Context, who caller.Principal, record stor
 		if dropErr := s.Intake.Bucket.Delete(ctx, record.Spec.Spooled); dropErr != nil {
 			s.Logger.Warn("cannot remove the rows of a refused submission; retention removes them later", exchange.KeyJob, record.Job.ID, exchange.KeyErr, dropErr)
 		} else {
-			s.unmark(ctx, record)
+			s.removeSpoolMark(ctx, record)
 		}
 	} else if stores {
-		s.unmark(ctx, record)
+		s.removeSpoolMark(ctx, record)
 	}
 	if err != nil && idem != nil {
 		err = idempotencyError(err)
@@ -243,15 +243,15 @@ func (s *Submissions) put(ctx context.Context, who caller.Principal, record stor
 // removal. Retention removes the marks that remain.
 const markTimeout = time.Second
 
-// unmark removes the mark that submission.Mark created, after the job was stored or its
+// removeSpoolMark removes the mark that submission.MarkSpooling created, after the job was stored or its
 // rows were removed.
-func (s *Submissions) unmark(ctx context.Context, record store.Record) {
+func (s *Submissions) removeSpoolMark(ctx context.Context, record store.Record) {
 	if record.Spec.Spooled == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, markTimeout)
 	defer cancel()
-	if err := s.Intake.Bucket.Delete(ctx, layout.Spooling(record.Job.ID)); err != nil {
+	if err := s.Intake.Bucket.Delete(ctx, layout.SpoolingKey(record.Job.ID)); err != nil {
 		s.Logger.Debug("the object that protects a submission's rows could not be removed; retention removes it later", exchange.KeyJob, record.Job.ID, exchange.KeyErr, err)
 	}
 }
@@ -263,7 +263,7 @@ func unknownSubmission(err error, idem *store.Idempotency) error {
 	if idem != nil {
 		remedy = "repeat the request with the same " + headerIdempotency + ", which creates no second job"
 	}
-	e := request.NotNow(request.CodeOutcomeUnknown, "the service's storage did not answer, so the job may have been created or not: %s", remedy)
+	e := request.RetryLater(request.CodeOutcomeUnknown, "the service's storage did not answer, so the job may have been created or not: %s", remedy)
 	return fmt.Errorf("%w: %w", e, err) // the cause is only logged
 }
 

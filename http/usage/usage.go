@@ -23,9 +23,9 @@ import (
 // maxUsageDays limits the days between from and to in a request for the usage.
 const maxUsageDays = 366
 
-// figures has the number of rows and tokens of a group, and their cost. The token
+// usageTotals has the number of rows and tokens of a group, and their cost. The token
 // counts do not include failed rows.
-type figures struct {
+type usageTotals struct {
 	Rows         int64            `json:"rows"`
 	FailedRows   int64            `json:"failed_rows"`
 	Deduplicated int64            `json:"deduplicated_rows"` // rows that got the answer of an equal row and did not run
@@ -50,7 +50,7 @@ type usageLine struct {
 	Day   string `json:"day,omitempty"`
 	Model string `json:"model,omitempty"`
 	*usedKey
-	figures
+	usageTotals
 }
 
 // usedKey is the API key of a group, if the usage is grouped by key.
@@ -59,8 +59,8 @@ type usedKey struct {
 	Name *string `json:"key_name"` // null if the key has no name or was revoked
 }
 
-func figuresOf(t store.Totals, cost rowmill.Money) figures {
-	return figures{
+func newUsageTotals(t store.Totals, cost rowmill.Money) usageTotals {
+	return usageTotals{
 		Rows: t.Rows, FailedRows: t.Failed, Deduplicated: t.Deduplicated, InputTokens: t.InputTokens, OutputTokens: t.OutputTokens,
 		Cost: exchange.Decimal(cost.USD()),
 	}
@@ -103,7 +103,7 @@ func (u *Usage) show(c *gin.Context) (any, error) {
 			return nil, err
 		}
 	}
-	groups := by.sum(used)
+	groups := by.sumGroups(used)
 	lines := make([]usageLine, len(groups))
 	var totals store.Totals
 	var cost rowmill.Money
@@ -113,14 +113,14 @@ func (u *Usage) show(c *gin.Context) (any, error) {
 	}
 	return gin.H{
 		"account": account, "from": from.Format(time.DateOnly), "to": to.Format(time.DateOnly),
-		"usage": lines, "total": figuresOf(totals, cost),
+		"usage": lines, "total": newUsageTotals(totals, cost),
 	}, nil
 }
 
 // read reads the usage of an account from the store. The usage is split by API key only
-// if keyed is true.
-func (u *Usage) read(ctx context.Context, account string, from, to time.Time, keyed bool) ([]store.KeyUsage, error) {
-	if keyed {
+// if splitByKey is true.
+func (u *Usage) read(ctx context.Context, account string, from, to time.Time, splitByKey bool) ([]store.KeyUsage, error) {
+	if splitByKey {
 		return u.Store.UsageByKey(ctx, account, from, to)
 	}
 	all, err := u.Store.Usage(ctx, account, from, to)
@@ -142,9 +142,9 @@ func (u *Usage) names(ctx context.Context, account string) (map[string]string, e
 	return names, nil
 }
 
-// sum adds up the usage in each group, and returns the groups sorted by day, model and
+// sumGroups adds up the usage in each group, and returns the groups sorted by day, model and
 // key.
-func (g grouping) sum(used []store.KeyUsage) []store.KeyUsage {
+func (g grouping) sumGroups(used []store.KeyUsage) []store.KeyUsage {
 	type group struct {
 		day        int64
 		model, key string
@@ -178,7 +178,7 @@ func (g grouping) sum(used []store.KeyUsage) []store.KeyUsage {
 
 // line returns the line of the answer for a group. names maps key ids to key names.
 func (g grouping) line(u store.KeyUsage, names map[string]string) usageLine {
-	line := usageLine{Model: u.Model, figures: figuresOf(u.Totals, u.Cost)}
+	line := usageLine{Model: u.Model, usageTotals: newUsageTotals(u.Totals, u.Cost)}
 	if g.day {
 		line.Day = u.Day.Format(time.DateOnly)
 	}

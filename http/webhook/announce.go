@@ -35,7 +35,7 @@ func Announce(ctx context.Context, s store.Store, rec *store.Record) (made bool,
 				return made, err
 			}
 			err = s.CreateDelivery(ctx, store.Delivery{
-				ID: idFrom(deliveryPrefix, at, rec.Job.ID, e.ID, kind), Account: rec.Spec.Account, Endpoint: e.ID, Event: kind, Job: rec.Job.ID,
+				ID: deriveID(deliveryPrefix, at, rec.Job.ID, e.ID, kind), Account: rec.Spec.Account, Endpoint: e.ID, Event: kind, Job: rec.Job.ID,
 				Payload: text, Created: at, State: store.DeliveryPending, Due: &at,
 			})
 			if err != nil {

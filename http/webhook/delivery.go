@@ -39,9 +39,9 @@ func (s Schedule) AfterAttempt(d store.Delivery, a store.DeliveryAttempt, now ti
 	pause, again := s.Next(d.Tries, chance)
 	switch {
 	case Succeeded(a):
-		return finished(d, store.DeliveryDelivered, now)
+		return finishDelivery(d, store.DeliveryDelivered, now)
 	case a.Status == http.StatusGone || !again:
-		return finished(d, store.DeliveryFailed, now)
+		return finishDelivery(d, store.DeliveryFailed, now)
 	}
 	return ScheduleAt(d, now.Add(pause))
 }
@@ -50,7 +50,7 @@ func (s Schedule) AfterAttempt(d store.Delivery, a store.DeliveryAttempt, now ti
 // The delivery's log shows the reason as a failed attempt.
 func Abandon(d store.Delivery, reason string, now time.Time) store.Delivery {
 	d = Schedule(nil).AfterAttempt(d, store.DeliveryAttempt{At: now.UTC(), Error: reason}, now, 0)
-	return finished(d, store.DeliveryFailed, now)
+	return finishDelivery(d, store.DeliveryFailed, now)
 }
 
 // Requeued returns the delivery d as pending, with the next attempt now and a new
@@ -68,7 +68,7 @@ func ScheduleAt(d store.Delivery, at time.Time) store.Delivery {
 	return d
 }
 
-func finished(d store.Delivery, state string, now time.Time) store.Delivery {
+func finishDelivery(d store.Delivery, state string, now time.Time) store.Delivery {
 	expires := now.UTC().Add(KeepLog)
 	d.State, d.Due, d.Expires = state, nil, &expires
 	return d

@@ -108,7 +108,7 @@ var batchPrefixes = map[string]string{rowmill.DialectOpenAI: "batch_", rowmill.D
 
 // batchID returns the batch id of a job, as the job's dialect shows it; nil for a job that
 // is no batch.
-func batchID(jobID string, raw *rowmill.Raw) *string {
+func batchID(jobID string, raw *rowmill.RawBatch) *string {
 	if raw == nil {
 		return nil
 	}
@@ -120,14 +120,14 @@ func batchID(jobID string, raw *rowmill.Raw) *string {
 func isBatch(kind string) bool { return strings.HasPrefix(kind, "batch.") }
 
 // eventBody returns the JSON body of an event about a job that ended at the given time.
-func eventBody(kind string, job *rowmill.Job, raw *rowmill.Raw, at time.Time) (string, error) {
+func eventBody(kind string, job *rowmill.Job, raw *rowmill.RawBatch, at time.Time) (string, error) {
 	var event any = nativeEvent{Type: kind, Timestamp: at.UTC().Truncate(time.Millisecond), Data: jobData{
 		JobID: job.ID, BatchID: batchID(job.ID, raw), Status: job.Status, RunType: job.RunType, Name: job.Name, Model: job.Model,
 		NumRows: job.NumRows, RowsFailed: job.FailedRows, Cost: job.JobCost, FailureReason: job.FailureReason,
 	}}
 	if isBatch(kind) {
 		event = openAIEvent{
-			ID: idFrom("evt_", at, job.ID, kind), Object: "event", Created: at.Unix(), Type: kind,
+			ID: deriveID("evt_", at, job.ID, kind), Object: "event", Created: at.Unix(), Type: kind,
 			Data: openAIData{ID: *batchID(job.ID, raw)},
 		}
 	}
@@ -152,12 +152,12 @@ func (e *Endpoint) Sample(kind string, at time.Time) (id, text string, err error
 	name := "test"
 	var rows int64
 	job := rowmill.Job{ID: sampleJobID, Status: statuses[kind], RunType: rowmill.RunFull, Name: &name, NumRows: &rows}
-	var raw *rowmill.Raw
+	var raw *rowmill.RawBatch
 	if isBatch(kind) {
-		raw = &rowmill.Raw{Dialect: rowmill.DialectOpenAI}
+		raw = &rowmill.RawBatch{Dialect: rowmill.DialectOpenAI}
 	}
 	text, err = eventBody(kind, &job, raw, at)
-	return idFrom(deliveryPrefix, at, "test", e.ID, kind, at.String()), text, err
+	return deriveID(deliveryPrefix, at, "test", e.ID, kind, at.String()), text, err
 }
 
 // SampleType returns the type for a test event if the client names no type: the first

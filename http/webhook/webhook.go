@@ -104,13 +104,15 @@ func (s Schedule) Next(tries int, chance float64) (pause time.Duration, again bo
 // time, 20 for ten bytes of a hash.
 const idDigits = 12 + 20
 
-// BatchID returns the message id of a body with several entries. at is the time of the
+// DeriveMessageID returns the message id of a body with several entries. at is the time of the
 // first entry. Equal arguments give equal ids, so a body that is sent again keeps its id.
-func BatchID(at time.Time, parts ...string) string { return idFrom(deliveryPrefix, at, parts...) }
+func DeriveMessageID(at time.Time, parts ...string) string {
+	return deriveID(deliveryPrefix, at, parts...)
+}
 
-// idFrom returns an id that is derived from a time and some texts. Every node derives
+// deriveID returns an id that is derived from a time and some texts. Every node derives
 // the same id from the same arguments. Ids have the same order as their times.
-func idFrom(prefix string, at time.Time, parts ...string) string {
+func deriveID(prefix string, at time.Time, parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return fmt.Sprintf("%s%012x%s", prefix, at.UnixMilli(), hex.EncodeToString(sum[:10]))
 }

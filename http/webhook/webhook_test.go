@@ -114,7 +114,7 @@ func TestEndpoint_Wanted(t *testing.T) {
 	t.Parallel()
 	expired := &rowmill.Failure{Code: rowmill.CodeWindowExpired}
 	native := &rowmill.Spec{}
-	openai, anthropic := &rowmill.Spec{Raw: &rowmill.Raw{Dialect: rowmill.DialectOpenAI}}, &rowmill.Spec{Raw: &rowmill.Raw{Dialect: rowmill.DialectAnthropic}}
+	openai, anthropic := &rowmill.Spec{Raw: &rowmill.RawBatch{Dialect: rowmill.DialectOpenAI}}, &rowmill.Spec{Raw: &rowmill.RawBatch{Dialect: rowmill.DialectAnthropic}}
 	for _, tt := range []struct {
 		events []string
 		status rowmill.Status
@@ -170,7 +170,7 @@ func TestBody(t *testing.T) {
 			t.Errorf("%s is %v, want %v", field, event.Data[field], want)
 		}
 	}
-	raw := &rowmill.Raw{Dialect: rowmill.DialectOpenAI}
+	raw := &rowmill.RawBatch{Dialect: rowmill.DialectOpenAI}
 	got, err = eventBody(BatchFailed, &job, raw, at)
 	again, _ := eventBody(BatchFailed, &job, raw, at)
 	id, rest, _ := strings.Cut(strings.TrimPrefix(got, `{"id":"evt_`), `"`)
@@ -182,8 +182,8 @@ func TestBody(t *testing.T) {
 func TestIDs_SortByTime(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_800_000_000, 0)
-	a, b := idFrom("msg_", at, "x"), idFrom("msg_", at.Add(time.Millisecond), "a")
-	if a >= b || a != idFrom("msg_", at, "x") || a == idFrom("msg_", at, "y") {
+	a, b := deriveID("msg_", at, "x"), deriveID("msg_", at.Add(time.Millisecond), "a")
+	if a >= b || a != deriveID("msg_", at, "x") || a == deriveID("msg_", at, "y") {
 		t.Errorf("%s, %s", a, b)
 	}
 }

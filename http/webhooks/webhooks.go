@@ -100,7 +100,7 @@ func (w *Webhooks) Route(v1 gin.IRoutes) {
 	v1.PATCH("/webhooks/:webhook_id", w.Handle(w.patch))
 	v1.DELETE("/webhooks/:webhook_id", w.Handle(w.remove))
 	v1.POST("/webhooks/:webhook_id/rotate", w.Handle(w.rotate))
-	v1.POST("/webhooks/:webhook_id/test", w.Handle(w.test))
+	v1.POST("/webhooks/:webhook_id/test", w.Handle(w.sendTestEvent))
 	v1.GET("/webhooks/:webhook_id/deliveries", w.Handle(w.deliveries))
 	v1.POST("/webhooks/:webhook_id/deliveries/:delivery_id/redeliver", w.Handle(w.redeliver))
 }
@@ -108,7 +108,7 @@ func (w *Webhooks) Route(v1 gin.IRoutes) {
 // loadEndpoints returns the account that a request without a body is about, and the webhook
 // endpoints of this account.
 func (w *Webhooks) loadEndpoints(c *gin.Context) (account string, all webhook.Endpoints, err error) {
-	if account, err = caller.Administered(c, c.Query("account")); err == nil {
+	if account, err = caller.AdministeredAccount(c, c.Query("account")); err == nil {
 		all, err = webhook.Load(c.Request.Context(), w.Store, account)
 	}
 	return account, all, err
@@ -173,7 +173,7 @@ func (w *Webhooks) show(c *gin.Context) (any, error) {
 // secret.
 func (w *Webhooks) create(c *gin.Context) (any, error) {
 	e := webhook.NewEndpoint(w.Now())
-	account, err := caller.Administer(w.Exchange, c, exchange.SmallObject, func(body *request.Object) {
+	account, err := caller.ReadAdminRequest(w.Exchange, c, exchange.SmallObject, func(body *request.Object) {
 		if body.Require("url", "a string", &e.URL, "it is where events are sent, such as https://example.com/hook") {
 			checkWebhookURL(body, e.URL)
 		}
@@ -217,7 +217,7 @@ func checkWebhookURL(body *request.Object, address string) {
 
 // readWebhook reads the fields that both POST and PATCH accept, except the URL.
 func readWebhook(body *request.Object, e *webhook.Endpoint) {
-	if body.Null("events") {
+	if body.IsNull("events") {
 		e.Events = nil
 	}
 	var events []string
@@ -232,7 +232,7 @@ func readWebhook(body *request.Object, e *webhook.Endpoint) {
 		}
 		e.Events = events
 	}
-	if body.Null("description") {
+	if body.IsNull("description") {
 		e.Description = ""
 	}
 	if body.Read("description", "a string", &e.Description) {
@@ -247,8 +247,8 @@ func (w *Webhooks) patch(c *gin.Context) (any, error) {
 	var fresh webhook.Endpoint
 	var disabled *bool
 	var given []string
-	account, err := caller.Administer(w.Exchange, c, exchange.SmallObject, func(body *request.Object) {
-		given = append(body.Unread(), nulls(body, "events", "description")...)
+	account, err := caller.ReadAdminRequest(w.Exchange, c, exchange.SmallObject, func(body *request.Object) {
+		given = append(body.Unread(), nullFields(body, "events", "description")...)
 		if body.Read("url", "a string", &fresh.URL) {
 			checkWebhookURL(body, fresh.URL)
 		}
@@ -290,9 +290,9 @@ func (w *Webhooks) patch(c *gin.Context) (any, error) {
 	return viewWebhook(account, e, w.Now()), nil
 }
 
-// nulls returns those of the fields that are null in the body.
-func nulls(body *request.Object, fields ...string) []string {
-	return slices.DeleteFunc(fields, func(field string) bool { return !body.Null(field) })
+// nullFields returns those of the fields that are null in the body.
+func nullFields(body *request.Object, fields ...string) []string {
+	return slices.DeleteFunc(fields, func(field string) bool { return !body.IsNull(field) })
 }
 
 // remove answers DELETE /v1/webhooks/{webhook_id}. The pending deliveries of the
@@ -322,9 +322,9 @@ func (w *Webhooks) rotate(c *gin.Context) (any, error) {
 	return view, nil
 }
 
-// test answers POST /v1/webhooks/{webhook_id}/test: it sends a sample event now and
+// sendTestEvent answers POST /v1/webhooks/{webhook_id}/test: it sends a sample event now and
 // answers with the outcome.
-func (w *Webhooks) test(c *gin.Context) (any, error) {
+func (w *Webhooks) sendTestEvent(c *gin.Context) (any, error) {
 	_, _, e, err := w.loadNamed(c)
 	if err != nil {
 		return nil, err

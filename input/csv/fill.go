@@ -11,9 +11,9 @@ import (
 // fails, as in package bufio.
 const emptyReads = 100
 
-// begin reads and checks the first bytes of the file. It skips a UTF-8 byte order mark.
+// checkEncoding reads and checks the first bytes of the file. It skips a UTF-8 byte order mark.
 // It returns an error for UTF-16 and UTF-32, with or without a byte order mark.
-func (r *Reader) begin() error {
+func (r *Reader) checkEncoding() error {
 	r.startChecked = true
 	for r.end < 4 && !r.eof {
 		if err := r.fill(); err != nil {

@@ -9,14 +9,14 @@ import (
 // except in a file with one column, where a blank line is a record.
 func (r *Reader) read() (int, error) {
 	if !r.startChecked {
-		if err := r.begin(); err != nil {
+		if err := r.checkEncoding(); err != nil {
 			return 0, err
 		}
 	}
 	for {
 		r.recordStart, r.line = r.pos, r.next
 		r.fields, r.count = r.fields[:0], 0
-		blank, err := r.blankLine()
+		blank, err := r.skipBlankLine()
 		if err != nil {
 			return 0, err
 		}
@@ -28,7 +28,7 @@ func (r *Reader) read() (int, error) {
 			r.add(0, 0)
 			return 1, nil
 		}
-		if err := r.record(); err != nil {
+		if err := r.readFields(); err != nil {
 			return 0, err
 		}
 		switch {
@@ -44,13 +44,13 @@ func (r *Reader) read() (int, error) {
 // firstLine skips blank lines and returns the next line without its line end.
 func (r *Reader) firstLine() ([]byte, error) {
 	if !r.startChecked {
-		if err := r.begin(); err != nil {
+		if err := r.checkEncoding(); err != nil {
 			return nil, err
 		}
 	}
 	for {
 		r.recordStart, r.line = r.pos, r.next
-		blank, err := r.blankLine()
+		blank, err := r.skipBlankLine()
 		if err != nil {
 			return nil, err
 		}
@@ -66,9 +66,9 @@ func (r *Reader) firstLine() ([]byte, error) {
 	return bytes.TrimSuffix(r.buf[r.recordStart:r.recordStart+end], []byte{'\r'}), nil
 }
 
-// blankLine reports whether a line end is at r.pos, and skips this line end. At the end
+// skipBlankLine reports whether a line end is at r.pos, and skips this line end. At the end
 // of the file it returns io.EOF.
-func (r *Reader) blankLine() (bool, error) {
+func (r *Reader) skipBlankLine() (bool, error) {
 	if r.pos == r.end {
 		if ok, err := r.readMore(); err != nil {
 			return false, err
@@ -98,9 +98,9 @@ func (r *Reader) blankLine() (bool, error) {
 	return false, nil
 }
 
-// record reads the fields of the current record. For all unquoted fields of a line, it
+// readFields reads the fields of the current record. For all unquoted fields of a line, it
 // searches for the line end only once.
-func (r *Reader) record() error {
+func (r *Reader) readFields() error {
 	lineEnd := -1  // position of the next LF, relative to r.recordStart; not valid if it is before r.pos
 	clean := false // true: unquoted fields before lineEnd need no check for quotes
 	for {
@@ -115,7 +115,7 @@ func (r *Reader) record() error {
 		var last bool
 		var err error
 		if r.buf[r.pos] == '"' {
-			last, err = r.quoted()
+			last, err = r.readQuotedField()
 		} else {
 			if lineEnd < r.pos-r.recordStart {
 				if lineEnd, err = r.findLineEnd(); err != nil {
@@ -123,7 +123,7 @@ func (r *Reader) record() error {
 				}
 				clean = r.cfg.Separator == '\t' || bytes.IndexByte(r.buf[r.pos:r.recordStart+lineEnd], '"') < 0
 			}
-			last, err = r.unquoted(lineEnd, clean)
+			last, err = r.readUnquotedField(lineEnd, clean)
 		}
 		if err != nil {
 			return err
@@ -154,9 +154,9 @@ func (r *Reader) findLineEnd() (int, error) {
 	}
 }
 
-// unquoted reads an unquoted field. lineEnd comes from findLineEnd. If clean is true,
+// readUnquotedField reads an unquoted field. lineEnd comes from findLineEnd. If clean is true,
 // quotes before lineEnd need no check. last is true if the field ends the record.
-func (r *Reader) unquoted(lineEnd int, clean bool) (last bool, err error) {
+func (r *Reader) readUnquotedField(lineEnd int, clean bool) (last bool, err error) {
 	start, stop, line := r.pos, r.recordStart+lineEnd, r.next
 	end := bytes.IndexByte(r.buf[start:stop], r.cfg.Separator)
 	if end >= 0 {
@@ -180,10 +180,10 @@ func (r *Reader) unquoted(lineEnd int, clean bool) (last bool, err error) {
 	return last, nil
 }
 
-// quoted reads a quoted field. It replaces doubled quotes in place. All positions are
+// readQuotedField reads a quoted field. It replaces doubled quotes in place. All positions are
 // relative to r.recordStart, because r.readMore may move the buffer. last is true if the field ends
 // the record.
-func (r *Reader) quoted() (last bool, err error) {
+func (r *Reader) readQuotedField() (last bool, err error) {
 	opened := r.pos - r.recordStart
 	start := opened + 1
 	write := start // position to which the next part of the field is moved
@@ -236,12 +236,12 @@ func (r *Reader) quoted() (last bool, err error) {
 				data = r.buf[r.recordStart:r.end]
 			}
 			if after+1 < len(data) && data[after+1] != '\n' {
-				return false, r.strayQuote(opened, lines, quote)
+				return false, r.strayQuoteError(opened, lines, quote)
 			}
 			after = min(after+2, len(data))
 			last = true
 		default:
-			return false, r.strayQuote(opened, lines, quote)
+			return false, r.strayQuoteError(opened, lines, quote)
 		}
 		r.pos = r.recordStart + after
 		r.add(start, write)
@@ -253,9 +253,9 @@ func (r *Reader) quoted() (last bool, err error) {
 	}
 }
 
-// strayQuote returns the error for a quote inside a quoted field that is neither
+// strayQuoteError returns the error for a quote inside a quoted field that is neither
 // doubled nor at the end of the field.
-func (r *Reader) strayQuote(opened int, lines int64, quote int) error {
+func (r *Reader) strayQuoteError(opened int, lines int64, quote int) error {
 	return &ParseError{Line: r.next + lines, Offset: r.base + int64(r.recordStart+quote), Err: ErrQuote}
 }
 

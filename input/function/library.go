@@ -33,9 +33,9 @@ type Library struct {
 	Now    func() time.Time
 }
 
-// head is the stored document of a Function: the latest revision, and which revision is
+// functionHead is the stored document of a Function: the latest revision, and which revision is
 // published.
-type head struct {
+type functionHead struct {
 	Latest      json.RawMessage `json:"latest"`       // a rowmill.Function, as published
 	Published   int             `json:"published"`    // number of the published revision; 0: none is published
 	PublishedAt *time.Time      `json:"published_at"` // time of publication; nil: none is published
@@ -87,7 +87,7 @@ func (l Library) Publish(ctx context.Context, account string, f rowmill.Function
 // keepRevision stores a copy of the latest revision before Publish replaces it. An
 // existing copy is no error, because an earlier Publish may have failed after this
 // step.
-func (l Library) keepRevision(ctx context.Context, account string, h head) error {
+func (l Library) keepRevision(ctx context.Context, account string, h functionHead) error {
 	f := h.latest
 	if _, err := l.Values.PutValue(ctx, revisionName(account, f.Name, f.Revision), h.Latest, 0); err != nil && !errors.Is(err, rowmill.ErrConflict) {
 		return fmt.Errorf("keep revision %d of Function %s: %w", f.Revision, f.Name, err)
@@ -196,7 +196,7 @@ func (l Library) Unpublish(ctx context.Context, account, name string) error {
 
 // readRequested reads the revision that a client named, and the head of its Function. For
 // an unknown Function or revision it returns rowmill.ErrNotFound.
-func (l Library) readRequested(ctx context.Context, account, name string, revision int) (h head, f rowmill.Function, err error) {
+func (l Library) readRequested(ctx context.Context, account, name string, revision int) (h functionHead, f rowmill.Function, err error) {
 	h, err = l.existingHead(ctx, account, name)
 	if err == nil && (revision < 1 || revision > h.latest.Revision) {
 		err = rowmill.ErrNotFound
@@ -209,16 +209,16 @@ func (l Library) readRequested(ctx context.Context, account, name string, revisi
 
 // existingHead reads the head of the Function that a client named. For an invalid or
 // unknown name it returns rowmill.ErrNotFound.
-func (l Library) existingHead(ctx context.Context, account, name string) (head, error) {
+func (l Library) existingHead(ctx context.Context, account, name string) (functionHead, error) {
 	if CheckName(name) != "" {
-		return head{}, rowmill.ErrNotFound
+		return functionHead{}, rowmill.ErrNotFound
 	}
 	return l.head(ctx, account, name)
 }
 
 // head reads the document of a Function.
-func (l Library) head(ctx context.Context, account, name string) (head, error) {
-	var h head
+func (l Library) head(ctx context.Context, account, name string) (functionHead, error) {
+	var h functionHead
 	doc, version, err := l.Values.GetValue(ctx, headName(account, name))
 	if err == nil {
 		err = decode(doc, &h)
@@ -227,7 +227,7 @@ func (l Library) head(ctx context.Context, account, name string) (head, error) {
 		err = decode(h.Latest, &h.latest)
 	}
 	if err != nil {
-		return head{}, fmt.Errorf("read Function %s: %w", name, err)
+		return functionHead{}, fmt.Errorf("read Function %s: %w", name, err)
 	}
 	h.stored, h.version = doc, version
 	return h, nil
@@ -235,7 +235,7 @@ func (l Library) head(ctx context.Context, account, name string) (head, error) {
 
 // put writes the document of a Function. It keeps fields that this version of the
 // program does not know.
-func (l Library) put(ctx context.Context, account, name string, h head) error {
+func (l Library) put(ctx context.Context, account, name string, h functionHead) error {
 	doc, err := jsonpreserve.Rewrite(h.stored, h)
 	if err != nil {
 		return fmt.Errorf("encode Function %s: %w", name, err)
@@ -248,7 +248,7 @@ func (l Library) put(ctx context.Context, account, name string, h head) error {
 
 // revision reads revision n of a Function. It returns the latest revision from h
 // without a read.
-func (l Library) revision(ctx context.Context, account string, h head, n int) (rowmill.Function, error) {
+func (l Library) revision(ctx context.Context, account string, h functionHead, n int) (rowmill.Function, error) {
 	if n == h.latest.Revision {
 		return h.markPublished(h.latest), nil
 	}
@@ -269,7 +269,7 @@ func (l Library) revision(ctx context.Context, account string, h head, n int) (r
 
 // markPublished returns f with its time of publication, or without one if f is not the
 // published revision. It also replaces null fields with the API's empty values.
-func (h head) markPublished(f rowmill.Function) rowmill.Function {
+func (h functionHead) markPublished(f rowmill.Function) rowmill.Function {
 	if string(f.Schema) == "null" {
 		f.Schema = nil
 	}

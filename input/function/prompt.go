@@ -103,7 +103,7 @@ func (p *Prompt) Values(row Row) (values, missing []string) {
 		raw, there := row[in.Name]
 		switch {
 		case there:
-			values[i] = Text(raw)
+			values[i] = ValueText(raw)
 		case in.Required:
 			missing = append(missing, in.Name)
 		}
@@ -111,10 +111,10 @@ func (p *Prompt) Values(row Row) (values, missing []string) {
 	return values, missing
 }
 
-// Text converts a JSON value to text for a prompt: null becomes empty, a string loses
+// ValueText converts a JSON value to text for a prompt: null becomes empty, a string loses
 // its quotes, objects and lists become JSON on one line, numbers and booleans stay
 // unchanged. value must be valid JSON.
-func Text(value json.RawMessage) string {
+func ValueText(value json.RawMessage) string {
 	value = bytes.TrimSpace(value)
 	if len(value) == 0 {
 		return ""

@@ -92,7 +92,7 @@ func TestText_ConvertsValues(t *testing.T) {
 		`{"z": 1.50, "a": {"é": "<&>"}}`: `{"z":1.50,"a":{"é":"<&>"}}`,
 		`["\u00e9\u003c", "\"\\"]`:       `["é<","\"\\"]`,
 	} {
-		if got := function.Text(json.RawMessage(value)); got != want {
+		if got := function.ValueText(json.RawMessage(value)); got != want {
 			t.Errorf("%s becomes %q, want %q", value, got, want)
 		}
 	}
@@ -169,7 +169,7 @@ func FuzzText(f *testing.F) {
 		if json.Unmarshal(raw, &want) != nil {
 			return
 		}
-		text := function.Text(raw)
+		text := function.ValueText(raw)
 		switch v := want.(type) {
 		case nil:
 			want = ""

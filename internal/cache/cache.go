@@ -41,7 +41,7 @@ type answer[V any] struct {
 // also get an error of compute, but errors are not cached. Values are shared: do not
 // modify them.
 func (m *TTL[K, V]) Get(ctx context.Context, key K, compute func(context.Context) (V, error)) (V, error) {
-	a, starter := m.join(key)
+	a, starter := m.getOrStart(key)
 	if starter {
 		m.fill(context.WithoutCancel(ctx), key, a, compute)
 		return a.value, a.err
@@ -55,13 +55,13 @@ func (m *TTL[K, V]) Get(ctx context.Context, key K, compute func(context.Context
 	}
 }
 
-// join returns the answer for a key. mine is true if the caller must compute the answer
+// getOrStart returns the answer for a key. mine is true if the caller must compute the answer
 // with fill.
-func (m *TTL[K, V]) join(key K) (a *answer[V], mine bool) {
+func (m *TTL[K, V]) getOrStart(key K) (a *answer[V], mine bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
-	if a = m.answers[key]; a != nil && m.fresh(a, now) {
+	if a = m.answers[key]; a != nil && m.isFresh(a, now) {
 		return a, false
 	}
 	m.sweep(now)
@@ -75,7 +75,7 @@ func (m *TTL[K, V]) join(key K) (a *answer[V], mine bool) {
 	return a, true
 }
 
-func (m *TTL[K, V]) fresh(a *answer[V], now time.Time) bool {
+func (m *TTL[K, V]) isFresh(a *answer[V], now time.Time) bool {
 	age := now.Sub(a.begun)
 	return 0 <= age && age < m.Age
 }
@@ -87,7 +87,7 @@ func (m *TTL[K, V]) sweep(now time.Time) {
 	}
 	m.swept = now
 	for key, a := range m.answers {
-		if !m.fresh(a, now) {
+		if !m.isFresh(a, now) {
 			delete(m.answers, key)
 		}
 	}

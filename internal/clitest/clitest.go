@@ -37,11 +37,11 @@ type Idle struct {
 	nodes.Service
 }
 
-// Submitted does nothing.
-func (Idle) Submitted(store.Record) {}
+// NotifySubmitted does nothing.
+func (Idle) NotifySubmitted(store.Record) {}
 
-// Cancelled does nothing.
-func (Idle) Cancelled(string) {}
+// NotifyCancelled does nothing.
+func (Idle) NotifyCancelled(string) {}
 
 // Checks returns no checks.
 func (Idle) Checks(context.Context) []http.Check { return nil }
@@ -49,8 +49,8 @@ func (Idle) Checks(context.Context) []http.Check { return nil }
 // Draining returns false.
 func (Idle) Draining() bool { return false }
 
-// Waiting returns no reason.
-func (Idle) Waiting(*rowmill.Job, string) string { return "" }
+// WaitReason returns no reason.
+func (Idle) WaitReason(*rowmill.Job, string) string { return "" }
 
 // RowDistribution returns nil: it is not known where rows are.
 func (Idle) RowDistribution(context.Context, *store.Record) *jobs.RowDistribution { return nil }
@@ -163,9 +163,9 @@ func (p *Program) Want(code int, texts ...string) *Program {
 	return p
 }
 
-// Table checks the lines of standard output. It ignores the number of spaces between
+// WantTable checks the lines of standard output. It ignores the number of spaces between
 // columns.
-func (p *Program) Table(lines ...string) *Program {
+func (p *Program) WantTable(lines ...string) *Program {
 	p.Helper()
 	var got []string
 	for line := range strings.Lines(p.Out.String()) {

@@ -47,10 +47,10 @@ const (
 // errArrow means that the bytes are not an Arrow schema.
 var errArrow = errors.New("no Arrow schema")
 
-// arrowNotes returns the time zone or the duration unit of each column that has one in
+// parseArrowTypes returns the time zone or the duration unit of each column that has one in
 // the Arrow schema, by column position. schema is the value of arrowKey in the file's
-// metadata. If there is no schema, or if it cannot be read, arrowNotes returns nil.
-func arrowNotes(schema string) map[int]string {
+// metadata. If there is no schema, or if it cannot be read, parseArrowTypes returns nil.
+func parseArrowTypes(schema string) map[int]string {
 	raw, err := base64.StdEncoding.DecodeString(schema)
 	if err != nil {
 		return nil
@@ -62,7 +62,7 @@ func arrowNotes(schema string) map[int]string {
 	return notes
 }
 
-// readArrow reads an Arrow message with a schema, and returns the result of arrowNotes.
+// readArrow reads an Arrow message with a schema, and returns the result of parseArrowTypes.
 func readArrow(raw []byte) (notes map[int]string, err error) {
 	defer func() { // a read at a bad offset panics
 		if recover() != nil {
@@ -76,44 +76,44 @@ func readArrow(raw []byte) (notes map[int]string, err error) {
 		return nil, errArrow
 	}
 	f := flatBytes(raw[4:])
-	message := f.follow(0)
-	if f.byteAt(f.slot(message, 1)) != arrowSchemaTag {
+	message := f.followRef(0)
+	if f.byteAt(f.memberOffset(message, 1)) != arrowSchemaTag {
 		return nil, errArrow
 	}
-	fields := f.follow(f.slot(f.follow(f.slot(message, 2)), 1))
+	fields := f.followRef(f.memberOffset(f.followRef(f.memberOffset(message, 2)), 1))
 	notes = map[int]string{}
 	for i := range f.int(fields) {
 		if i == maxFooterStructs {
 			return nil, errArrow
 		}
-		field := f.follow(fields + 4 + 4*i)
-		if note := f.note(f.byteAt(f.slot(field, 2)), f.slot(field, 3)); note != "" {
+		field := f.followRef(fields + 4 + 4*i)
+		if note := f.zoneOrDuration(f.byteAt(f.memberOffset(field, 2)), f.memberOffset(field, 3)); note != "" {
 			notes[i] = note
 		}
 	}
 	return notes, nil
 }
 
-// note returns the time zone or the duration unit of a column's type, with its prefix,
+// zoneOrDuration returns the time zone or the duration unit of a column's type, with its prefix,
 // or an empty string. kind is the number of the type, and at is the offset of the
 // type's table.
-func (f flatBytes) note(kind byte, at int) string {
+func (f flatBytes) zoneOrDuration(kind byte, at int) string {
 	if at == 0 {
 		return ""
 	}
-	table := f.follow(at)
+	table := f.followRef(at)
 	switch kind {
 	case arrowElapsed:
 		unit := uint16(1) // the default, milliseconds
-		if at := f.slot(table, 0); at != 0 {
+		if at := f.memberOffset(table, 0); at != 0 {
 			unit = binary.LittleEndian.Uint16(f[at:])
 		}
 		if unit < 4 {
 			return arrowDuration + strconv.Itoa(int(unit))
 		}
 	case arrowStamp:
-		if at := f.slot(table, 1); at != 0 {
-			text := f.follow(at)
+		if at := f.memberOffset(table, 1); at != 0 {
+			text := f.followRef(at)
 			zone := string(f[text+4:][:f.int(text)])
 			if isZone(zone) {
 				return arrowZone + zone
@@ -137,8 +137,8 @@ type flatBytes []byte
 // int returns the 4-byte number at an offset.
 func (f flatBytes) int(at int) int { return int(binary.LittleEndian.Uint32(f[at:])) }
 
-// follow returns the offset to which the reference at an offset points.
-func (f flatBytes) follow(at int) int { return at + f.int(at) }
+// followRef returns the offset to which the reference at an offset points.
+func (f flatBytes) followRef(at int) int { return at + f.int(at) }
 
 // byteAt returns the byte at an offset, or 0 for offset 0, which means that the member
 // is missing.
@@ -149,9 +149,9 @@ func (f flatBytes) byteAt(at int) byte {
 	return f[at]
 }
 
-// slot returns the offset of member n of a table, or 0 if the table does not have this
+// memberOffset returns the offset of member n of a table, or 0 if the table does not have this
 // member.
-func (f flatBytes) slot(table, n int) int {
+func (f flatBytes) memberOffset(table, n int) int {
 	vtable := table - int(int32(f.int(table)))
 	if size := int(binary.LittleEndian.Uint16(f[vtable:])); 4+2*n+2 > size {
 		return 0
@@ -175,13 +175,13 @@ func arrowSchema(columns []TableColumn) string {
 		return ""
 	}
 	w := flatWriter{0, 0, 0, 0}
-	message := w.table(0, 1, 1, 1)
-	w.number(message[0], arrowVersion)
-	w.number(message[1], arrowSchemaTag)
-	schema := w.table(message[2], 0, 1)
-	fields := w.vector(schema[1], len(columns))
+	message := w.appendTable(0, 1, 1, 1)
+	w.putNumber(message[0], arrowVersion)
+	w.putNumber(message[1], arrowSchemaTag)
+	schema := w.appendTable(message[2], 0, 1)
+	fields := w.appendVector(schema[1], len(columns))
 	for i, c := range columns {
-		w.field(fields[i], c, notes[i])
+		w.appendField(fields[i], c, notes[i])
 	}
 	for len(w)%8 != 0 {
 		w = append(w, 0)
@@ -194,21 +194,21 @@ func arrowSchema(columns []TableColumn) string {
 // bytes.
 type flatWriter []byte
 
-// point makes the member at an offset refer to the end of the buffer, where the next
+// pointToEnd makes the member at an offset refer to the end of the buffer, where the next
 // object begins.
-func (w *flatWriter) point(at int) {
+func (w *flatWriter) pointToEnd(at int) {
 	for len(*w)%4 != 0 {
 		*w = append(*w, 0)
 	}
 	binary.LittleEndian.PutUint32((*w)[at:], uint32(len(*w)-at))
 }
 
-// number stores the number v in the member at an offset.
-func (w *flatWriter) number(at, v int) { binary.LittleEndian.PutUint32((*w)[at:], uint32(v)) }
+// putNumber stores the number v in the member at an offset.
+func (w *flatWriter) putNumber(at, v int) { binary.LittleEndian.PutUint32((*w)[at:], uint32(v)) }
 
-// table appends a table, and makes the member at an offset refer to it. present[n] is 1
+// appendTable appends a table, and makes the member at an offset refer to it. present[n] is 1
 // if the table has member n, otherwise 0. table returns the offsets of the members.
-func (w *flatWriter) table(at int, present ...int) (members []int) {
+func (w *flatWriter) appendTable(at int, present ...int) (members []int) {
 	vtable := make([]byte, 4+2*len(present))
 	size := 4
 	for i, there := range present {
@@ -223,20 +223,20 @@ func (w *flatWriter) table(at int, present ...int) (members []int) {
 		*w = append(*w, 0)
 	}
 	*w = append(*w, vtable...)
-	w.point(at)
+	w.pointToEnd(at)
 	table := len(*w)
 	*w = append(*w, make([]byte, size)...)
-	w.number(table, len(vtable))
+	w.putNumber(table, len(vtable))
 	for i := range present {
 		members = append(members, table+int(binary.LittleEndian.Uint16(vtable[4+2*i:])))
 	}
 	return members
 }
 
-// vector appends a vector of n elements, and makes the member at an offset refer to it.
+// appendVector appends a vector of n elements, and makes the member at an offset refer to it.
 // It returns the offsets of the elements.
-func (w *flatWriter) vector(at, n int) (places []int) {
-	w.point(at)
+func (w *flatWriter) appendVector(at, n int) (places []int) {
+	w.pointToEnd(at)
 	*w = binary.LittleEndian.AppendUint32(*w, uint32(n))
 	for range n {
 		places = append(places, len(*w))
@@ -245,15 +245,15 @@ func (w *flatWriter) vector(at, n int) (places []int) {
 	return places
 }
 
-// text appends a string, and makes the member at an offset refer to it.
-func (w *flatWriter) text(at int, s string) {
-	w.point(at)
+// appendText appends a string, and makes the member at an offset refer to it.
+func (w *flatWriter) appendText(at int, s string) {
+	w.pointToEnd(at)
 	*w = append(binary.LittleEndian.AppendUint32(*w, uint32(len(s))), s...)
 	*w = append(*w, 0)
 }
 
-// field appends the Arrow description of one column: name, nullable, type, children.
-func (w *flatWriter) field(at int, c TableColumn, note string) {
+// appendField appends the Arrow description of one column: name, nullable, type, children.
+func (w *flatWriter) appendField(at int, c TableColumn, note string) {
 	nullable := 1
 	if c.Required {
 		nullable = 0
@@ -271,43 +271,43 @@ func (w *flatWriter) field(at int, c TableColumn, note string) {
 	if kind == arrowList {
 		lists = 1
 	}
-	field := w.table(at, 1, 1, 1, 1, 0, 1)
-	w.text(field[0], c.Name)
-	w.number(field[1], nullable)
-	w.number(field[2], kind)
+	field := w.appendTable(at, 1, 1, 1, 1, 0, 1)
+	w.appendText(field[0], c.Name)
+	w.putNumber(field[1], nullable)
+	w.putNumber(field[2], kind)
 	switch kind {
 	case arrowInt:
-		t := w.table(field[3], 1, 1)
-		w.number(t[0], 64)
-		w.number(t[1], map[bool]int{true: 1}[c.Kind == TableInt])
+		t := w.appendTable(field[3], 1, 1)
+		w.putNumber(t[0], 64)
+		w.putNumber(t[1], map[bool]int{true: 1}[c.Kind == TableInt])
 	case arrowFloat:
-		t := w.table(field[3], 1)
-		w.number(t[0], arrowDouble)
+		t := w.appendTable(field[3], 1)
+		w.putNumber(t[0], arrowDouble)
 	case arrowStamp:
-		t := w.table(field[3], 1, 1)
-		w.number(t[0], c.leaf().arrowUnit())
-		w.text(t[1], strings.TrimPrefix(note, arrowZone))
+		t := w.appendTable(field[3], 1, 1)
+		w.putNumber(t[0], c.leaf().arrowUnit())
+		w.appendText(t[1], strings.TrimPrefix(note, arrowZone))
 	case arrowElapsed:
-		t := w.table(field[3], 1)
-		w.number(t[0], c.leaf().arrowUnit())
+		t := w.appendTable(field[3], 1)
+		w.putNumber(t[0], c.leaf().arrowUnit())
 	default:
-		w.table(field[3])
+		w.appendTable(field[3])
 	}
-	children := w.vector(field[5], lists)
+	children := w.appendVector(field[5], lists)
 	for _, child := range children {
-		w.element(child)
+		w.appendElement(child)
 	}
 }
 
-// element appends the Arrow description of the floats in a list.
-func (w *flatWriter) element(at int) {
-	element := w.table(at, 1, 1, 1, 1, 0, 1)
-	w.text(element[0], "element")
-	w.number(element[1], 1)
-	w.number(element[2], arrowFloat)
-	t := w.table(element[3], 1)
-	w.number(t[0], arrowSingle)
-	w.vector(element[5], 0)
+// appendElement appends the Arrow description of the floats in a list.
+func (w *flatWriter) appendElement(at int) {
+	element := w.appendTable(at, 1, 1, 1, 1, 0, 1)
+	w.appendText(element[0], "element")
+	w.putNumber(element[1], 1)
+	w.putNumber(element[2], arrowFloat)
+	t := w.appendTable(element[3], 1)
+	w.putNumber(t[0], arrowSingle)
+	w.appendVector(element[5], 0)
 }
 
 // arrowUnit returns Arrow's number for the time unit of a duration, or of a timestamp
@@ -316,7 +316,7 @@ func (l *Leaf) arrowUnit() int {
 	if text, ok := strings.CutPrefix(l.arrow, arrowDuration); ok {
 		n, err := strconv.Atoi(text)
 		if err != nil {
-			panic(fmt.Sprintf("the duration %q is invalid, although leafIn checked it", l.arrow))
+			panic(fmt.Sprintf("the duration %q is invalid, although leafWithArrowType checked it", l.arrow))
 		}
 		return n
 	}

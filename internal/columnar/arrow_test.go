@@ -17,7 +17,7 @@ func durationColumn(tb testing.TB, note string) TableColumn {
 	tb.Helper()
 	var e format.SchemaElement
 	e.Type.Set(format.Int64)
-	l, ok := leafWithNote(&e, note)
+	l, ok := leafWithArrowType(&e, note)
 	if !ok {
 		tb.Fatalf("%q makes no type", note)
 	}
@@ -105,7 +105,7 @@ func FuzzArrow(f *testing.F) {
 			return
 		}
 		for i, note := range notes {
-			l, ok := leafWithNote(&e, note)
+			l, ok := leafWithArrowType(&e, note)
 			if !ok {
 				t.Fatalf("column %d: %q", i, note)
 			}

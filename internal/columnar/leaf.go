@@ -38,7 +38,7 @@ func ParseLeaf(text rowmill.IDLeaf) (*Leaf, error) {
 	if err := thrift.Unmarshal(new(thrift.CompactProtocol), raw, &e); err != nil {
 		return nil, fmt.Errorf("the type of a column: %w", err)
 	}
-	l, ok := leafWithNote(&e, note)
+	l, ok := leafWithArrowType(&e, note)
 	if !ok || l.arrow != note {
 		return nil, errors.New("the type of a column is not a type that tables support")
 	}
@@ -55,9 +55,9 @@ func (l *Leaf) text() (rowmill.IDLeaf, error) {
 	return rowmill.IDLeaf(text), err
 }
 
-// leafWithNote is leafOf for a column with an Arrow note: the time zone or the duration that
+// leafWithArrowType is leafOf for a column with an Arrow note: the time zone or the duration that
 // the file's Arrow schema has for the column. leafOf does not know durations.
-func leafWithNote(e *format.SchemaElement, note string) (*Leaf, bool) {
+func leafWithArrowType(e *format.SchemaElement, note string) (*Leaf, bool) {
 	l, ok := leafOf(e)
 	switch {
 	case strings.HasPrefix(note, arrowZone):
@@ -146,12 +146,12 @@ func (k *leafKind) isValidDecimal(e *format.SchemaElement) bool {
 }
 
 // idType returns the type of the IDs if this column is the ID column. note is the
-// column's note from arrowNotes.
+// column's note from parseArrowTypes.
 func (n *node) idType(note string) (t rowmill.IDType, err error) {
-	if !n.flat() {
+	if !n.isFlat() {
 		return rowmill.IDType{IDKind: rowmill.IDString}, nil
 	}
-	if l, ok := leafWithNote(n.element, note); ok {
+	if l, ok := leafWithArrowType(n.element, note); ok {
 		t.IDKind = rowmill.IDLeafValue
 		t.IDLeaf, err = l.text()
 		return t, err

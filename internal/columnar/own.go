@@ -76,7 +76,7 @@ func (t *Table) readFooter() error {
 // check compares the footer with the size of the file. After check, reads can trust
 // every offset in the footer.
 func (t *Table) check() (err error) {
-	if t.columns, err = tableColumns(t.meta.Schema, arrowNotes(t.Meta(arrowKey))); err != nil {
+	if t.columns, err = tableColumns(t.meta.Schema, parseArrowTypes(t.Meta(arrowKey))); err != nil {
 		return err
 	}
 	t.first = make([]int64, 1, len(t.meta.RowGroups)+1)
@@ -109,8 +109,8 @@ func (t *Table) containsRange(offset, length int64) bool {
 // them.
 func (t *Table) Columns() []TableColumn { return t.columns }
 
-// Column returns the position of the column called name, or -1.
-func (t *Table) Column(name string) int {
+// ColumnPosition returns the position of the column called name, or -1.
+func (t *Table) ColumnPosition(name string) int {
 	return slices.IndexFunc(t.columns, func(c TableColumn) bool { return c.Name == name })
 }
 
@@ -174,24 +174,24 @@ func (t *Table) Blocks() (n int64) {
 	return n
 }
 
-// offsetIndex says where the offset index of a column chunk is in the file, and how
+// indexLocation says where the offset index of a column chunk is in the file, and how
 // many rows the chunk has.
-type offsetIndex struct {
+type indexLocation struct {
 	offset int64 // in bytes from the beginning of the file
 	length int32 // in bytes
 	rows   int64
 }
 
 // index returns the position of the offset index of column c in row group g.
-func (t *Table) index(g, c int) offsetIndex {
+func (t *Table) index(g, c int) indexLocation {
 	chunk := &t.meta.RowGroups[g].Columns[c]
-	return offsetIndex{chunk.OffsetIndexOffset, chunk.OffsetIndexLength, t.meta.RowGroups[g].NumRows}
+	return indexLocation{chunk.OffsetIndexOffset, chunk.OffsetIndexLength, t.meta.RowGroups[g].NumRows}
 }
 
 // readPageLocations reads an offset index into places[:0]. b is a buffer. readPageLocations returns
 // both slices, which may have grown, for the next call.
-func (t *Table) readPageLocations(at offsetIndex, b []byte, places []pageLocation) ([]byte, []pageLocation, error) {
-	b = sized(b, int(at.length))
+func (t *Table) readPageLocations(at indexLocation, b []byte, places []pageLocation) ([]byte, []pageLocation, error) {
+	b = resize(b, int(at.length))
 	if err := readAt(t.src, b, at.offset); err != nil {
 		return b, nil, err
 	}
@@ -226,8 +226,8 @@ func readAt(src io.ReaderAt, b []byte, offset int64) error {
 	}
 }
 
-// sized returns a slice of length n: b, or a new slice if b is too small.
-func sized(b []byte, n int) []byte {
+// resize returns a slice of length n: b, or a new slice if b is too small.
+func resize(b []byte, n int) []byte {
 	if cap(b) < n {
 		return make([]byte, n)
 	}

@@ -16,8 +16,8 @@ func (t *Table) Keys(prefix string) (keys []string) {
 	return keys
 }
 
-// Attached reads the bytes that TableWriter.Attach or Splicer.Attach stored under key.
-func (t *Table) Attached(key string) ([]byte, error) {
+// ReadAttachment reads the bytes that TableWriter.Attach or Splicer.Attach stored under key.
+func (t *Table) ReadAttachment(key string) ([]byte, error) {
 	var offset, length int64
 	if _, err := fmt.Sscanf(t.Meta(key), attachedAt, &offset, &length); err != nil || !t.containsRange(offset, length) {
 		return nil, fmt.Errorf("read the position of %q: %w", key, ErrDamaged)

@@ -51,12 +51,12 @@ func TestAttached(t *testing.T) {
 				t.Fatalf("%d keys, want %d", len(keys), len(attached))
 			}
 			for _, key := range keys {
-				if b, err := table.Attached(key); err != nil || !bytes.Equal(b, attached[key]) {
+				if b, err := table.ReadAttachment(key); err != nil || !bytes.Equal(b, attached[key]) {
 					t.Fatalf("%q: %x, %v; want %x", key, b, err, attached[key])
 				}
 			}
 			for _, key := range []string{"k", "none"} {
-				if _, err := table.Attached(key); !errors.Is(err, ErrDamaged) {
+				if _, err := table.ReadAttachment(key); !errors.Is(err, ErrDamaged) {
 					t.Fatalf("%q: error %v", key, err)
 				}
 			}

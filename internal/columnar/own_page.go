@@ -16,14 +16,14 @@ func (c *blockColumn) decode(rows, values int) error {
 	}
 	var rep, def levelReader
 	if c.Kind == TableFloats {
-		rep.take(&c.data)
+		rep.splitLevels(&c.data)
 	} else if values != rows {
 		return fmt.Errorf("%d values in %d rows: %w", values, rows, ErrDamaged)
 	}
 	if c.Required {
 		def.n = values
 	} else {
-		def.take(&c.data)
+		def.splitLevels(&c.data)
 	}
 	if rep.bad || def.bad {
 		return fmt.Errorf("decode levels: %w", ErrDamaged)
@@ -147,8 +147,8 @@ type levelReader struct {
 	bad  bool   // true if the levels do not fit into the page
 }
 
-// take moves the levels from the front of page into l.
-func (l *levelReader) take(page *[]byte) {
+// splitLevels moves the levels from the front of page into l.
+func (l *levelReader) splitLevels(page *[]byte) {
 	b := *page
 	if len(b) < 4 {
 		l.bad = true

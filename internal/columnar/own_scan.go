@@ -48,7 +48,7 @@ func (s *TableScan) SeekRow(row int64) error {
 	}
 	if g := s.t.group(row); g != s.group || len(s.places[0]) == 0 {
 		s.group = g
-		if err := s.open(); err != nil {
+		if err := s.readOffsetIndexes(); err != nil {
 			return err
 		}
 	}
@@ -60,8 +60,8 @@ func (s *TableScan) SeekRow(row int64) error {
 	return nil
 }
 
-// open reads the offset indexes of the current row group.
-func (s *TableScan) open() (err error) {
+// readOffsetIndexes reads the offset indexes of the current row group.
+func (s *TableScan) readOffsetIndexes() (err error) {
 	for i, c := range s.columns {
 		if *s.stored, s.places[i], err = s.t.readPageLocations(s.t.index(s.group, c), *s.stored, s.places[i]); err != nil {
 			return fmt.Errorf("row group %d, column %q: %w", s.group, s.t.columns[c].Name, err)
@@ -95,7 +95,7 @@ func (s *TableScan) Next() (b *Block, err error) {
 		return nil, io.EOF
 	}
 	if len(s.places[0]) == 0 {
-		if err := s.open(); err != nil {
+		if err := s.readOffsetIndexes(); err != nil {
 			return nil, err
 		}
 	}
@@ -109,7 +109,7 @@ func (s *TableScan) Next() (b *Block, err error) {
 	}
 	s.block.Rows = int(to - s.block.First)
 	for i := range s.columns {
-		if err := s.read(i); err != nil {
+		if err := s.readColumn(i); err != nil {
 			return nil, fmt.Errorf("row %d, column %q: %w", s.block.First, s.block.columns[i].Name, err)
 		}
 	}
@@ -117,10 +117,10 @@ func (s *TableScan) Next() (b *Block, err error) {
 	return &s.block, nil
 }
 
-// read reads the current page of scanned column i into the block.
-func (s *TableScan) read(i int) error {
+// readColumn reads the current page of scanned column i into the block.
+func (s *TableScan) readColumn(i int) error {
 	place := s.places[i][s.page]
-	*s.stored = sized(*s.stored, int(place.size))
+	*s.stored = resize(*s.stored, int(place.size))
 	if err := readAt(s.t.src, *s.stored, place.offset); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (s *TableScan) read(i int) error {
 		return fmt.Errorf("the page does not decompress to %d bytes: %w", h.raw, ErrDamaged)
 	}
 	c := &s.block.columns[i]
-	if c.page, err = s2.Decode(sized(c.page, h.raw), body); err != nil {
+	if c.page, err = s2.Decode(resize(c.page, h.raw), body); err != nil {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return c.decode(s.block.Rows, h.values)
@@ -150,21 +150,21 @@ type Block struct {
 	columns []blockColumn
 }
 
-// Null reports whether a value is null.
-func (b *Block) Null(c, i int) bool { return b.columns[c].at[i] < 0 }
+// IsNull reports whether a value is null.
+func (b *Block) IsNull(c, i int) bool { return b.columns[c].at[i] < 0 }
 
 // Text returns a value of a TableText column.
 func (b *Block) Text(c, i int) []byte { return b.columns[c].text(int(b.columns[c].at[i])) }
 
 // Int returns a value of a TableInt column.
-func (b *Block) Int(c, i int) int64 { return int64(b.columns[c].fixed(int(b.columns[c].at[i]))) }
+func (b *Block) Int(c, i int) int64 { return int64(b.columns[c].uint64At(int(b.columns[c].at[i]))) }
 
 // Uint returns a value of a TableUint column.
-func (b *Block) Uint(c, i int) uint64 { return b.columns[c].fixed(int(b.columns[c].at[i])) }
+func (b *Block) Uint(c, i int) uint64 { return b.columns[c].uint64At(int(b.columns[c].at[i])) }
 
 // Real returns a value of a TableReal column.
 func (b *Block) Real(c, i int) float64 {
-	return math.Float64frombits(b.columns[c].fixed(int(b.columns[c].at[i])))
+	return math.Float64frombits(b.columns[c].uint64At(int(b.columns[c].at[i])))
 }
 
 // Leaf returns a value of a TableLeaf column.
@@ -175,7 +175,7 @@ func (b *Block) Bool(c, i int) bool { return b.columns[c].bit(int(b.columns[c].a
 
 // Floats appends the floats of a value of a TableFloats column to v.
 func (b *Block) Floats(c, i int, v []float32) []float32 {
-	for raw := b.columns[c].list(i); len(raw) >= 4; raw = raw[4:] {
+	for raw := b.columns[c].floatsOfRow(i); len(raw) >= 4; raw = raw[4:] {
 		v = append(v, math.Float32frombits(binary.LittleEndian.Uint32(raw)))
 	}
 	return v
@@ -205,14 +205,14 @@ func (c *blockColumn) value(at int) []byte {
 	return c.data[at : at+c.width]
 }
 
-// fixed returns the 8-byte value at a position of data.
-func (c *blockColumn) fixed(at int) uint64 { return binary.LittleEndian.Uint64(c.data[at:]) }
+// uint64At returns the 8-byte value at a position of data.
+func (c *blockColumn) uint64At(at int) uint64 { return binary.LittleEndian.Uint64(c.data[at:]) }
 
 // bit returns the bool at bit number at of data.
 func (c *blockColumn) bit(at int) bool { return c.data[at/8]>>(at%8)&1 == 1 }
 
-// list returns the floats of row i as little-endian bytes.
-func (c *blockColumn) list(i int) []byte {
+// floatsOfRow returns the floats of row i as little-endian bytes.
+func (c *blockColumn) floatsOfRow(i int) []byte {
 	at := int(c.at[i])
 	return c.data[at : at+4*int(c.counts[i])]
 }

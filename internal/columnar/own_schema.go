@@ -192,7 +192,7 @@ func tableSchema(columns []TableColumn) []format.SchemaElement {
 }
 
 // tableColumns returns the columns for a Parquet schema. It is the inverse of
-// tableSchema and arrowSchema. notes has the result of arrowNotes.
+// tableSchema and arrowSchema. notes has the result of parseArrowTypes.
 func tableColumns(schema []format.SchemaElement, notes map[int]string) ([]TableColumn, error) {
 	if len(schema) == 0 {
 		return nil, fmt.Errorf("the schema is empty")
@@ -208,7 +208,7 @@ func tableColumns(schema []format.SchemaElement, notes map[int]string) ([]TableC
 			}
 			c.Kind = TableFloats
 			i += 2
-		} else if l, ok := leafWithNote(&e, notes[len(columns)]); ok {
+		} else if l, ok := leafWithArrowType(&e, notes[len(columns)]); ok {
 			var err error
 			c.Kind = TableLeaf
 			if c.Leaf, err = l.text(); err != nil {

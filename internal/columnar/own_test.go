@@ -85,7 +85,7 @@ func FuzzPage(f *testing.F) {
 			return
 		}
 		for i := range rows {
-			if !b.Null(0, i) {
+			if !b.IsNull(0, i) {
 				blockCell(&b, 0, i)
 			}
 		}

@@ -71,7 +71,7 @@ type File struct {
 	groups  []groupMeta // metadata of the row groups
 	root    *node       // root of the schema
 	columns []Column
-	notes   map[int]string // result of arrowNotes: time zone or duration, by column position
+	notes   map[int]string // result of parseArrowTypes: time zone or duration, by column position
 	rows    int64          // sum of the row groups; some programs write 0 as the row count of the file
 	limits  Limits
 }
@@ -114,11 +114,11 @@ func (f *File) open() error {
 	}
 	for _, kv := range meta.KeyValues {
 		if kv.Key == arrowKey {
-			f.notes = arrowNotes(kv.Value)
+			f.notes = parseArrowTypes(kv.Value)
 		}
 	}
 	for _, n := range f.root.children {
-		f.columns = append(f.columns, Column{Name: n.name, Type: n.typeName(), Nested: !n.flat()})
+		f.columns = append(f.columns, Column{Name: n.name, Type: n.typeName(), Nested: !n.isFlat()})
 	}
 	f.groups = meta.RowGroups
 	for i, g := range f.groups {

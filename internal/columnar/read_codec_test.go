@@ -116,9 +116,9 @@ func leafOfKind(kind format.Type) *node {
 // decodeAll decodes n values as if they were the values of a page.
 func decodeAll(kind format.Type, e format.Encoding, data []byte, n int) (values [][]byte, err error) {
 	r := &pageReader{leaf: leafOfKind(kind), limits: &Limits{MaxPageBytes: 1 << 20}}
-	v, err := r.decode(data, e, n)
+	v, err := r.decodeValues(data, e, n)
 	for i := 0; i < n && err == nil; i++ {
-		values = append(values, bytes.Clone(v.take()))
+		values = append(values, bytes.Clone(v.takeRaw()))
 	}
 	return values, err
 }

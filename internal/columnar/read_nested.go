@@ -27,35 +27,35 @@ func (a *assembler) definition(n *node) (int, error) {
 	return def, nil
 }
 
-// take returns the next value of a leaf. ok is false for a null.
-func (a *assembler) take(n *node) (raw []byte, ok bool, err error) {
+// takeValue returns the next value of a leaf. ok is false for a null.
+func (a *assembler) takeValue(n *node) (raw []byte, ok bool, err error) {
 	if err := a.pages(n).requireNext(); err != nil {
 		return nil, false, err
 	}
-	raw, ok = a.pages(n).take()
+	raw, ok = a.pages(n).takeValue()
 	return raw, ok, nil
 }
 
-// drop skips the placeholder that each leaf in or under n has if n is absent.
-func (a *assembler) drop(n *node) error {
+// skipAbsent skips the placeholder that each leaf in or under n has if n is absent.
+func (a *assembler) skipAbsent(n *node) error {
 	for i := range n.leaves {
 		pages := a.column.leaves[n.leaf-a.base+i]
 		if err := pages.requireNext(); err != nil {
 			return err
 		}
-		pages.take()
+		pages.takeValue()
 	}
 	return nil
 }
 
-// value appends n as JSON: null, a list if n is repeated, or the content of n.
-func (a *assembler) value(n *node) error {
+// appendNode appends n as JSON: null, a list if n is repeated, or the content of n.
+func (a *assembler) appendNode(n *node) error {
 	if n.leaves == 0 {
 		return badFile("Column %q of the Parquet file is a group without fields.", n.path)
 	}
 	if n.repeated {
 		a.out = append(a.out, '[')
-		if err := a.elements(n, func() error { return a.content(n) }); err != nil {
+		if err := a.appendElements(n, func() error { return a.appendContent(n) }); err != nil {
 			return err
 		}
 		a.out = append(a.out, ']')
@@ -68,26 +68,26 @@ func (a *assembler) value(n *node) error {
 		}
 		if def < n.def {
 			a.out = append(a.out, "null"...)
-			return a.drop(n)
+			return a.skipAbsent(n)
 		}
 	}
-	return a.content(n)
+	return a.appendContent(n)
 }
 
-// elements calls element for each repetition of n, and writes commas between them.
-func (a *assembler) elements(n *node, element func() error) error {
+// appendElements calls element for each repetition of n, and writes commas between them.
+func (a *assembler) appendElements(n *node, element func() error) error {
 	def, err := a.definition(n)
 	if err != nil {
 		return err
 	}
 	if def < n.def {
-		return a.drop(n)
+		return a.skipAbsent(n)
 	}
 	for {
 		if err := element(); err != nil {
 			return err
 		}
-		more, err := a.pages(n).more()
+		more, err := a.pages(n).hasNext()
 		if err != nil || !more {
 			return err
 		}
@@ -98,10 +98,10 @@ func (a *assembler) elements(n *node, element func() error) error {
 	}
 }
 
-// content appends the content of n as JSON. n must be present.
-func (a *assembler) content(n *node) error {
+// appendContent appends the content of n as JSON. n must be present.
+func (a *assembler) appendContent(n *node) error {
 	if n.isLeaf() {
-		raw, ok, err := a.take(n)
+		raw, ok, err := a.takeValue(n)
 		if err != nil {
 			return err
 		}
@@ -114,21 +114,21 @@ func (a *assembler) content(n *node) error {
 		}
 		return nil
 	}
-	if repeated, item, ok := n.isList(); ok {
+	if repeated, item, ok := n.asList(); ok {
 		a.out = append(a.out, '[')
-		element := func() error { return a.value(item) }
+		element := func() error { return a.appendNode(item) }
 		if item == repeated {
-			element = func() error { return a.content(item) }
+			element = func() error { return a.appendContent(item) }
 		}
-		if err := a.elements(repeated, element); err != nil {
+		if err := a.appendElements(repeated, element); err != nil {
 			return err
 		}
 		a.out = append(a.out, ']')
 		return nil
 	}
 	a.out = append(a.out, '{')
-	if repeated, ok := n.isMap(); ok {
-		if err := a.elements(repeated, func() error { return a.entry(repeated) }); err != nil {
+	if repeated, ok := n.asMap(); ok {
+		if err := a.appendElements(repeated, func() error { return a.appendMapEntry(repeated) }); err != nil {
 			return err
 		}
 	} else {
@@ -137,7 +137,7 @@ func (a *assembler) content(n *node) error {
 				a.out = append(a.out, ',')
 			}
 			a.out = append(textfmt.AppendString(a.out, []byte(child.name)), ':')
-			if err := a.value(child); err != nil {
+			if err := a.appendNode(child); err != nil {
 				return err
 			}
 		}
@@ -146,11 +146,11 @@ func (a *assembler) content(n *node) error {
 	return nil
 }
 
-// entry appends one key and value of a map. The key becomes text, because JSON allows
+// appendMapEntry appends one key and value of a map. The key becomes text, because JSON allows
 // only text keys.
-func (a *assembler) entry(n *node) error {
+func (a *assembler) appendMapEntry(n *node) error {
 	key := n.children[0]
-	raw, ok, err := a.take(key)
+	raw, ok, err := a.takeValue(key)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (a *assembler) entry(n *node) error {
 		}
 	}
 	a.out = append(textfmt.AppendString(a.out, text), ':')
-	return a.value(n.children[1])
+	return a.appendNode(n.children[1])
 }
 
 // appendFloat appends f as a JSON number: the shortest text that parses back to f.

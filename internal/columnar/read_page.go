@@ -56,9 +56,9 @@ func newPageReader(f *File, group int, leaf *node) (*pageReader, error) {
 	}, nil
 }
 
-// more reads pages until there is a next value. It returns false at the end of the
+// hasNext reads pages until there is a next value. It returns false at the end of the
 // column chunk.
-func (r *pageReader) more() (bool, error) {
+func (r *pageReader) hasNext() (bool, error) {
 	for r.next == r.n {
 		if r.at == r.end {
 			if r.values != 0 || r.rows != 0 {
@@ -67,7 +67,7 @@ func (r *pageReader) more() (bool, error) {
 			}
 			return false, nil
 		}
-		if err := r.read(); err != nil {
+		if err := r.readPage(); err != nil {
 			return false, err
 		}
 	}
@@ -76,7 +76,7 @@ func (r *pageReader) more() (bool, error) {
 
 // requireNext is like more, but returns an error at the end of the column chunk.
 func (r *pageReader) requireNext() error {
-	ok, err := r.more()
+	ok, err := r.hasNext()
 	if err == nil && !ok {
 		err = badFile("The Parquet file is corrupt: column %q ends inside a row of row group %d.", r.leaf.path, r.group)
 	}
@@ -94,21 +94,21 @@ func (r *pageReader) levels() (rep, def int) {
 	return rep, def
 }
 
-// take returns the next value in PLAIN encoding, but a boolean is one byte (0 or 1),
+// takeValue returns the next value in PLAIN encoding, but a boolean is one byte (0 or 1),
 // and no length precedes a text. ok is false for a null. The value is valid until the
 // next page is read.
-func (r *pageReader) take() (raw []byte, ok bool) {
+func (r *pageReader) takeValue() (raw []byte, ok bool) {
 	_, def := r.levels()
 	r.next++
 	if def < r.leaf.def {
 		return nil, false
 	}
-	return r.leafValues.take(), true
+	return r.leafValues.takeRaw(), true
 }
 
-// fail adds the column, the row group and the page to an error about the content of a
+// locateError adds the column, the row group and the page to an error about the content of a
 // page. It returns other errors unchanged.
-func (r *pageReader) fail(err error) error {
+func (r *pageReader) locateError(err error) error {
 	var known *FormatError
 	if err == nil || errors.As(err, &known) || r.src.err != nil {
 		return err
@@ -117,27 +117,27 @@ func (r *pageReader) fail(err error) error {
 		r.page, r.leaf.path, r.group, r.header, err)
 }
 
-// tooLarge returns the error for a page that has size bytes or more.
-func (r *pageReader) tooLarge(size int64) error {
+// pageTooLargeError returns the error for a page that has size bytes or more.
+func (r *pageReader) pageTooLargeError(size int64) error {
 	return badFile("A page of column %q has %d bytes or more, the limit is %d. Write the Parquet file with smaller pages or row groups.",
 		r.leaf.path, size, r.limits.MaxPageBytes)
 }
 
-// read reads and decodes the next page.
-func (r *pageReader) read() error {
+// readPage reads and decodes the next page.
+func (r *pageReader) readPage() error {
 	r.page, r.header, r.next, r.n = r.page+1, r.at, 0, 0
 	var head pageMeta
 	if err := r.readHeader(&head); err != nil {
-		return r.fail(err)
+		return r.locateError(err)
 	}
-	return r.fail(r.readBody(&head))
+	return r.locateError(r.readBody(&head))
 }
 
 // readHeader decodes the page header at r.at, and moves r.at to the end of the header.
 func (r *pageReader) readHeader(head *pageMeta) error {
 	for size := int64(pageHeaderStart); ; size *= 8 {
 		size = min(size, r.end-r.at)
-		r.stored = sized(r.stored, int(size))
+		r.stored = resize(r.stored, int(size))
 		if err := readFull(r.src, r.stored, r.at); err != nil {
 			return err
 		}
@@ -163,9 +163,9 @@ func (r *pageReader) readBody(head *pageMeta) error {
 		return fmt.Errorf("the page header says that the page has %d bytes, but the column has only %d more", stored, r.end-r.at)
 	}
 	if max(size, stored) > r.limits.MaxPageBytes {
-		return r.tooLarge(max(size, stored))
+		return r.pageTooLargeError(max(size, stored))
 	}
-	r.stored = sized(r.stored, int(stored))
+	r.stored = resize(r.stored, int(stored))
 	if err := readFull(r.src, r.stored, r.at); err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func (r *pageReader) readDictionary(head *dictionaryMeta, size int) error {
 	values.starts = make([]uint32, head.NumValues)
 	for i := range values.starts {
 		values.starts[i] = uint32(values.at)
-		values.take()
+		values.takeRaw()
 	}
 	return nil
 }
@@ -224,7 +224,7 @@ func (r *pageReader) readData(head *dataPageMeta, size int) (err error) {
 	}
 	data := r.stored
 	if r.codec != format.Uncompressed {
-		r.plain = sized(r.plain, size)
+		r.plain = resize(r.plain, size)
 		if err := r.unpack(r.codec, r.plain, r.stored); err != nil {
 			return errPacked
 		}
@@ -239,7 +239,7 @@ func (r *pageReader) readData(head *dataPageMeta, size int) (err error) {
 	if r.def, data, err = r.levelsV1(r.def, data, head.DefinitionLevel, n, r.leaf.def); err != nil {
 		return fmt.Errorf("definition levels: %w", err)
 	}
-	_, err = r.begin(data, head.Encoding, n)
+	_, err = r.startPage(data, head.Encoding, n)
 	return err
 }
 
@@ -255,7 +255,7 @@ func (r *pageReader) readDataV2(head *dataPageV2Meta, size int, compressed bool)
 	}
 	data := r.stored[rep+def:]
 	if compressed && r.codec != format.Uncompressed {
-		r.plain = sized(r.plain, size-rep-def)
+		r.plain = resize(r.plain, size-rep-def)
 		if err := r.unpack(r.codec, r.plain, data); err != nil {
 			return errPacked
 		}
@@ -271,7 +271,7 @@ func (r *pageReader) readDataV2(head *dataPageV2Meta, size int, compressed bool)
 		return fmt.Errorf("definition levels: %w", err)
 	}
 	before := r.rows
-	nulls, err := r.begin(data, head.Encoding, n)
+	nulls, err := r.startPage(data, head.Encoding, n)
 	switch rows := before - r.rows; {
 	case err != nil:
 		return err
@@ -305,7 +305,7 @@ func (r *pageReader) levelsV1(dst, data []byte, encoding format.Encoding, n, hig
 	}
 	switch encoding {
 	case format.RLE:
-		b, rest, err := prefixed(data)
+		b, rest, err := splitPrefixed(data)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -317,9 +317,9 @@ func (r *pageReader) levelsV1(dst, data []byte, encoding format.Encoding, n, hig
 	return nil, nil, fmt.Errorf("the encoding %v is not supported", encoding)
 }
 
-// begin decodes the values of a page, after its levels were decoded. n is the number of
+// startPage decodes the values of a page, after its levels were decoded. n is the number of
 // values, nulls included. begin returns the number of nulls.
-func (r *pageReader) begin(data []byte, encoding format.Encoding, n int) (nulls int, err error) {
+func (r *pageReader) startPage(data []byte, encoding format.Encoding, n int) (nulls int, err error) {
 	rows := int64(n)
 	for _, level := range r.rep {
 		if level > 0 {
@@ -334,7 +334,7 @@ func (r *pageReader) begin(data []byte, encoding format.Encoding, n int) (nulls 
 	if rows > r.rows {
 		return 0, fmt.Errorf("the page has %d rows, but the row group has only %d more", rows, r.rows)
 	}
-	if r.leafValues, err = r.decode(data, encoding, n-nulls); err != nil {
+	if r.leafValues, err = r.decodeValues(data, encoding, n-nulls); err != nil {
 		return 0, err
 	}
 	r.n = n

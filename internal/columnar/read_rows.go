@@ -28,7 +28,7 @@ type column struct {
 	leaf   *Leaf         // type of the IDs in this column if it is a leaf type, or nil
 	leaves []*pageReader // readers of all leaves in or under the node
 	null   bool          // true if the current value is null
-	raw    []byte        // current value of a flat column, as pageReader.take returns it
+	raw    []byte        // current value of a flat column, as pageReader.takeValue returns it
 	json   []byte        // current value of a nested column
 }
 
@@ -37,8 +37,8 @@ func (f *File) Rows(columns ...int) *Rows {
 	r := &Rows{f: f}
 	for _, i := range columns {
 		c := &column{node: f.root.children[i]}
-		if c.node.flat() {
-			if leaf, ok := leafWithNote(c.node.element, f.notes[i]); ok {
+		if c.node.isFlat() {
+			if leaf, ok := leafWithArrowType(c.node.element, f.notes[i]); ok {
 				c.leaf = leaf
 			}
 		}
@@ -59,7 +59,7 @@ func (r *Rows) Next() error {
 		}
 	}
 	for _, c := range r.columns {
-		if c.node.flat() {
+		if c.node.isFlat() {
 			pages := c.leaves[0]
 			if pages.next == pages.n {
 				if r.err = r.guarded(pages.requireNext); r.err != nil {
@@ -67,7 +67,7 @@ func (r *Rows) Next() error {
 				}
 			}
 			var ok bool
-			c.raw, ok = pages.take()
+			c.raw, ok = pages.takeValue()
 			c.null = !ok
 			continue
 		}
@@ -96,7 +96,7 @@ func (r *Rows) Close() error {
 func (r *Rows) nextGroup() error {
 	err := r.guarded(func() error {
 		for _, c := range r.columns {
-			if err := c.end(); err != nil {
+			if err := c.checkExhausted(); err != nil {
 				return err
 			}
 			c.close()
@@ -140,10 +140,10 @@ func (c *column) open(f *File, group int, n *node) error {
 	return nil
 }
 
-// end returns an error if the pages of a row group have more rows than the row group.
-func (c *column) end() error {
+// checkExhausted returns an error if the pages of a row group have more rows than the row group.
+func (c *column) checkExhausted() error {
 	for _, pages := range c.leaves {
-		more, err := pages.more()
+		more, err := pages.hasNext()
 		if err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (r *Rows) Text(i int) (string, error) {
 		return "", nil
 	case len(c.leaves) == 0:
 		return "", errors.New("rows are closed")
-	case !c.node.flat():
+	case !c.node.isFlat():
 		return string(c.json), nil
 	}
 	if c.node.kind.class == classText {
@@ -195,11 +195,11 @@ func (r *Rows) ID(i int) (rowmill.ID, error) {
 	if c.null {
 		return rowmill.ID{}, nil
 	}
-	if c.node.flat() && len(c.leaves) > 0 {
+	if c.node.isFlat() && len(c.leaves) > 0 {
 		if c.leaf != nil {
 			return r.leafID(c)
 		}
-		if id, ok := c.node.kind.number(c.raw); ok {
+		if id, ok := c.node.kind.numericID(c.raw); ok {
 			return id, nil
 		}
 	}
@@ -257,7 +257,7 @@ func (c *column) assemble() error {
 	a := assembler{column: c, base: c.node.leaf, out: slices.Grow(c.json[:0], 256)}
 	_, def := c.leaves[0].levels()
 	c.null = c.node.optional && def < c.node.def
-	err := a.value(c.node)
+	err := a.appendNode(c.node)
 	c.json = a.out
 	return err
 }

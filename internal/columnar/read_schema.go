@@ -90,8 +90,8 @@ func (b *treeBuilder) build(parent *node, depth int) (*node, error) {
 	return n, nil
 }
 
-// flat reports whether the node is a column of single values: no group, list or map.
-func (n *node) flat() bool { return n.isLeaf() && n.rep == 0 && len(n.children) == 0 }
+// isFlat reports whether the node is a column of single values: no group, list or map.
+func (n *node) isFlat() bool { return n.isLeaf() && n.rep == 0 && len(n.children) == 0 }
 
 func (n *node) isLeaf() bool { return n.element.Type.Valid }
 
@@ -130,11 +130,11 @@ func (n *node) checkReadable() error {
 	return nil
 }
 
-// isList reports whether the node is a list as the format's LIST annotation defines it:
+// asList reports whether the node is a list as the format's LIST annotation defines it:
 // a group with a single repeated child. item is the node of an element: the child
 // itself, or the only field of the child.
 // https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#lists
-func (n *node) isList() (repeated *node, item *node, ok bool) {
+func (n *node) asList() (repeated *node, item *node, ok bool) {
 	_, logical := n.element.LogicalType.Value.(*format.ListType)
 	legacy := n.element.ConvertedType.Valid && n.element.ConvertedType.V == deprecated.List
 	if !logical && !legacy || len(n.children) != 1 || !n.children[0].repeated {
@@ -148,10 +148,10 @@ func (n *node) isList() (repeated *node, item *node, ok bool) {
 	return repeated, repeated.children[0], true
 }
 
-// isMap reports whether the node is a map: a group with a single repeated child that
+// asMap reports whether the node is a map: a group with a single repeated child that
 // has a key and a value.
 // https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#maps
-func (n *node) isMap() (repeated *node, ok bool) {
+func (n *node) asMap() (repeated *node, ok bool) {
 	_, logical := n.element.LogicalType.Value.(*format.MapType)
 	c := n.element.ConvertedType
 	legacy := c.Valid && (c.V == deprecated.Map || c.V == deprecated.MapKeyValue)

@@ -99,13 +99,13 @@ func leafKindOf(e *format.SchemaElement) leafKind {
 	case *format.Float16Type:
 		k.set(classHalf, fixed(2))
 	case nil:
-		k.converted(e, whole, fixed)
+		k.applyConvertedType(e, whole, fixed)
 	}
 	return k
 }
 
-// converted reads the annotations of old programs (ConvertedType).
-func (k *leafKind) converted(e *format.SchemaElement, whole bool, fixed func(int32) bool) {
+// applyConvertedType reads the annotations of old programs (ConvertedType).
+func (k *leafKind) applyConvertedType(e *format.SchemaElement, whole bool, fixed func(int32) bool) {
 	if !e.ConvertedType.Valid {
 		return
 	}
@@ -174,9 +174,9 @@ func (k *leafKind) idKind() rowmill.IDKind {
 	return rowmill.IDString
 }
 
-// number returns the ID for a number or a bool. ok is false for other values. NaN
+// numericID returns the ID for a number or a bool. ok is false for other values. NaN
 // becomes null, because data frames write NaN for a missing number.
-func (k *leafKind) number(raw []byte) (id rowmill.ID, ok bool) {
+func (k *leafKind) numericID(raw []byte) (id rowmill.ID, ok bool) {
 	id.Kind = k.idKind()
 	switch id.Kind {
 	case rowmill.IDBool:

@@ -42,12 +42,12 @@ type thriftScan struct {
 // members.
 func scanThrift(b []byte, structs, items int) (int, error) {
 	s := thriftScan{b: b, structs: structs, items: items}
-	err := s.structure(0)
+	err := s.checkStruct(0)
 	return s.at, err
 }
 
-// structure checks the next structure.
-func (s *thriftScan) structure(depth int) error {
+// checkStruct checks the next structure.
+func (s *thriftScan) checkStruct(depth int) error {
 	if depth > maxThriftDepth {
 		return errThrift
 	}
@@ -68,14 +68,14 @@ func (s *thriftScan) structure(depth int) error {
 		if kind == 1 || kind == 2 { // the header has the value of a boolean
 			continue
 		}
-		if err := s.value(kind, depth); err != nil {
+		if err := s.checkValue(kind, depth); err != nil {
 			return err
 		}
 	}
 }
 
-// value checks the next value. kind is its thrift type.
-func (s *thriftScan) value(kind byte, depth int) error {
+// checkValue checks the next value. kind is its thrift type.
+func (s *thriftScan) checkValue(kind byte, depth int) error {
 	switch kind {
 	case 1, 2, 3: // boolean in a list, byte
 		return s.skip(1)
@@ -91,15 +91,15 @@ func (s *thriftScan) value(kind byte, depth int) error {
 		}
 		return s.skip(n)
 	case 9, 10: // list, set
-		return s.list(depth)
+		return s.checkList(depth)
 	case 12:
-		return s.structure(depth + 1)
+		return s.checkStruct(depth + 1)
 	}
 	return errThrift // Parquet has no maps
 }
 
-// list checks the next list.
-func (s *thriftScan) list(depth int) error {
+// checkList checks the next list.
+func (s *thriftScan) checkList(depth int) error {
 	if depth > maxThriftDepth {
 		return errThrift
 	}
@@ -122,7 +122,7 @@ func (s *thriftScan) list(depth int) error {
 	}
 	*left -= int(n)
 	for range n {
-		if err := s.value(kind, depth+1); err != nil {
+		if err := s.checkValue(kind, depth+1); err != nil {
 			return err
 		}
 	}

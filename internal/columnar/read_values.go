@@ -36,8 +36,8 @@ type leafValues struct {
 	starts []uint32 // for a dictionary of width byteArray: offset of each value in data
 }
 
-// take returns the next value. The caller must check that there is a next value.
-func (v *leafValues) take() []byte {
+// takeRaw returns the next value. The caller must check that there is a next value.
+func (v *leafValues) takeRaw() []byte {
 	at := v.at
 	switch {
 	case v.index != nil:
@@ -55,8 +55,8 @@ func (v *leafValues) take() []byte {
 	return v.data[at+4 : v.at]
 }
 
-// decode decodes the values of a page. n is the number of values that are not null.
-func (r *pageReader) decode(data []byte, encoding format.Encoding, n int) (v leafValues, err error) {
+// decodeValues decodes the values of a page. n is the number of values that are not null.
+func (r *pageReader) decodeValues(data []byte, encoding format.Encoding, n int) (v leafValues, err error) {
 	kind, width := r.leaf.element.Type.V, r.leaf.width()
 	v.width, v.count = width, n
 	if encoding == format.Plain {
@@ -78,7 +78,7 @@ func (r *pageReader) decode(data []byte, encoding format.Encoding, n int) (v lea
 		v.at, v.index = 0, r.index[:n]
 		return v, decodeIndexes(v.index, data, v.count)
 	case encoding == format.RLE && kind == format.Boolean:
-		b, rest, err := prefixed(data)
+		b, rest, err := splitPrefixed(data)
 		if err == nil {
 			err = checkPadding(rest)
 		}
@@ -89,7 +89,7 @@ func (r *pageReader) decode(data []byte, encoding format.Encoding, n int) (v lea
 		v.data = r.decoded
 		return v, err
 	case encoding == format.DeltaBinaryPacked && whole:
-		r.decoded = sized(r.decoded, n*width)
+		r.decoded = resize(r.decoded, n*width)
 		v.data = r.decoded
 		rest, err := decodeDelta(v.data, data, width)
 		if err != nil {
@@ -104,7 +104,7 @@ func (r *pageReader) decode(data []byte, encoding format.Encoding, n int) (v lea
 		if err := checkSize(data, n*width); err != nil {
 			return v, err
 		}
-		r.decoded = sized(r.decoded, n*width)
+		r.decoded = resize(r.decoded, n*width)
 		for i := range width {
 			for j, b := range data[i*n:][:n] {
 				r.decoded[j*width+i] = b
@@ -145,7 +145,7 @@ func plainValues(buf *[]byte, data []byte, n int, kind format.Type, width int) (
 		if err := checkSize(data, (n+7)/8); err != nil {
 			return v, err
 		}
-		*buf = sized(*buf, n)
+		*buf = resize(*buf, n)
 		for i := range n {
 			(*buf)[i] = data[i/8] >> (i % 8) & 1
 		}
@@ -168,9 +168,9 @@ func plainValues(buf *[]byte, data []byte, n int, kind format.Type, width int) (
 	return v, checkSize(data, at)
 }
 
-// prefixed splits data after a prefix with a length of four bytes: b has that many
+// splitPrefixed splits data after a prefix with a length of four bytes: b has that many
 // bytes, and rest has the bytes after b.
-func prefixed(data []byte) (b, rest []byte, err error) {
+func splitPrefixed(data []byte) (b, rest []byte, err error) {
 	if len(data) < 4 {
 		return nil, nil, errShortPage
 	}
@@ -188,7 +188,7 @@ func decodeLevels(dst, b []byte, n, highest int) ([]byte, error) {
 	if highest == 0 {
 		return nil, nil
 	}
-	dst = sized(dst, n)
+	dst = resize(dst, n)
 	return dst, decodeRuns(dst, b, bits.Len(uint(highest)), uint32(highest))
 }
 
@@ -287,7 +287,7 @@ func decodeBitPacked(dst, data []byte, n, highest int) (levels, rest []byte, err
 	if len(data) < size {
 		return nil, nil, errShortPage
 	}
-	levels = sized(dst, n)
+	levels = resize(dst, n)
 	for i := range levels {
 		v := 0
 		for bit := i * width; bit < (i+1)*width; bit++ {
@@ -357,12 +357,12 @@ func decodeDelta(dst, b []byte, width int) (rest []byte, err error) {
 
 // decodeDeltaLengths decodes n values of DELTA_LENGTH_BYTE_ARRAY into r.decoded.
 func (r *pageReader) decodeDeltaLengths(data []byte, n int) error {
-	r.lengths = sized(r.lengths, 4*n)
+	r.lengths = resize(r.lengths, 4*n)
 	data, err := decodeDelta(r.lengths, data, 4)
 	if err != nil {
 		return err
 	}
-	r.decoded = sized(r.decoded, 4*n+len(data))[:0]
+	r.decoded = resize(r.decoded, 4*n+len(data))[:0]
 	for i := range n {
 		size := binary.LittleEndian.Uint32(r.lengths[4*i:])
 		if int64(size) > int64(len(data)) {
@@ -377,7 +377,7 @@ func (r *pageReader) decodeDeltaLengths(data []byte, n int) error {
 // decodeDeltaStrings decodes n values of DELTA_BYTE_ARRAY into r.decoded. Each value
 // begins with a prefix of the previous value, and new bytes follow.
 func (r *pageReader) decodeDeltaStrings(data []byte, n, width int) error {
-	r.lengths = sized(r.lengths, 8*n)
+	r.lengths = resize(r.lengths, 8*n)
 	shared, own := r.lengths[:4*n], r.lengths[4*n:]
 	data, err := decodeDelta(shared, data, 4)
 	if err == nil {
@@ -398,7 +398,7 @@ func (r *pageReader) decodeDeltaStrings(data []byte, n, width int) error {
 		case width != byteArray && begin+end != int64(width):
 			return errEncoding
 		case int64(len(r.decoded))+4+begin+end > r.limits.MaxPageBytes:
-			return r.tooLarge(int64(len(r.decoded)) + 4 + begin + end)
+			return r.pageTooLargeError(int64(len(r.decoded)) + 4 + begin + end)
 		}
 		if width == byteArray {
 			r.decoded = binary.LittleEndian.AppendUint32(r.decoded, uint32(begin+end))

@@ -53,10 +53,10 @@ type sourceRange struct {
 // splicedChunk says where the indexes of a copied chunk are in the source, and how far
 // the chunk moved.
 type splicedChunk struct {
-	t      *Table      // the source and its size; other fields are not set, so that the footer can be freed
-	column offsetIndex // position of the column index; rows is not set
-	places offsetIndex // position of the offset index
-	moved  int64       // distance from the offset in the source to the new offset, in bytes
+	t      *Table        // the source and its size; other fields are not set, so that the footer can be freed
+	column indexLocation // position of the column index; rows is not set
+	places indexLocation // position of the offset index
+	moved  int64         // distance from the offset in the source to the new offset, in bytes
 }
 
 // NewSplicer returns a Splicer that writes a table with the given columns to w. If w is
@@ -84,7 +84,7 @@ func (s *Splicer) SetTrailing(c int) { s.trailing = c }
 func (s *Splicer) Append(ctx context.Context, t *Table) error {
 	at := make([]int, len(s.columns))
 	for i, c := range s.columns {
-		at[i] = t.Column(c.Name)
+		at[i] = t.ColumnPosition(c.Name)
 		if at[i] < 0 {
 			return fmt.Errorf("splice: column %q is missing", c.Name)
 		}
@@ -121,7 +121,7 @@ func (s *Splicer) appendGroup(t *Table, g int, at []int) error {
 		group.TotalByteSize += m.TotalUncompressedSize
 		group.TotalCompressedSize += m.TotalCompressedSize
 		source := &t.meta.RowGroups[g].Columns[c]
-		column := offsetIndex{offset: source.ColumnIndexOffset, length: source.ColumnIndexLength}
+		column := indexLocation{offset: source.ColumnIndexOffset, length: source.ColumnIndexLength}
 		s.chunks = append(s.chunks, splicedChunk{bare, column, t.index(g, c), 0})
 	}
 	s.groups = append(s.groups, group)

@@ -194,7 +194,7 @@ func sameChunks(tb rapid.TB, columns []TableColumn, file []byte, sources [][]byt
 		in := openBytes(tb, source)
 		for i := range in.Groups() {
 			for c := range columns {
-				a := chunkBytes(in, source, i, in.Column(columns[c].Name))
+				a := chunkBytes(in, source, i, in.ColumnPosition(columns[c].Name))
 				if b := chunkBytes(out, file, g, c); !bytes.Equal(a, b) {
 					tb.Fatalf("row group %d, column %q: %d bytes differ from the %d of the source", g, columns[c].Name, len(b), len(a))
 				}

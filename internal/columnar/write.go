@@ -190,9 +190,9 @@ func (t *TableWriter) CopyRow(b *Block, i int) error {
 		case to.Kind == TableBool:
 			t.blockBytes += to.bool(from.bit(at))
 		case to.Kind == TableFloats:
-			t.blockBytes += to.list(from.list(i))
+			t.blockBytes += to.list(from.floatsOfRow(i))
 		default:
-			t.blockBytes += to.fixed(from.fixed(at))
+			t.blockBytes += to.fixed(from.uint64At(at))
 		}
 	}
 	return t.EndRow()

@@ -63,16 +63,16 @@ type tableBuffer struct {
 
 // bounds are the smallest and the largest of some values.
 type bounds struct {
-	hasValue bool   // true if there is a value
-	low, hi  uint64 // bits of the smallest and largest number, bool or leaf value
-	from, to span   // smallest and largest text, as ranges of data
+	hasValue bool      // true if there is a value
+	low, hi  uint64    // bits of the smallest and largest number, bool or leaf value
+	from, to byteRange // smallest and largest text, as ranges of data
 }
 
-// span is a range of bytes in tableBuffer.data.
-type span struct{ at, end int }
+// byteRange is a range of bytes in tableBuffer.data.
+type byteRange struct{ at, end int }
 
-// of returns the bytes of the range.
-func (s span) of(data []byte) []byte { return data[s.at:s.end] }
+// slice returns the bytes of the range.
+func (s byteRange) slice(data []byte) []byte { return data[s.at:s.end] }
 
 // null adds a null to the open block.
 func (c *tableBuffer) null() {
@@ -99,14 +99,14 @@ func (c *tableBuffer) countPresent() {
 func (c *tableBuffer) text(s []byte) int {
 	c.countPresent()
 	c.data = binary.LittleEndian.AppendUint32(c.data, uint32(len(s)))
-	at := span{len(c.data), len(c.data) + len(s)}
+	at := byteRange{len(c.data), len(c.data) + len(s)}
 	c.data = append(c.data, s...)
 	switch {
 	case !c.hasValue:
 		c.hasValue, c.from, c.to = true, at, at
-	case bytes.Compare(s, c.to.of(c.data)) > 0:
+	case bytes.Compare(s, c.to.slice(c.data)) > 0:
 		c.to = at
-	case bytes.Compare(s, c.from.of(c.data)) < 0:
+	case bytes.Compare(s, c.from.slice(c.data)) < 0:
 		c.from = at
 	}
 	return 4 + len(s)
@@ -117,7 +117,7 @@ func (c *tableBuffer) text(s []byte) int {
 func (c *tableBuffer) fixed(bits uint64) int {
 	c.countPresent()
 	c.data = binary.LittleEndian.AppendUint64(c.data, bits)
-	c.bound(bits)
+	c.widenBounds(bits)
 	return 8
 }
 
@@ -130,7 +130,7 @@ func (c *tableBuffer) value(raw []byte) int {
 	}
 	c.data = append(c.data, raw...)
 	if c.order != orderNone {
-		c.bound(c.leaf.bits(raw))
+		c.widenBounds(c.leaf.bits(raw))
 	}
 	return max(4, len(raw))
 }
@@ -148,7 +148,7 @@ func (c *tableBuffer) bool(v bool) int {
 		c.data[len(c.data)-1] |= 1 << (c.bits % 8)
 	}
 	c.bits++
-	c.bound(bit)
+	c.widenBounds(bit)
 	return 1
 }
 
@@ -180,8 +180,8 @@ func (c *tableBuffer) list(raw []byte) int {
 		}
 	}
 	if low <= hi { // the list has a float that is not NaN
-		c.bound(math.Float64bits(float64(low)))
-		c.bound(math.Float64bits(float64(hi)))
+		c.widenBounds(math.Float64bits(float64(low)))
+		c.widenBounds(math.Float64bits(float64(hi)))
 	}
 	return 4 * n
 }
@@ -203,8 +203,8 @@ func (b *bounds) widen(by order, bits uint64) {
 	}
 }
 
-// bound extends the bounds of the open block so that they include a value.
-func (c *tableBuffer) bound(bits uint64) { c.widen(c.order, bits) }
+// widenBounds extends the bounds of the open block so that they include a value.
+func (c *tableBuffer) widenBounds(bits uint64) { c.widen(c.order, bits) }
 
 // fixedLess reports whether a is less than b in the given order.
 func fixedLess(by order, a, b uint64) bool {
@@ -246,7 +246,7 @@ func (c *tableBuffer) encodeBound(bits uint64, upper bool) []byte {
 func (c *tableBuffer) pageBounds() (low, hi []byte) {
 	switch {
 	case c.Kind == TableText:
-		return lowerBound(c.from.of(c.data)), upperBound(c.to.of(c.data))
+		return lowerBound(c.from.slice(c.data)), upperBound(c.to.slice(c.data))
 	case !c.hasValue:
 		return c.encodeBound(math.Float64bits(math.Inf(-1)), false), c.encodeBound(math.Float64bits(math.Inf(1)), true)
 	default:
@@ -366,7 +366,7 @@ func (c *tableBuffer) closeStatistics() {
 		c.chunkBounds.widen(c.order, c.hi)
 		return
 	}
-	from, to := c.from.of(c.data), c.to.of(c.data)
+	from, to := c.from.slice(c.data), c.to.slice(c.data)
 	if len(from) > exactBytes || len(to) > exactBytes {
 		c.tooLong = true
 	}

@@ -145,7 +145,7 @@ func readCells(tb rapid.TB, t *Table) []cells {
 		for i := range b.Rows {
 			row := make(cells, len(all))
 			for c := range all {
-				if !b.Null(c, i) {
+				if !b.IsNull(c, i) {
 					row[c] = blockCell(b, c, i)
 				}
 			}
@@ -211,7 +211,7 @@ func TestTableRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		i := n - int(b.First)
-		if b.Null(1, i) != (rows[n][1] == nil) || !b.Null(1, i) && string(b.Text(1, i)) != rows[n][1] {
+		if b.IsNull(1, i) != (rows[n][1] == nil) || !b.IsNull(1, i) && string(b.Text(1, i)) != rows[n][1] {
 			t.Fatalf("row %d found by SeekRow has another text", n)
 		}
 	})

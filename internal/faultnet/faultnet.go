@@ -60,8 +60,8 @@ func (h *Host) Command(ctx context.Context, name string, args ...string) *exec.C
 	return exec.CommandContext(ctx, line[0], line[1:]...)
 }
 
-// Usable returns nil if this process can make networks, else the reason why not.
-func Usable() error {
+// CheckUsable returns nil if this process can make networks, else the reason why not.
+func CheckUsable() error {
 	for _, program := range []string{"ip", "nft"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("network namespaces need %s: install iproute2 and nftables", program)
@@ -78,7 +78,7 @@ var networks atomic.Int64 // number of networks that this process has made
 // New makes a network without hosts, and removes the networks of processes that have
 // ended. Close removes it.
 func New(ctx context.Context) (*Network, error) {
-	if err := Usable(); err != nil {
+	if err := CheckUsable(); err != nil {
 		return nil, err
 	}
 	if err := sweep(ctx); err != nil {
@@ -95,9 +95,9 @@ func New(ctx context.Context) (*Network, error) {
 		ip(ctx, "netns", "add", hub),
 		ip(ctx, "-n", hub, "link", "add", "bridge", "type", "bridge"),
 		ip(ctx, "-n", hub, "link", "set", "bridge", "up"),
-		n.plug(ctx, "here", here, strconv.Itoa(os.Getpid())),
+		n.connectNamespace(ctx, "here", here, strconv.Itoa(os.Getpid())),
 		ip(ctx, "addr", "add", n.address(1), "dev", here),
-		ip(ctx, "addr", "add", n.Here().String()+"/32", "dev", here),
+		ip(ctx, "addr", "add", n.TestProcessAddr().String()+"/32", "dev", here),
 		ip(ctx, "link", "set", here, "up"),
 	)
 	if err != nil {
@@ -106,8 +106,8 @@ func New(ctx context.Context) (*Network, error) {
 	return n, nil
 }
 
-// Host adds a host. Its name may have at most 12 bytes.
-func (n *Network) Host(ctx context.Context, name string) (*Host, error) {
+// AddHost adds a host. Its name may have at most 12 bytes.
+func (n *Network) AddHost(ctx context.Context, name string) (*Host, error) {
 	last := 2 + len(n.hosts)
 	if len(name) > 12 || last > 254 {
 		return nil, fmt.Errorf("host %q, number %d: names have at most 12 bytes, and there are at most 253 hosts", name, last-1)
@@ -118,11 +118,11 @@ func (n *Network) Host(ctx context.Context, name string) (*Host, error) {
 	h.Addr = netip.AddrFrom4(bytes)
 	err := errors.Join(
 		ip(ctx, "netns", "add", h.namespace),
-		n.plug(ctx, name, "eth0", h.namespace),
+		n.connectNamespace(ctx, name, "eth0", h.namespace),
 		ip(ctx, "-n", h.namespace, "addr", "add", n.address(last), "dev", "eth0"),
 		ip(ctx, "-n", h.namespace, "link", "set", "eth0", "up"),
 		ip(ctx, "-n", h.namespace, "link", "set", "lo", "up"),
-		ip(ctx, "-n", h.namespace, "route", "add", n.Here().String()+"/32", "dev", "eth0"),
+		ip(ctx, "-n", h.namespace, "route", "add", n.TestProcessAddr().String()+"/32", "dev", "eth0"),
 	)
 	if err != nil {
 		return nil, err
@@ -131,9 +131,9 @@ func (n *Network) Host(ctx context.Context, name string) (*Host, error) {
 	return h, nil
 }
 
-// plug connects the hub's bridge by a virtual cable with another namespace, given by
+// connectNamespace connects the hub's bridge by a virtual cable with another namespace, given by
 // name or by PID.
-func (n *Network) plug(ctx context.Context, port, device, namespace string) error {
+func (n *Network) connectNamespace(ctx context.Context, port, device, namespace string) error {
 	port = "to" + port
 	return errors.Join(
 		ip(ctx, "-n", n.hub(), "link", "add", port, "type", "veth", "peer", "name", device, "netns", namespace),
@@ -151,9 +151,9 @@ func (n *Network) address(last int) string {
 	return netip.PrefixFrom(netip.AddrFrom4(bytes), n.subnet.Bits()).String()
 }
 
-// Lose drops a percentage of the packets from the hosts in from to the hosts in to; 0
+// DropPackets drops a percentage of the packets from the hosts in from to the hosts in to; 0
 // repairs this direction and 100 cuts it. Packets of a host to itself are not dropped.
-func (n *Network) Lose(ctx context.Context, percent int, from, to []*Host) error {
+func (n *Network) DropPackets(ctx context.Context, percent int, from, to []*Host) error {
 	if percent < 0 || percent > 100 {
 		return fmt.Errorf("the percentage of lost packets must be 0 to 100, is %d", percent)
 	}
@@ -169,9 +169,9 @@ func (n *Network) Lose(ctx context.Context, percent int, from, to []*Host) error
 	return errors.Join(errs...)
 }
 
-// Part partitions the network: it drops all packets between two groups of hosts.
-func (n *Network) Part(ctx context.Context, left, right []*Host) error {
-	return errors.Join(n.Lose(ctx, 100, left, right), n.Lose(ctx, 100, right, left))
+// Partition partitions the network: it drops all packets between two groups of hosts.
+func (n *Network) Partition(ctx context.Context, left, right []*Host) error {
+	return errors.Join(n.DropPackets(ctx, 100, left, right), n.DropPackets(ctx, 100, right, left))
 }
 
 // Throttle limits the rate at which a host sends packets, in kbit/s. Packets wait up to
@@ -179,24 +179,24 @@ func (n *Network) Part(ctx context.Context, left, right []*Host) error {
 func (n *Network) Throttle(ctx context.Context, h *Host, kbit int) error {
 	if kbit == 0 {
 		h.throttled = false
-		return output(h.Command(ctx, "tc", "qdisc", "del", "dev", "eth0", "root"))
+		return runCommand(h.Command(ctx, "tc", "qdisc", "del", "dev", "eth0", "root"))
 	}
 	h.throttled = true
-	return output(h.Command(ctx, "tc", "qdisc", "replace", "dev", "eth0", "root",
+	return runCommand(h.Command(ctx, "tc", "qdisc", "replace", "dev", "eth0", "root",
 		"tbf", "rate", strconv.Itoa(kbit)+"kbit", "burst", "16k", "latency", "2s"))
 }
 
-// Here returns the address by which hosts reach the test's process. It is a private
+// TestProcessAddr returns the address by which hosts reach the test's process. It is a private
 // address, in contrast to the hosts' addresses, because a program may treat the two
 // differently.
-func (n *Network) Here() netip.Addr {
+func (n *Network) TestProcessAddr() netip.Addr {
 	bytes := n.subnet.Addr().As4()
 	return netip.AddrFrom4([4]byte{100, 64 + bytes[1]%64, bytes[2], 1})
 }
 
 // Heal removes all faults from the network.
 func (n *Network) Heal(ctx context.Context) error {
-	errs := []error{n.Lose(ctx, 0, n.hosts, n.hosts)}
+	errs := []error{n.DropPackets(ctx, 0, n.hosts, n.hosts)}
 	for _, h := range n.hosts {
 		if h.throttled {
 			errs = append(errs, n.Throttle(ctx, h, 0))
@@ -222,23 +222,23 @@ func (h *Host) filter(ctx context.Context) error {
 	rules.WriteString("}\n}\n")
 	nft := h.Command(ctx, "nft", "-f", "-")
 	nft.Stdin = strings.NewReader(rules.String())
-	return output(nft)
+	return runCommand(nft)
 }
 
 // Close kills every process on the hosts and removes the network. Calling Close twice
 // is harmless.
 func (n *Network) Close(ctx context.Context) error {
 	n.hosts = nil
-	return remove(ctx, func(namespace string) bool { return strings.HasPrefix(namespace, n.name+".") })
+	return removeNamespaces(ctx, func(namespace string) bool { return strings.HasPrefix(namespace, n.name+".") })
 }
 
 // ip runs the program ip.
 func ip(ctx context.Context, args ...string) error {
-	return output(exec.CommandContext(ctx, "ip", args...))
+	return runCommand(exec.CommandContext(ctx, "ip", args...))
 }
 
-// output runs a command. The error contains the command's output.
-func output(command *exec.Cmd) error {
+// runCommand runs a command. The error contains the command's output.
+func runCommand(command *exec.Cmd) error {
 	out, err := command.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s: %w: %s", strings.Join(command.Args, " "), err, bytes.TrimSpace(out))

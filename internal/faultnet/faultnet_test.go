@@ -89,7 +89,7 @@ const patience, silence = 30 * time.Second, 300 * time.Millisecond
 
 func setup(t *testing.T, names ...string) (*Network, []*Host) {
 	t.Helper()
-	if err := Usable(); err != nil {
+	if err := CheckUsable(); err != nil {
 		if os.Getenv("ROWMILL_CI") != "" {
 			t.Fatal(err)
 		}
@@ -106,7 +106,7 @@ func setup(t *testing.T, names ...string) (*Network, []*Host) {
 	})
 	hosts := make([]*Host, len(names))
 	for i, name := range names {
-		if hosts[i], err = n.Host(t.Context(), name); err != nil {
+		if hosts[i], err = n.AddHost(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -192,9 +192,9 @@ func TestCutAndHeal(t *testing.T) {
 		name string
 		do   func() error
 	}{
-		{"there", func() error { return n.Lose(t.Context(), 100, one(a), one(b)) }},
-		{"back", func() error { return n.Lose(t.Context(), 100, one(b), one(a)) }},
-		{"both ways", func() error { return n.Part(t.Context(), one(a), one(b)) }},
+		{"there", func() error { return n.DropPackets(t.Context(), 100, one(a), one(b)) }},
+		{"back", func() error { return n.DropPackets(t.Context(), 100, one(b), one(a)) }},
+		{"both ways", func() error { return n.Partition(t.Context(), one(a), one(b)) }},
 	} {
 		if err := cut.do(); err != nil {
 			t.Fatal(err)
@@ -214,13 +214,13 @@ func TestCutAndHeal(t *testing.T) {
 func TestLoss(t *testing.T) {
 	n, hosts := setup(t, "a", "b")
 	const percent = 30
-	if err := n.Lose(t.Context(), percent, hosts[:1], hosts[1:]); err != nil {
+	if err := n.DropPackets(t.Context(), percent, hosts[:1], hosts[1:]); err != nil {
 		t.Fatal(err)
 	}
 	lost := func(from, to *Host) int {
 		t.Helper()
 		before := arrived(t, to)
-		if err := output(from.Command(t.Context(), os.Args[0], "spray", net.JoinHostPort(to.Addr.String(), "9"))); err != nil {
+		if err := runCommand(from.Command(t.Context(), os.Args[0], "spray", net.JoinHostPort(to.Addr.String(), "9"))); err != nil {
 			t.Fatal(err)
 		}
 		return sprayed - (arrived(t, to) - before)
@@ -264,7 +264,7 @@ func TestReach(t *testing.T) {
 	n, hosts := setup(t, "a", "b")
 	address := net.JoinHostPort(hosts[0].Addr.String(), "7000")
 	start(t, hosts[0], "echo", address).hears(t, "listening")
-	if err := n.Part(t.Context(), hosts[:1], hosts[1:]); err != nil {
+	if err := n.Partition(t.Context(), hosts[:1], hosts[1:]); err != nil {
 		t.Fatal(err)
 	}
 	dialer := net.Dialer{Timeout: patience}
@@ -323,7 +323,7 @@ func TestSweep(t *testing.T) {
 	if mine.subnet == other.subnet {
 		t.Errorf("two networks have the addresses %v", mine.subnet)
 	}
-	if _, err := mine.Host(t.Context(), "b"); err != nil {
+	if _, err := mine.AddHost(t.Context(), "b"); err != nil {
 		t.Errorf("the first network is gone: %v", err)
 	}
 }
@@ -341,11 +341,11 @@ func wantNone(t *testing.T, name string) {
 
 func TestRefusals(t *testing.T) {
 	n, hosts := setup(t, "a")
-	if _, err := n.Host(t.Context(), "a-very-long-name"); err == nil {
+	if _, err := n.AddHost(t.Context(), "a-very-long-name"); err == nil {
 		t.Error("a name of 16 bytes was accepted")
 	}
 	for _, percent := range []int{-1, 101} {
-		if err := n.Lose(t.Context(), percent, hosts, hosts); err == nil {
+		if err := n.DropPackets(t.Context(), percent, hosts, hosts); err == nil {
 			t.Errorf("%d %% were accepted", percent)
 		}
 	}

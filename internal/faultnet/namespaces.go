@@ -51,16 +51,16 @@ func freeSubnet(ctx context.Context) (netip.Prefix, error) {
 
 // sweep removes the networks of processes that have ended.
 func sweep(ctx context.Context) error {
-	return remove(ctx, func(namespace string) bool {
+	return removeNamespaces(ctx, func(namespace string) bool {
 		owner, _, _ := strings.Cut(strings.TrimPrefix(namespace, prefix), ".")
 		pid, err := strconv.Atoi(owner)
 		return err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 	})
 }
 
-// remove kills all processes in the chosen namespaces of this package and removes the
+// removeNamespaces kills all processes in the chosen namespaces of this package and removes the
 // namespaces. That also removes their virtual network cables.
-func remove(ctx context.Context, chosen func(namespace string) bool) error {
+func removeNamespaces(ctx context.Context, chosen func(namespace string) bool) error {
 	// Continue even after the test's context has ended: no other code removes the
 	// namespaces.
 	ctx = context.WithoutCancel(ctx)

@@ -10,17 +10,17 @@ import (
 // not a valid answer.
 var inJSON = []string{Chat, Embeddings, Models, Tokenize, "/props", "/server_info", "/get_server_info", "/model_info", "/api/ps", "/api/show", "/version"}
 
-// bodies returns the kinds that send a bad body instead of JSON: other formats,
+// badBodyKinds returns the kinds that send a bad body instead of JSON: other formats,
 // malformed or deep JSON, JSON without end.
-func bodies() []Kind {
+func badBodyKinds() []Kind {
 	body := func(name, text string) Kind {
-		return Kind{Name: name, paths: inJSON, write: func(w *wire) { w.body(text) }}
+		return Kind{Name: name, paths: inJSON, write: func(w *answerWriter) { w.writeBody(text) }}
 	}
 	bulky := func(name, start, piece string) Kind {
-		return Kind{Name: name, Bulky: true, paths: inJSON, write: func(w *wire) {
-			w.head(-1)
-			w.text(start)
-			w.endless(piece)
+		return Kind{Name: name, Bulky: true, paths: inJSON, write: func(w *answerWriter) {
+			w.writeHead(-1)
+			w.writeText(start)
+			w.writeEndless(piece)
 		}}
 	}
 	kinds := []Kind{
@@ -42,13 +42,13 @@ func bodies() []Kind {
 	}
 	return append(kinds, Kind{
 		Name: "a line of 100 MB before it", Outcome: Keeps, Bulky: true, paths: []string{Chat},
-		write: func(w *wire) {
-			w.head(-1)
-			w.text(`{"filler":"`)
+		write: func(w *answerWriter) {
+			w.writeHead(-1)
+			w.writeText(`{"filler":"`)
 			for filler := strings.Repeat("x", 1<<20); w.sent < 100<<20 && w.err == nil; {
-				w.text(filler)
+				w.writeText(filler)
 			}
-			w.text(`",`, string(w.Good[1:]))
+			w.writeText(`",`, string(w.Good[1:]))
 		},
 	})
 }
@@ -63,7 +63,7 @@ var wrong = []string{
 // Mutations returns copies of a correct JSON body. In each copy one value is replaced
 // by a wrong value.
 func Mutations(good []byte) (all []string) {
-	for _, at := range places(string(good)) {
+	for _, at := range findValueSpans(string(good)) {
 		for _, value := range wrong {
 			all = append(all, string(good[:at.begin])+value+string(good[at.end:]))
 		}
@@ -71,10 +71,10 @@ func Mutations(good []byte) (all []string) {
 	return all
 }
 
-type place struct{ begin, end int }
+type valueSpan struct{ begin, end int }
 
-// places returns the positions of the values in a JSON text, in order.
-func places(text string) (all []place) {
+// findValueSpans returns the positions of the values in a JSON text, in order.
+func findValueSpans(text string) (all []valueSpan) {
 	decoder := json.NewDecoder(strings.NewReader(text))
 	var walk func()
 	walk = func() {
@@ -83,7 +83,7 @@ func places(text string) (all []place) {
 			begin++
 		}
 		at := len(all)
-		all = append(all, place{begin: begin})
+		all = append(all, valueSpan{begin: begin})
 		token, err := decoder.Token()
 		if delim, opens := token.(json.Delim); err == nil && opens {
 			for decoder.More() {
@@ -108,15 +108,15 @@ const completeAnswer = `{"simulated":true,"choices":[{"index":0,"message":{"role
 
 // chatAnswer returns a kind that sends a complete chat completion with this content.
 func chatAnswer(name, content string) Kind {
-	return Kind{Name: name, Outcome: Either, Text: content, paths: []string{Chat}, write: func(w *wire) {
+	return Kind{Name: name, Outcome: Either, Text: content, paths: []string{Chat}, write: func(w *answerWriter) {
 		quoted, _ := json.Marshal(content) // a string can always be encoded
-		w.body(fmt.Sprintf(completeAnswer, quoted))
+		w.writeBody(fmt.Sprintf(completeAnswer, quoted))
 	}}
 }
 
-// contents returns the kinds with bad content in a complete or endless chat completion,
+// badContentKinds returns the kinds with bad content in a complete or endless chat completion,
 // the kind "mutated" for all JSON answers, and the kinds of streams.
-func contents() []Kind {
+func badContentKinds() []Kind {
 	kinds := []Kind{
 		chatAnswer("a tiny number", "1e-99999999"),
 		chatAnswer("a huge number", "1e9999999"),
@@ -131,30 +131,30 @@ func contents() []Kind {
 		chatAnswer("empty content", ""),
 		chatAnswer("escapes", "\x1b[2J\x00\u202e"),
 		chatAnswer("a wall of text", strings.Repeat("simulated ", 400_000)),
-		{Name: "content of 100 MB", Bulky: true, paths: []string{Chat}, write: func(w *wire) {
-			w.head(-1)
-			w.text(`{"choices":[{"message":{"content":"`)
-			w.endless("x")
+		{Name: "content of 100 MB", Bulky: true, paths: []string{Chat}, write: func(w *answerWriter) {
+			w.writeHead(-1)
+			w.writeText(`{"choices":[{"message":{"content":"`)
+			w.writeEndless("x")
 		}},
-		{Name: "content in invalid UTF-8", Outcome: Either, paths: []string{Chat}, write: func(w *wire) {
-			w.body(fmt.Sprintf(completeAnswer, "\""+strings.Repeat("\xff", 1<<20)+"\""))
+		{Name: "content in invalid UTF-8", Outcome: Either, paths: []string{Chat}, write: func(w *answerWriter) {
+			w.writeBody(fmt.Sprintf(completeAnswer, "\""+strings.Repeat("\xff", 1<<20)+"\""))
 		}},
-		{Name: "no end of choices", Bulky: true, paths: []string{Chat}, write: func(w *wire) {
-			w.head(-1)
-			w.text(`{"choices":[{"message":{"content":"x"}}`)
-			w.endless(`,{"message":{"content":"x"}}`)
+		{Name: "no end of choices", Bulky: true, paths: []string{Chat}, write: func(w *answerWriter) {
+			w.writeHead(-1)
+			w.writeText(`{"choices":[{"message":{"content":"x"}}`)
+			w.writeEndless(`,{"message":{"content":"x"}}`)
 		}},
-		{Name: "no end of log probabilities", Bulky: true, paths: []string{Chat}, write: func(w *wire) {
-			w.head(-1)
-			w.text(`{"choices":[{"logprobs":{"content":[{"logprob":-1e308}`)
-			w.endless(`,{"token":"x","logprob":-1e308,"bytes":[1]}`)
+		{Name: "no end of log probabilities", Bulky: true, paths: []string{Chat}, write: func(w *answerWriter) {
+			w.writeHead(-1)
+			w.writeText(`{"choices":[{"logprobs":{"content":[{"logprob":-1e308}`)
+			w.writeEndless(`,{"token":"x","logprob":-1e308,"bytes":[1]}`)
 		}},
-		{Name: "no known end", paths: []string{Chat}, write: func(w *wire) {
-			w.body(strings.ReplaceAll(fmt.Sprintf(completeAnswer, `"x"`), `"stop"`, `"`+strings.Repeat("s", 10_000)+`"`))
+		{Name: "no known end", paths: []string{Chat}, write: func(w *answerWriter) {
+			w.writeBody(strings.ReplaceAll(fmt.Sprintf(completeAnswer, `"x"`), `"stop"`, `"`+strings.Repeat("s", 10_000)+`"`))
 		}},
-		{Name: "mutated", Outcome: Either, paths: inJSON, write: func(w *wire) {
+		{Name: "mutated", Outcome: Either, paths: inJSON, write: func(w *answerWriter) {
 			all := Mutations(w.Good)
-			w.body(all[w.dice.IntN(len(all))])
+			w.writeBody(all[w.dice.IntN(len(all))])
 		}},
 	}
 	return append(kinds, streams()...)
@@ -164,14 +164,14 @@ func contents() []Kind {
 func streams() []Kind {
 	const delta = `data: {"choices":[{"delta":{"content":"simulated"}}]}`
 	bulky := func(name, start, piece string) Kind {
-		return Kind{Name: name, Bulky: true, paths: []string{Stream}, write: func(w *wire) {
-			w.head(-1)
-			w.text(start)
-			w.endless(piece)
+		return Kind{Name: name, Bulky: true, paths: []string{Stream}, write: func(w *answerWriter) {
+			w.writeHead(-1)
+			w.writeText(start)
+			w.writeEndless(piece)
 		}}
 	}
 	plain := func(name, text string) Kind {
-		return Kind{Name: name, paths: []string{Stream}, write: func(w *wire) { w.body(text) }}
+		return Kind{Name: name, paths: []string{Stream}, write: func(w *answerWriter) { w.writeBody(text) }}
 	}
 	return []Kind{
 		bulky("an event without end", `data: {"choices":[{"delta":{"content":"`, "x"),

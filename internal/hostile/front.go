@@ -45,12 +45,12 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // only if the bad answer contains the honest answer: a request with a broken answer
 // must not count as computed.
 func (f *Front) attack(w http.ResponseWriter, r *http.Request, seed uint64) {
-	kind := Draw(Certain(Chat), seed)
+	kind := Draw(CertainKinds(Chat), seed)
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	made := Config{}.honest(Chat, body)
+	made := Config{}.honestRequest(Chat, body)
 	made.Seed = seed
 	if kind.Outcome == Keeps {
 		r.Body = io.NopCloser(strings.NewReader(string(body)))

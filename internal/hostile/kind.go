@@ -40,7 +40,7 @@ type Kind struct {
 	Waits bool
 
 	paths []string // paths of the requests that the kind can answer; empty: all paths
-	write func(w *wire)
+	write func(w *answerWriter)
 }
 
 // A Request is the request to answer.
@@ -59,7 +59,7 @@ func Kinds(path string) []Kind {
 
 // all returns all kinds. It makes them once, because some have texts of megabytes.
 var all = sync.OnceValue(func() []Kind {
-	return slices.Concat(framings(), bodies(), contents(), usages(), lists(), gauges())
+	return slices.Concat(badFramingKinds(), badBodyKinds(), badContentKinds(), usages(), badListKinds(), badMetricsKinds())
 })
 
 // ContentKinds returns the kinds that were made for this path. They use HTTP correctly,
@@ -68,9 +68,9 @@ func ContentKinds(path string) []Kind {
 	return slices.DeleteFunc(Kinds(path), func(k Kind) bool { return len(k.paths) == 0 })
 }
 
-// Certain returns the kinds for a path with a known result: always an error, or always
+// CertainKinds returns the kinds for a path with a known result: always an error, or always
 // the honest answer. It leaves out kinds that wait.
-func Certain(path string) []Kind {
+func CertainKinds(path string) []Kind {
 	return slices.DeleteFunc(Kinds(path), func(k Kind) bool { return k.Outcome == Either || k.Waits })
 }
 
@@ -110,10 +110,10 @@ func dice(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 13)) } //n
 
 // Page returns a kind that sends this body with status 200.
 func Page(body string) Kind {
-	return Kind{Name: "a page", Outcome: Either, write: func(w *wire) { w.body(body) }}
+	return Kind{Name: "a page", Outcome: Either, write: func(w *answerWriter) { w.writeBody(body) }}
 }
 
-// Spy returns a kind that sends the honest answer and copies it to good.
-func Spy(good *[]byte) Kind {
-	return Kind{Name: "a spy", Outcome: Keeps, write: func(w *wire) { *good = w.Good; w.body(string(w.Good)) }}
+// SpyKind returns a kind that sends the honest answer and copies it to good.
+func SpyKind(good *[]byte) Kind {
+	return Kind{Name: "a spy", Outcome: Keeps, write: func(w *answerWriter) { *good = w.Good; w.writeBody(string(w.Good)) }}
 }

@@ -20,17 +20,17 @@ func usages() (kinds []Kind) {
 		{"texts", `"3"`, `"1"`},
 	} {
 		usage := fmt.Sprintf(`{"prompt_tokens":%s,"completion_tokens":%s,"total_tokens":0}`, count.input, count.output)
-		kinds = append(kinds, Kind{Name: "usage: " + count.name, paths: []string{Chat, Embeddings}, write: func(w *wire) {
-			w.body(strings.TrimSuffix(strings.TrimSpace(string(w.Good)), "}") + `,"usage":` + usage + "}")
+		kinds = append(kinds, Kind{Name: "usage: " + count.name, paths: []string{Chat, Embeddings}, write: func(w *answerWriter) {
+			w.writeBody(strings.TrimSuffix(strings.TrimSpace(string(w.Good)), "}") + `,"usage":` + usage + "}")
 		}})
 	}
 	return kinds
 }
 
-// lists returns the kinds that send bad information about the server and its models.
-func lists() []Kind {
+// badListKinds returns the kinds that send bad information about the server and its models.
+func badListKinds() []Kind {
 	page := func(name string, outcome Outcome, of, text string) Kind {
-		return Kind{Name: name, Outcome: outcome, paths: []string{of}, write: func(w *wire) { w.body(text) }}
+		return Kind{Name: name, Outcome: outcome, paths: []string{of}, write: func(w *answerWriter) { w.writeBody(text) }}
 	}
 	const one = `{"object":"list","data":[{"id":%q,"owned_by":"vllm","max_model_len":%s}]}`
 	return []Kind{
@@ -51,16 +51,16 @@ func lists() []Kind {
 	}
 }
 
-// gauges returns the kinds that send bad metrics.
-func gauges() []Kind {
+// badMetricsKinds returns the kinds that send bad metrics.
+func badMetricsKinds() []Kind {
 	page := func(name, text string) Kind {
-		return Kind{Name: name, Outcome: Either, paths: []string{Metrics}, write: func(w *wire) { w.body(text) }}
+		return Kind{Name: name, Outcome: Either, paths: []string{Metrics}, write: func(w *answerWriter) { w.writeBody(text) }}
 	}
 	bulky := func(name, start, piece string) Kind {
-		return Kind{Name: name, Outcome: Either, Bulky: true, paths: []string{Metrics}, write: func(w *wire) {
-			w.head(-1)
-			w.text(start)
-			w.endless(piece)
+		return Kind{Name: name, Outcome: Either, Bulky: true, paths: []string{Metrics}, write: func(w *answerWriter) {
+			w.writeHead(-1)
+			w.writeText(start)
+			w.writeEndless(piece)
 		}}
 	}
 	load := func(value string) string {

@@ -144,7 +144,7 @@ func (s *Server) serve(conn net.Conn) {
 		if _, err := io.Copy(&body, request.Body); err != nil {
 			return
 		}
-		r := s.config.honest(request.URL.Path, body.Bytes())
+		r := s.config.honestRequest(request.URL.Path, body.Bytes())
 		n := s.requests.Add(1) - 1
 		r.Seed = n
 		if s.config.Choose != nil {
@@ -173,9 +173,9 @@ func (s *Server) name() string {
 	return "uvicorn"
 }
 
-// honest returns a Request for path with its honest answer in Good. If Good is nil, the
+// honestRequest returns a Request for path with its honest answer in Good. If Good is nil, the
 // server has no such page.
-func (c Config) honest(path string, body []byte) Request {
+func (c Config) honestRequest(path string, body []byte) Request {
 	owner := map[string]string{"vllm": "vllm", "sglang": "sglang", "llama.cpp": "llamacpp", "ollama": "library"}[c.Flavor]
 	text := map[string]string{
 		Models:    fmt.Sprintf(`{"object":"list","data":[{"id":%q,"owned_by":%q,"max_model_len":4096,"meta":{"n_ctx":4096}}]}`, c.Model, owner),
@@ -202,7 +202,7 @@ func (c Config) honest(path string, body []byte) Request {
 	switch {
 	case path == Chat && bytes.Contains(body, []byte(`"stream":true`)):
 		r.Type = typeStream
-		text[path] = c.stream()
+		text[path] = c.streamBody()
 	case path == Chat:
 		text[path] = fmt.Sprintf(`{"simulated":true,"choices":[{"index":0,"message":{"role":"assistant","content":%s},"finish_reason":"stop",`+
 			`"logprobs":{"content":[{"token":"x","logprob":-0.5,"bytes":[120],"top_logprobs":[]}]}}],`+
@@ -216,7 +216,7 @@ func (c Config) honest(path string, body []byte) Request {
 	return r
 }
 
-func (c Config) stream() string {
+func (c Config) streamBody() string {
 	var all strings.Builder
 	for i, letter := range c.Answer {
 		role := ""

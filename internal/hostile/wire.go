@@ -19,8 +19,8 @@ const (
 	mostTime = 20 * time.Second
 )
 
-// A wire writes one bad answer to a connection. After an error it writes nothing more.
-type wire struct {
+// An answerWriter writes one bad answer to a connection. After an error it writes nothing more.
+type answerWriter struct {
 	Request
 	conn net.Conn
 	out  *bufio.Writer
@@ -29,15 +29,15 @@ type wire struct {
 	err  error
 }
 
-func newWire(conn net.Conn, r Request) *wire {
+func newWire(conn net.Conn, r Request) *answerWriter {
 	_ = conn.SetDeadline(time.Now().Add(mostTime)) // if this fails, MostBytes still ends the answer
-	return &wire{Request: r, conn: conn, out: bufio.NewWriterSize(conn, 64<<10), dice: dice(r.Seed)}
+	return &answerWriter{Request: r, conn: conn, out: bufio.NewWriterSize(conn, 64<<10), dice: dice(r.Seed)}
 }
 
 var errEnough = errors.New("the answer has reached MostBytes")
 
-// text writes the parts unchanged.
-func (w *wire) text(parts ...string) {
+// writeText writes the parts unchanged.
+func (w *answerWriter) writeText(parts ...string) {
 	for _, part := range parts {
 		if w.err != nil {
 			return
@@ -51,23 +51,23 @@ func (w *wire) text(parts ...string) {
 }
 
 // flush sends the buffered bytes immediately.
-func (w *wire) flush() {
+func (w *answerWriter) flush() {
 	if w.err == nil {
 		w.err = w.out.Flush()
 	}
 }
 
-// endless repeats a text until the client stops reading, or until MostBytes or mostTime
+// writeEndless repeats a text until the client stops reading, or until MostBytes or mostTime
 // ends the answer.
-func (w *wire) endless(piece string) {
+func (w *answerWriter) writeEndless(piece string) {
 	piece = strings.Repeat(piece, max(1, 4096/len(piece)))
 	for w.err == nil {
-		w.text(piece)
+		w.writeText(piece)
 	}
 }
 
 // close sends the buffered bytes and closes the connection.
-func (w *wire) close() {
+func (w *answerWriter) close() {
 	if w.err == nil || errors.Is(w.err, errEnough) {
 		_ = w.out.Flush() // the client may have disconnected
 	}
@@ -75,43 +75,43 @@ func (w *wire) close() {
 }
 
 // wait returns after the client has disconnected, or after mostTime.
-func (w *wire) wait() {
+func (w *answerWriter) wait() {
 	w.flush()
 	_, _ = io.Copy(io.Discard, w.conn)
 }
 
-// status writes the status line and the headers of every answer.
-func (w *wire) status(code int) {
-	w.text("HTTP/1.1 ", strconv.Itoa(code), " Something\r\nServer: rowmill-sim\r\nX-Simulated: true\r\n")
+// writeStatus writes the status line and the headers of every answer.
+func (w *answerWriter) writeStatus(code int) {
+	w.writeText("HTTP/1.1 ", strconv.Itoa(code), " Something\r\nServer: rowmill-sim\r\nX-Simulated: true\r\n")
 }
 
-func (w *wire) header(name, value string) { w.text(name, ": ", value, "\r\n") }
+func (w *answerWriter) writeHeader(name, value string) { w.writeText(name, ": ", value, "\r\n") }
 
-// head writes the status line and headers of an answer with status 200 and a body of
+// writeHead writes the status line and headers of an answer with status 200 and a body of
 // length bytes. If length is negative, head omits the header Content-Length.
-func (w *wire) head(length int) {
-	w.status(200)
-	w.header("Content-Type", w.Type)
+func (w *answerWriter) writeHead(length int) {
+	w.writeStatus(200)
+	w.writeHeader("Content-Type", w.Type)
 	if length >= 0 {
-		w.header("Content-Length", strconv.Itoa(length))
+		w.writeHeader("Content-Length", strconv.Itoa(length))
 	}
-	w.text("\r\n")
+	w.writeText("\r\n")
 }
 
-// body writes a complete answer with status 200 and this body.
-func (w *wire) body(text string) {
-	w.head(len(text))
-	w.text(text)
+// writeBody writes a complete answer with status 200 and this body.
+func (w *answerWriter) writeBody(text string) {
+	w.writeHead(len(text))
+	w.writeText(text)
 }
 
-// chunked starts an answer with chunked transfer encoding.
-func (w *wire) chunked() {
-	w.status(200)
-	w.header("Content-Type", w.Type)
-	w.header("Transfer-Encoding", "chunked")
-	w.text("\r\n")
+// startChunked starts an answer with chunked transfer encoding.
+func (w *answerWriter) startChunked() {
+	w.writeStatus(200)
+	w.writeHeader("Content-Type", w.Type)
+	w.writeHeader("Transfer-Encoding", "chunked")
+	w.writeText("\r\n")
 }
 
-func (w *wire) chunk(text string) {
-	w.text(strconv.FormatInt(int64(len(text)), 16), "\r\n", text, "\r\n")
+func (w *answerWriter) writeChunk(text string) {
+	w.writeText(strconv.FormatInt(int64(len(text)), 16), "\r\n", text, "\r\n")
 }

@@ -82,16 +82,16 @@ type hashes struct {
 }
 
 func (h *hashes) has(t reflect.Type, doc []byte) bool {
-	sum := h.of(t, doc)
+	sum := h.hashOf(t, doc)
 	return h.slots[sum%uint64(len(h.slots))].Load() == sum
 }
 
 func (h *hashes) add(t reflect.Type, doc []byte) {
-	sum := h.of(t, doc)
+	sum := h.hashOf(t, doc)
 	h.slots[sum%uint64(len(h.slots))].Store(sum)
 }
 
-func (h *hashes) of(t reflect.Type, doc []byte) uint64 {
+func (h *hashes) hashOf(t reflect.Type, doc []byte) uint64 {
 	var of maphash.Hash
 	of.SetSeed(h.seed)
 	maphash.WriteComparable(&of, t)

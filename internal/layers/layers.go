@@ -142,7 +142,7 @@ func (t Table) checkName(path string) []string {
 		}
 	}
 	if t.layerFolder(path) == "" && path != "" && !t.isHelper(path) {
-		broken = append(broken, fmt.Sprintf("%s: no layer is set for folder %q", path, top(path)))
+		broken = append(broken, fmt.Sprintf("%s: no layer is set for folder %q", path, topFolder(path)))
 	}
 	return broken
 }
@@ -154,9 +154,9 @@ func (t Table) checkImport(from, path string) string {
 	if !inside {
 		return t.checkLibrary(from, path)
 	}
-	program := slices.Contains(t.Programs, top(from))
+	program := slices.Contains(t.Programs, topFolder(from))
 	for _, adapter := range t.Adapters {
-		if under(to, adapter) && !under(from, adapter) && !program {
+		if isUnder(to, adapter) && !isUnder(from, adapter) && !program {
 			return "only programs may import adapters"
 		}
 	}
@@ -170,13 +170,13 @@ func (t Table) checkImport(from, path string) string {
 	case t.layerFolder(from) == t.layerFolder(to):
 		below, low := t.Within[to]
 		own, high := t.Within[from]
-		if program || under(from, to) || under(to, from) || low && high && below < own {
+		if program || isUnder(from, to) || isUnder(to, from) || low && high && below < own {
 			return ""
 		}
 		return "within a folder a package may import only its parents, its subfolders and packages on lower steps"
 	}
 	for _, pair := range t.Separate {
-		if pair == [2]string{top(from), top(to)} || pair == [2]string{top(to), top(from)} {
+		if pair == [2]string{topFolder(from), topFolder(to)} || pair == [2]string{topFolder(to), topFolder(from)} {
 			return "these two folders must not import each other"
 		}
 	}
@@ -188,10 +188,10 @@ func (t Table) checkImport(from, path string) string {
 
 func (t Table) checkLibrary(from, path string) string {
 	for library, allowed := range t.Importers {
-		if !under(path, library) {
+		if !isUnder(path, library) {
 			continue
 		}
-		if !slices.ContainsFunc(allowed, func(a string) bool { return under(from, a) }) {
+		if !slices.ContainsFunc(allowed, func(a string) bool { return isUnder(from, a) }) {
 			return fmt.Sprintf("only %s may import this library", strings.Join(allowed, ", "))
 		}
 	}
@@ -199,7 +199,7 @@ func (t Table) checkLibrary(from, path string) string {
 }
 
 func (t Table) isHelper(path string) bool {
-	return slices.Contains(t.Helpers, top(path)) && !strings.Contains(t.layerFolder(path), "/")
+	return slices.Contains(t.Helpers, topFolder(path)) && !strings.Contains(t.layerFolder(path), "/")
 }
 
 // layerFolder returns the folder with an entry in Layer that contains the package at
@@ -223,14 +223,14 @@ func inModule(path string) (string, bool) {
 	return strings.CutPrefix(path, Module+"/")
 }
 
-// top returns the first element of a path.
-func top(path string) string {
+// topFolder returns the first element of a path.
+func topFolder(path string) string {
 	first, _, _ := strings.Cut(path, "/")
 	return first
 }
 
-// under reports whether path is dir or lies below it.
-func under(path, dir string) bool {
+// isUnder reports whether path is dir or lies below it.
+func isUnder(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, dir+"/")
 }
 

@@ -30,7 +30,7 @@ func TestTopFolders(t *testing.T) {
 	var folders []string
 	for _, p := range list(t) {
 		if path, _ := inModule(p.Path); path != "" {
-			folders = append(folders, top(path))
+			folders = append(folders, topFolder(path))
 		}
 	}
 	slices.Sort(folders)

@@ -15,9 +15,9 @@ const rowmillRoot = "rowmill"
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// Missing returns one sentence for each folder in the table that has no package. Such
+// MissingFolders returns one sentence for each folder in the table that has no package. Such
 // an entry would silently permit imports later.
-func (t Table) Missing(packages []Package) []string {
+func (t Table) MissingFolders(packages []Package) []string {
 	named := slices.Concat(slices.Collect(maps.Keys(t.Layer)), slices.Collect(maps.Keys(t.Within)), t.Adapters, t.Programs, t.Helpers)
 	for _, allowed := range t.Importers {
 		named = append(named, allowed...)
@@ -30,7 +30,7 @@ func (t Table) Missing(packages []Package) []string {
 	for _, folder := range slices.Compact(named) {
 		if !slices.ContainsFunc(packages, func(p Package) bool {
 			path, inside := inModule(p.Path)
-			return inside && under(path, folder)
+			return inside && isUnder(path, folder)
 		}) {
 			missing = append(missing, fmt.Sprintf("the table names %q, which holds no package", folder))
 		}
@@ -38,10 +38,10 @@ func (t Table) Missing(packages []Package) []string {
 	return missing
 }
 
-// Differs returns one sentence for each difference between the table and a Markdown
+// PageDifferences returns one sentence for each difference between the table and a Markdown
 // page. In the page, each row of a table begins with a number and with folders in
 // backquotes: a layer and its folders, or a step and its packages.
-func (t Table) Differs(page string) []string {
+func (t Table) PageDifferences(page string) []string {
 	want := maps.Clone(t.Layer)
 	maps.Copy(want, t.Within)
 	var wrong []string

@@ -14,7 +14,7 @@ import (
 // TestTableNamesWhatThereIs checks that each entry of the table has packages.
 func TestTableNamesWhatThereIs(t *testing.T) {
 	t.Parallel()
-	for _, missing := range Rowmill().Missing(list(t)) {
+	for _, missing := range Rowmill().MissingFolders(list(t)) {
 		t.Error(missing)
 	}
 }
@@ -27,13 +27,13 @@ func TestPageIsTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := Rowmill()
-	for _, wrong := range table.Differs(string(page)) {
+	for _, wrong := range table.PageDifferences(string(page)) {
 		t.Error("docs/architecture.md: " + wrong)
 	}
 	// The page names every package below the programs, down to the last part.
 	for _, p := range list(t) {
 		path, _ := inModule(p.Path)
-		if path == "" || table.isHelper(path) || slices.Contains(table.Programs, top(path)) || top(path) == "examples" {
+		if path == "" || table.isHelper(path) || slices.Contains(table.Programs, topFolder(path)) || topFolder(path) == "examples" {
 			continue
 		}
 		if !strings.Contains(string(page), "`"+path+"`") {
@@ -57,7 +57,7 @@ func TestMissing(t *testing.T) {
 		`the table names "internal", which holds no package`,
 		`the table names "store/tape", which holds no package`,
 	}
-	if diff := cmp.Diff(want, table.Missing(packages)); diff != "" {
+	if diff := cmp.Diff(want, table.MissingFolders(packages)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -86,7 +86,7 @@ func TestDiffers(t *testing.T) {
 			`the table places "shard", the page does not`, `the table places "store", the page does not`,
 		}},
 	} {
-		if diff := cmp.Diff(test.want, table.Differs(test.page)); diff != "" {
+		if diff := cmp.Diff(test.want, table.PageDifferences(test.page)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.name, diff)
 		}
 	}

@@ -13,11 +13,11 @@ type Limit struct {
 	Every time.Duration
 
 	mu   sync.Mutex
-	keys map[string]*state
+	keys map[string]*keyState
 }
 
-// A state is the state of the messages with one key.
-type state struct {
+// A keyState is the state of the messages with one key.
+type keyState struct {
 	last    time.Time // time of the last logged message
 	leftOut int       // number of messages that were not logged since last
 }
@@ -31,15 +31,15 @@ func (l *Limit) Due(key string, now time.Time) (leftOut int, due bool) {
 	switch {
 	case s == nil:
 		if l.keys == nil {
-			l.keys = map[string]*state{}
+			l.keys = map[string]*keyState{}
 		}
-		l.keys[key] = &state{last: now}
+		l.keys[key] = &keyState{last: now}
 		return 0, true
 	case now.Sub(s.last) < l.Every:
 		s.leftOut++
 		return 0, false
 	}
 	leftOut = s.leftOut
-	*s = state{last: now}
+	*s = keyState{last: now}
 	return leftOut, true
 }

@@ -17,10 +17,10 @@ import (
 // simulated server serves its own metrics.
 var excluded = []string{"engine/sim", "bench", "e2e"}
 
-// Of returns the names of the metrics that the code below a folder registers. The value
+// FindRegistered returns the names of the metrics that the code below a folder registers. The value
 // is true for a histogram. It reads the names in options and descriptions of package
 // prometheus.
-func Of(t testing.TB, root string) map[string]bool {
+func FindRegistered(t testing.TB, root string) map[string]bool {
 	t.Helper()
 	found := make(map[string]bool)
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

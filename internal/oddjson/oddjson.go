@@ -21,8 +21,8 @@ const (
 	Refused Verdict = false
 )
 
-// A Place is code that reads JSON from clients or servers.
-type Place struct {
+// A ReaderUnderTest is code that reads JSON from clients or servers.
+type ReaderUnderTest struct {
 	// Wrap puts a JSON value into a document that the place accepts.
 	Wrap func(value string) string
 	// Take passes a document to the place. An error means that the place refuses it.
@@ -41,7 +41,7 @@ type kind struct {
 }
 
 // Test checks a place with the texts of all kinds.
-func Test(t *testing.T, place Place) {
+func Test(t *testing.T, place ReaderUnderTest) {
 	t.Helper()
 	open := 0
 	for _, k := range kinds() {
@@ -143,7 +143,7 @@ func kinds() []kind {
 		}},
 		{name: "half a byte-order mark", verdict: &refused, whole: func(d string) []string { return []string{"\xef\xbb" + d, "\xef" + d, "\xbf" + d} }},
 		{name: "UTF-16", verdict: &refused, whole: func(d string) []string {
-			return []string{wide(d, false, true), wide(d, true, true), wide(d, false, false), wide(d, true, false)}
+			return []string{encodeUTF16(d, false, true), encodeUTF16(d, true, true), encodeUTF16(d, false, false), encodeUTF16(d, true, false)}
 		}},
 		{name: "nested 100,000 deep", verdict: &refused, texts: append(nested(100_000), strings.Repeat("[", 100_000), strings.Repeat(`[{"":`, 50_000))},
 
@@ -207,8 +207,8 @@ func withControlCharacters() []string {
 	return made
 }
 
-// wide encodes a text in UTF-16. mark adds a byte-order mark.
-func wide(text string, bigEndian, mark bool) string {
+// encodeUTF16 encodes a text in UTF-16. mark adds a byte-order mark.
+func encodeUTF16(text string, bigEndian, mark bool) string {
 	units := utf16.Encode([]rune(text))
 	if mark {
 		units = append([]uint16{0xfeff}, units...)

@@ -70,8 +70,8 @@ func bind(host netip.Addr, port int) (release func(), err error) {
 	return release, err
 }
 
-// Of reserves a port of 127.0.0.1 until the test ends.
-func Of(t testing.TB) *Reservation {
+// ReserveForTest reserves a port of 127.0.0.1 until the test ends.
+func ReserveForTest(t testing.TB) *Reservation {
 	t.Helper()
 	r, err := Reserve(t.Context(), "127.0.0.1")
 	if err != nil {

@@ -50,8 +50,8 @@ type Server struct {
 // Kill kills the server, like a crash, and returns after it has ended.
 func (s Server) Kill() { s.kill() }
 
-// Wanted skips the test if ROWMILL_ENGINES is not set.
-func Wanted(t testing.TB) {
+// SkipUnlessEnabled skips the test if ROWMILL_ENGINES is not set.
+func SkipUnlessEnabled(t testing.TB) {
 	t.Helper()
 	if os.Getenv("ROWMILL_ENGINES") == "" {
 		t.Skip("SKIPPED, NOT TESTED against real inference servers: run make engines")
@@ -63,7 +63,7 @@ func Wanted(t testing.TB) {
 // with two names.
 func Start(t testing.TB, server, model string, o Options) Server {
 	t.Helper()
-	Wanted(t)
+	SkipUnlessEnabled(t)
 	s := Server{Port: o.Port}
 	if s.Port == 0 {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -161,16 +161,16 @@ func (s *Server) start(ctx context.Context) error {
 		case <-timeout.C:
 			return errors.Join(fmt.Errorf("%s on port %d does not answer within %v: %s", program, s.port, processTimeout, s.log()), s.Kill())
 		case <-poll.C:
-			if s.ready() {
+			if s.isReady() {
 				return nil
 			}
 		}
 	}
 }
 
-// ready reports whether this process has loaded its data and answers, and not another
+// isReady reports whether this process has loaded its data and answers, and not another
 // process on the same port.
-func (s *Server) ready() bool {
+func (s *Server) isReady() bool {
 	info, err := s.Command("INFO", "server")
 	if err != nil || !strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", s.process.Pid)) {
 		return false
@@ -192,7 +192,7 @@ func (s *Server) URL() string { return "redis://" + s.Addr() + "/0" }
 func (s *Server) Dir() string { return s.dir }
 
 // Kill kills the process with SIGKILL. If no process runs, it does nothing.
-func (s *Server) Kill() error { return s.end(syscall.SIGKILL) }
+func (s *Server) Kill() error { return s.signalAndWait(syscall.SIGKILL) }
 
 // Stop lets the process write its files and then end. If no process runs, it does
 // nothing.
@@ -200,7 +200,7 @@ func (s *Server) Stop() error {
 	if err := s.Resume(); err != nil {
 		return err
 	}
-	return s.end(syscall.SIGTERM)
+	return s.signalAndWait(syscall.SIGTERM)
 }
 
 // Restart starts a new process on the same port and data, after Kill or Stop.
@@ -225,9 +225,9 @@ func (s *Server) signal(sig syscall.Signal) error {
 	return s.process.Signal(sig)
 }
 
-// end sends a signal and waits until the process has ended. It repeats the signal,
+// signalAndWait sends a signal and waits until the process has ended. It repeats the signal,
 // because a server that makes its first append-only file refuses to stop.
-func (s *Server) end(sig syscall.Signal) error {
+func (s *Server) signalAndWait(sig syscall.Signal) error {
 	if s.process == nil {
 		return nil
 	}

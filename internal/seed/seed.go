@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// Of returns the seed for a test, and logs it: ROWMILL_SEED if it is set, a new seed in
+// ForTest returns the seed for a test, and logs it: ROWMILL_SEED if it is set, a new seed in
 // a soak test (ROWMILL_SOAK), and 1 otherwise, so that the same commit makes the same
 // choices each time.
-func Of(t testing.TB) uint64 {
+func ForTest(t testing.TB) uint64 {
 	t.Helper()
 	seed := uint64(1)
 	if text := os.Getenv("ROWMILL_SEED"); text != "" {

@@ -90,11 +90,11 @@ func copiesSum(section []byte) uint32 {
 // and one bit per original.
 type Copies struct {
 	shards  []Info
-	byShard []copiesOf // copies in each shard, by number of the shard
+	byShard []shardCopies // copies in each shard, by number of the shard
 	rows    int64
 }
 
-type copiesOf struct {
+type shardCopies struct {
 	rows   *roaring.Bitmap // copies in the shard, as positions; nil for none
 	needed *roaring.Bitmap // originals in the shard, as positions; nil for none
 	last   int             // number of the last shard with an original of a copy in this shard
@@ -104,7 +104,7 @@ type copiesOf struct {
 
 // ReadCopies reads which rows of shards are copies from an object of size bytes.
 func ReadCopies(r io.ReaderAt, size int64, shards []Info) (*Copies, error) {
-	c := &Copies{shards: shards, byShard: make([]copiesOf, len(shards))}
+	c := &Copies{shards: shards, byShard: make([]shardCopies, len(shards))}
 	head := make([]byte, len(copiesMagic))
 	if _, err := r.ReadAt(head, 0); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("read copies: %w", err)
@@ -186,7 +186,7 @@ func (c *Copies) add(n int, section []byte, end int64) error {
 		rels = rels[:0]
 	}
 	for _, row := range originals {
-		m := c.Shard(row)
+		m := c.ShardOf(row)
 		if m < 0 || c.isCopy(m, row) {
 			return fmt.Errorf("%w: a row of shard %d is a copy of row %d, which does not exist or is itself a copy", ErrCorrupt, n, row)
 		}
@@ -236,11 +236,11 @@ func (c *Copies) Rows(n int) *roaring.Bitmap { return c.byShard[n].rows }
 // positions in the shard; nil if there are none. The caller must not change the result.
 func (c *Copies) OriginalRows(n int) *roaring.Bitmap { return c.byShard[n].needed }
 
-// Last returns the number of the last shard that has an original of a copy in shard n.
-func (c *Copies) Last(n int) int { return c.byShard[n].last }
+// LastOriginalShard returns the number of the last shard that has an original of a copy in shard n.
+func (c *Copies) LastOriginalShard(n int) int { return c.byShard[n].last }
 
-// Shard returns the number of the shard with a row, or -1 if the job has no such row.
-func (c *Copies) Shard(row int64) int {
+// ShardOf returns the number of the shard with a row, or -1 if the job has no such row.
+func (c *Copies) ShardOf(row int64) int {
 	n := sort.Search(len(c.shards), func(i int) bool { return c.shards[i].First > row }) - 1
 	if n < 0 || row-c.shards[n].First >= int64(c.shards[n].Rows) {
 		return -1

@@ -92,10 +92,10 @@ func TestCopiesProperty(t *testing.T) {
 				if of == int64(row) {
 					continue
 				}
-				if m := c.Shard(of); c.Shard(int64(row)) == n {
+				if m := c.ShardOf(of); c.ShardOf(int64(row)) == n {
 					last = max(last, m)
 				}
-				if c.Shard(of) == n {
+				if c.ShardOf(of) == n {
 					needed.Add(uint32(of - info.First))
 				}
 			}
@@ -103,8 +103,8 @@ func TestCopiesProperty(t *testing.T) {
 			if got == nil {
 				got = roaring.New()
 			}
-			if !got.Equals(needed) || c.Last(n) != last {
-				t.Fatalf("shard %d: rows %v are needed, the last shard is %d; want %v, %d", n, got, c.Last(n), needed, last)
+			if !got.Equals(needed) || c.LastOriginalShard(n) != last {
+				t.Fatalf("shard %d: rows %v are needed, the last shard is %d; want %v, %d", n, got, c.LastOriginalShard(n), needed, last)
 			}
 		}
 	})

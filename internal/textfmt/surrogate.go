@@ -6,11 +6,11 @@ import (
 	"unicode/utf16"
 )
 
-// LoneSurrogate reports whether a text has an escape such as \ud800 that is half of a
+// HasLoneSurrogate reports whether a text has an escape such as \ud800 that is half of a
 // surrogate pair without the other half. text is valid JSON, or the inside of a valid
 // JSON string. Such an escape is not a character, and decoders replace it by U+FFFD
 // without an error.
-func LoneSurrogate(text []byte) bool {
+func HasLoneSurrogate(text []byte) bool {
 	for {
 		at := bytes.IndexByte(text, '\\')
 		if at < 0 {

@@ -13,7 +13,7 @@ func TestLoneSurrogate(t *testing.T) {
 		`\ud800`: true, `\udc00`: true, `\ud800\ud800`: true, `\udc00\ud800`: true, `\ud83d\ud83d\ude00`: true, `\ud800x`: true, `\ud800\n`: true,
 		`\ud800\u0061`: true, `\\\ud800`: true, `\ud83d\ude00\udfff`: true,
 	} {
-		if got := LoneSurrogate([]byte(text)); got != want {
+		if got := HasLoneSurrogate([]byte(text)); got != want {
 			t.Errorf("%s: %v, want %v", text, got, want)
 		}
 	}
@@ -34,7 +34,7 @@ func FuzzLoneSurrogate(f *testing.F) {
 		if strings.ToValidUTF8(text, "") != text || strings.Contains(strings.ToLower(text), `\ufffd`) {
 			return
 		}
-		if replaced := strings.Count(decoded, "\uFFFD") > written; replaced != LoneSurrogate([]byte(text)) {
+		if replaced := strings.Count(decoded, "\uFFFD") > written; replaced != HasLoneSurrogate([]byte(text)) {
 			t.Errorf("%q decodes to %q", text, decoded)
 		}
 	})

@@ -24,7 +24,7 @@ func AppendEscaped(dst, s []byte) []byte {
 		s = AppendValid(make([]byte, 0, len(s)+len(s)/8), s)
 	}
 	for {
-		n := Plain(s)
+		n := PlainPrefixLen(s)
 		dst = append(dst, s[:n]...)
 		if n == len(s) {
 			return dst
@@ -56,9 +56,9 @@ func AppendValid(dst, s []byte) []byte {
 	return dst
 }
 
-// Plain returns the length of the longest prefix of s without quotes, backslashes and
+// PlainPrefixLen returns the length of the longest prefix of s without quotes, backslashes and
 // control characters, so that the prefix needs no escapes in a JSON string.
-func Plain(s []byte) int {
+func PlainPrefixLen(s []byte) int {
 	const (
 		ones  = 0x0101010101010101
 		highs = 0x8080808080808080

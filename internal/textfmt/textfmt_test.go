@@ -39,10 +39,10 @@ func TestPlain(t *testing.T) {
 		for length := range 40 {
 			b := bytes.Repeat([]byte{0xC3, 0x20, 0x7F, 'x', 0x80, '!', '#', ']', '['}, 6)[:length+1]
 			b[length] = stop
-			if got := Plain(b); got != length {
+			if got := PlainPrefixLen(b); got != length {
 				t.Errorf("stop %#x at %d: Plain says %d", stop, length, got)
 			}
-			if got := Plain(b[:length]); got != length {
+			if got := PlainPrefixLen(b[:length]); got != length {
 				t.Errorf("%d bytes without a stop: Plain says %d", length, got)
 			}
 		}

@@ -28,7 +28,7 @@ func BenchmarkRequest(b *testing.B) {
 			for b.Loop() {
 				var span *tracing.Span
 				if job != nil {
-					span = rows.Call("chat m", slog.String("gen_ai.operation.name", "chat"), slog.String("gen_ai.request.model", "m"),
+					span = rows.BeginCall("chat m", slog.String("gen_ai.operation.name", "chat"), slog.String("gen_ai.request.model", "m"),
 						slog.String("rowmill.engine", "e"), slog.Int64("rowmill.row", 17), slog.Int("rowmill.rows", 1), slog.Int("rowmill.attempt", 1))
 				}
 				_ = span.Traceparent()

@@ -94,7 +94,7 @@ func (c *client) UploadTraces(ctx context.Context, all []*spans.ResourceSpans) e
 		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
 		return &refusal{status: response.StatusCode, retryAfter: min(max(0, time.Duration(seconds)*time.Second), maxRetryAfter)}
 	}
-	if n := rejected(answer); n > 0 {
+	if n := countRejectedSpans(answer); n > 0 {
 		return &refusal{status: response.StatusCode, spans: n}
 	}
 	return nil
@@ -130,23 +130,23 @@ func (r *refusal) retryable() bool {
 	return false
 }
 
-// rejected returns the number of rejected spans in an answer, or 0 if the answer cannot
+// countRejectedSpans returns the number of rejected spans in an answer, or 0 if the answer cannot
 // be decoded:
 //
 //	message ExportTraceServiceResponse { ExportTracePartialSuccess partial_success = 1; }
 //	message ExportTracePartialSuccess { int64 rejected_spans = 1; string error_message = 2; }
-func rejected(answer []byte) int {
+func countRejectedSpans(answer []byte) int {
 	var n uint64
-	field(answer, protowire.BytesType, func(b []byte) {
+	visitFieldOne(answer, protowire.BytesType, func(b []byte) {
 		partial, _ := protowire.ConsumeBytes(b)
-		field(partial, protowire.VarintType, func(b []byte) { n, _ = protowire.ConsumeVarint(b) })
+		visitFieldOne(partial, protowire.VarintType, func(b []byte) { n, _ = protowire.ConsumeVarint(b) })
 	})
 	return int(min(n, batchSpans)) //nolint:gosec // at most batchSpans
 }
 
-// field calls read with the encoded value of each field number 1 of a message that has
+// visitFieldOne calls read with the encoded value of each field number 1 of a message that has
 // this wire type.
-func field(message []byte, wireType protowire.Type, read func(value []byte)) {
+func visitFieldOne(message []byte, wireType protowire.Type, read func(value []byte)) {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
 		if n < 0 {

@@ -42,8 +42,8 @@ func (s *Span) Begin(name string, attrs ...slog.Attr) *Span {
 	return s.tracer.begin(s.ctx, trace.SpanKindInternal, name, attrs)
 }
 
-// Call starts a child span for a request to another server.
-func (s *Span) Call(name string, attrs ...slog.Attr) *Span {
+// BeginCall starts a child span for a request to another server.
+func (s *Span) BeginCall(name string, attrs ...slog.Attr) *Span {
 	if s == nil {
 		return nil
 	}
@@ -120,10 +120,10 @@ func (s *Span) Log(log *slog.Logger) *slog.Logger {
 	return log.With(keyTrace, s.span.SpanContext().TraceID().String())
 }
 
-// Serve starts the span of an API request that came with the header traceparent. It
+// BeginRequest starts the span of an API request that came with the header traceparent. It
 // returns the context for serving the request, with the span context as OpenTelemetry
 // stores it. The span is nil if the client sent no trace or its trace is not sampled.
-func (t *Tracer) Serve(ctx context.Context, traceparent, name string, attrs ...slog.Attr) (context.Context, *Span) {
+func (t *Tracer) BeginRequest(ctx context.Context, traceparent, name string, attrs ...slog.Attr) (context.Context, *Span) {
 	parent := parseTraceparent(traceparent)
 	switch {
 	case t == nil || !parent.IsValid():

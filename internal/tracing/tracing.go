@@ -165,9 +165,9 @@ func (t *Tracer) Job(id, traceparent string) *Job {
 	return j
 }
 
-// Traces reports whether the requests of a row are traced. Row 0 is always traced, and
+// TracesRow reports whether the requests of a row are traced. Row 0 is always traced, and
 // in total the share Config.Rows of all rows, evenly spread.
-func (j *Job) Traces(row int64) bool {
+func (j *Job) TracesRow(row int64) bool {
 	if j == nil || j.tracer.rowInterval == 0 {
 		return false
 	}

@@ -31,12 +31,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestNil(t *testing.T) {
 	t.Parallel()
 	var tracer *tracing.Tracer
-	ctx, span := tracer.Serve(t.Context(), client, "POST /")
+	ctx, span := tracer.BeginRequest(t.Context(), client, "POST /")
 	if span != nil || tracing.Traceparent(ctx) != "" {
 		t.Error("a request is traced")
 	}
 	job := tracer.Job(rowmill.NewJobID(), client)
-	if job != nil || job.Traces(0) {
+	if job != nil || job.TracesRow(0) {
 		t.Error("a job is traced")
 	}
 	log := slog.New(slog.DiscardHandler)
@@ -44,7 +44,7 @@ func TestNil(t *testing.T) {
 		t.Error("another logger")
 	}
 	job.End(time.Now(), time.Now(), "code")
-	job.Begin("a").Begin("b").Call("c").End(io.EOF)
+	job.Begin("a").Begin("b").BeginCall("c").End(io.EOF)
 	span.Set(slog.Int("a", 1))
 	span.Fail("code")
 	if span.Traceparent() != "" {
@@ -88,7 +88,7 @@ func TestJob_OnTwoNodes(t *testing.T) {
 	read.End(rowmill.Failf("invalid_input_file", "the cell %q is no number", "secret"))
 	shard := worker.Job(id, "").Begin("shard", slog.Int("rowmill.shard", 17))
 	rows := shard.Begin("rows")
-	call := rows.Call("chat m", slog.String("a", "b"), slog.Float64("f", 0.5), slog.Bool("yes", true), slog.Duration("waited", 1500*time.Millisecond))
+	call := rows.BeginCall("chat m", slog.String("a", "b"), slog.Float64("f", 0.5), slog.Bool("yes", true), slog.Duration("waited", 1500*time.Millisecond))
 	propagated := call.Traceparent()
 	call.Fail("timeout")
 	call.End(nil)
@@ -137,7 +137,7 @@ func TestJob_ContinuesClientTrace(t *testing.T) {
 	t.Parallel()
 	var c spantest.Collector
 	tracer := c.Start(t, func(cfg *tracing.Config) { cfg.Sample = 0 })
-	ctx, request := tracer.Serve(t.Context(), client, "POST /v1/batch-inference", slog.String("http.request.method", "POST"))
+	ctx, request := tracer.BeginRequest(t.Context(), client, "POST /v1/batch-inference", slog.String("http.request.method", "POST"))
 	record := tracing.Traceparent(ctx)
 	request.End(nil)
 	id := rowmill.NewJobID()
@@ -170,7 +170,7 @@ func TestTraceparents(t *testing.T) {
 	var c spantest.Collector
 	all := c.Start(t, nil)
 	defer all.Close(t.Context())
-	ctx, span := all.Serve(t.Context(), unsampled, "POST /")
+	ctx, span := all.BeginRequest(t.Context(), unsampled, "POST /")
 	if span != nil || tracing.Traceparent(ctx) != unsampled {
 		t.Error("an unsampled trace was sampled, or its traceparent was lost")
 	}
@@ -178,7 +178,7 @@ func TestTraceparents(t *testing.T) {
 		t.Error("a job is traced against the client's decision")
 	}
 	for _, none := range []string{"", "00", "00-" + clientTrace + "-" + clientSpan, "00-" + strings.Repeat("0", 32) + "-" + clientSpan + "-01", "ff" + client[2:], strings.ToUpper(client), client + "\r\nx: y"} {
-		ctx, span := all.Serve(t.Context(), none, "POST /")
+		ctx, span := all.BeginRequest(t.Context(), none, "POST /")
 		if span != nil || tracing.Traceparent(ctx) != "" {
 			t.Errorf("%q is accepted", none)
 		}
@@ -235,7 +235,7 @@ func TestRows(t *testing.T) {
 		job := tracer.Job(rowmill.NewJobID(), "")
 		var got []int64
 		for _, row := range []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 99, 100, 101, 200, 2899, 2900, 2901, 1_000_000, 1_000_001, 1_000_000_000} {
-			if job.Traces(row) && (share < 0.3 || row < 10) {
+			if job.TracesRow(row) && (share < 0.3 || row < 10) {
 				got = append(got, row)
 			}
 		}

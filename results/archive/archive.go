@@ -106,7 +106,7 @@ func AsRemoved(err error) error {
 }
 
 // retryMoved calls read with a job's record. If objects were replaced during the read,
-// or if FindLost marks parts as lost, it calls read again with a newer record.
+// or if MarkLostParts marks parts as lost, it calls read again with a newer record.
 func (a *Archive) retryMoved(ctx context.Context, record store.Record, read func(store.Record) error) error {
 	for range maxRereads {
 		if record.DataRemoved != nil {
@@ -116,7 +116,7 @@ func (a *Archive) retryMoved(ctx context.Context, record store.Record, read func
 		if err == nil || isFinalAnswer(err) {
 			return err
 		}
-		if record, err = a.FindLost(ctx, record, err); err == nil {
+		if record, err = a.MarkLostParts(ctx, record, err); err == nil {
 			continue
 		}
 		if !errors.Is(err, errMoved) {

@@ -114,7 +114,7 @@ func (w *world) write(key string, write func(io.Writer) error) store.Artifact {
 // row first on. A row with an empty text failed.
 func (w *world) part(shard int, first int64, texts ...string) store.Part {
 	w.Helper()
-	part := store.Part{Key: layout.Part(job, shard, 1), Shard: shard, Rows: int64(len(texts))}
+	part := store.Part{Key: layout.NewPartKey(job, shard, 1), Shard: shard, Rows: int64(len(texts))}
 	part.Size = w.write(part.Key, func(to io.Writer) error {
 		p, err := results.NewPartWriter(to, w.schema)
 		for i, text := range texts {
@@ -168,11 +168,11 @@ func (w *world) finish(parts ...store.Part) {
 		sources = append(sources, source)
 	}
 	artifacts := map[string]store.Artifact{
-		layout.Full: w.write(layout.Artifact(job, layout.Full, 1), func(to io.Writer) error {
+		layout.Full: w.write(layout.NewArtifactKey(job, layout.Full, 1), func(to io.Writer) error {
 			_, err := results.Concat(w.Context(), to, w.schema, sources, results.Full)
 			return err
 		}),
-		layout.Rows: w.write(layout.Artifact(job, layout.Rows, 1), func(to io.Writer) error {
+		layout.Rows: w.write(layout.NewArtifactKey(job, layout.Rows, 1), func(to io.Writer) error {
 			_, err := results.ConcatRows(w.Context(), to, w.schema, sources)
 			return err
 		}),
@@ -398,7 +398,7 @@ func TestParquet_SecondMakerDeletesItsObject(t *testing.T) {
 	w.finish(w.part(0, 0, "a"))
 	empty := func(to io.Writer) error { _, err := to.Write([]byte("PAR1")); return err }
 	name := results.Variant{}.Name()
-	winner, mine := w.write(layout.Subset(job, name), empty), w.write(layout.Subset(job, name), empty)
+	winner, mine := w.write(layout.NewSubsetKey(job, name), empty), w.write(layout.NewSubsetKey(job, name), empty)
 	w.job.Artifacts[name] = winner
 	if got, err := w.addToRecord(t.Context(), job, name, mine); err != nil || got != winner {
 		t.Errorf("got %+v, %v; want %+v", got, err, winner)

@@ -45,11 +45,11 @@ func (a *Archive) OpenCommitted(ctx context.Context, record store.Record) (c *Co
 	if record.Job.Status == rowmill.StatusSucceeded {
 		return c, c.openResult(ctx, record)
 	}
-	parts, err := a.parts(ctx, record.Job.ID)
+	parts, err := a.listParts(ctx, record.Job.ID)
 	if err != nil {
 		return nil, err
 	}
-	if c.shards = byShard(parts); len(parts) == 0 {
+	if c.shards = groupByShard(parts); len(parts) == 0 {
 		return c, nil
 	}
 	first := blob.NewLazyObjects(ctx, a.bucket, 1).Object(parts[0].Key, parts[0].Size)

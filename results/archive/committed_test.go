@@ -128,9 +128,9 @@ func TestPartial_OverwrittenInput(t *testing.T) {
 			return s.Close()
 		}
 	}
-	put(layout.Shard(job, 0), shardOf(0, 10))
-	put(layout.Shard(job, 1), shardOf(5, 10)) // from a node that splits into shards of five rows
-	put(layout.Manifest(job), func(to io.Writer) error {
+	put(layout.ShardKey(job, 0), shardOf(0, 10))
+	put(layout.ShardKey(job, 1), shardOf(5, 10)) // from a node that splits into shards of five rows
+	put(layout.ManifestKey(job), func(to io.Writer) error {
 		return json.NewEncoder(to).Encode(shard.Manifest{Rows: 20, Shards: []shard.Info{{First: 0, Rows: 10}, {First: 10, Rows: 10}}})
 	})
 	in, err := w.openInput(t.Context(), &w.job)

@@ -21,7 +21,7 @@ import (
 // returns shard.ErrCorrupt.
 func ReadManifest(ctx context.Context, bucket blob.Bucket, rec *store.Record) (shard.Manifest, error) {
 	var m shard.Manifest
-	o, err := bucket.Open(ctx, layout.Manifest(rec.Job.ID))
+	o, err := bucket.Open(ctx, layout.ManifestKey(rec.Job.ID))
 	if err != nil {
 		return m, fmt.Errorf("open manifest: %w", err)
 	}
@@ -43,7 +43,7 @@ func OpenShard(ctx context.Context, bucket blob.Bucket, job string, spec *rowmil
 	if spec.Inline != nil {
 		return shard.FromTexts(spec.Inline), nil
 	}
-	o, err := bucket.Open(ctx, layout.Shard(job, n))
+	o, err := bucket.Open(ctx, layout.ShardKey(job, n))
 	if err != nil {
 		return nil, fmt.Errorf("open shard %d: %w", n, err)
 	}

@@ -19,7 +19,7 @@ import (
 // visits the rows that did not run, as Partial does.
 func (a *Archive) Lines(ctx context.Context, record store.Record, name string, write func(w io.Writer, each func(results.Visit) error) error) (made store.Artifact, err error) {
 	err = a.retryMoved(ctx, record, func(record store.Record) error {
-		made, err = a.getOrMakeFile(ctx, record, file{name, layout.Lines, layout.NDJSON}, func(ctx context.Context, w io.Writer) error {
+		made, err = a.getOrMakeFile(ctx, record, artifactSpec{name, layout.NewLinesKey, layout.NDJSON}, func(ctx context.Context, w io.Writer) error {
 			return write(w, func(visit results.Visit) error { return a.eachRow(ctx, record, visit) })
 		})
 		return err
@@ -31,7 +31,7 @@ func (a *Archive) Lines(ctx context.Context, record store.Record, name string, w
 func (a *Archive) requests(ctx context.Context, record store.Record, v results.Variant) (made store.Artifact, err error) {
 	v.Logprobs = false // the file of a batch has no column for logprobs
 	err = a.retryMoved(ctx, record, func(record store.Record) error {
-		made, err = a.getOrMakeFile(ctx, record, file{"requests~" + v.Name(), layout.Subset, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
+		made, err = a.getOrMakeFile(ctx, record, artifactSpec{"requests~" + v.Name(), layout.NewSubsetKey, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
 			out, err := results.NewRequestWriter(w, record.Job.ID, record.Job.Model, record.Spec.IDColumn, v.Inputs)
 			if err == nil {
 				err = a.eachRow(ctx, record, out.Add)

@@ -108,17 +108,17 @@ var ErrNotStored = errors.New("storage acknowledged an object that cannot be rea
 // has acknowledged.
 const visibleWithin = 30 * time.Second
 
-// FindLost checks the parts of a job that ended without success, after a read of the
+// MarkLostParts checks the parts of a job that ended without success, after a read of the
 // parts failed with err. It marks parts that cannot be read as lost in the store, and
 // returns the new record. If all parts can be read, it returns err. If a missing part
 // may still appear, it returns ErrBusy.
-func (a *Archive) FindLost(ctx context.Context, record store.Record, err error) (store.Record, error) {
+func (a *Archive) MarkLostParts(ctx context.Context, record store.Record, err error) (store.Record, error) {
 	var failure *rowmill.Failure // the failure of another job that copies rows from the job of record
 	if status := record.Job.Status; !status.Terminal() || status == rowmill.StatusSucceeded ||
 		ctx.Err() != nil || isStorageDown(err) || rowmill.MustStop(err) || errors.As(err, &failure) {
 		return record, err
 	}
-	parts, listErr := a.parts(ctx, record.Job.ID)
+	parts, listErr := a.listParts(ctx, record.Job.ID)
 	if listErr != nil {
 		return record, listErr
 	}

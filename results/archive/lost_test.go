@@ -82,17 +82,17 @@ func TestFindLost_MayAppear(t *testing.T) {
 	w.parts = w.committed(w.part(0, 0, "a", "b"), bad)
 	w.end(time.Now())
 	noError(t, w.bucket.Delete(t.Context(), bad.Key))
-	if _, err := w.FindLost(t.Context(), w.job, nil); !errors.Is(err, ErrBusy) || len(w.lost) > 0 {
+	if _, err := w.MarkLostParts(t.Context(), w.job, nil); !errors.Is(err, ErrBusy) || len(w.lost) > 0 {
 		t.Errorf("%v, %d parts are lost", err, len(w.lost))
 	}
 	// A volume that is not mounted has no object at all, and loses no part.
 	w.end(time.Now().Add(-time.Hour))
 	noError(t, w.bucket.Delete(t.Context(), layout.Deployment))
-	if _, err := w.FindLost(t.Context(), w.job, nil); !errors.Is(err, rowmill.ErrUnavailable) || len(w.lost) > 0 {
+	if _, err := w.MarkLostParts(t.Context(), w.job, nil); !errors.Is(err, rowmill.ErrUnavailable) || len(w.lost) > 0 {
 		t.Errorf("in an empty bucket: %v, %d parts are lost", err, len(w.lost))
 	}
 	w.job.Job.Status = rowmill.StatusRunning
-	if _, err := w.FindLost(t.Context(), w.job, nil); err != nil {
+	if _, err := w.MarkLostParts(t.Context(), w.job, nil); err != nil {
 		t.Errorf("of a running job: %v", err)
 	}
 }

@@ -67,7 +67,7 @@ func (a *Archive) PartialParquet(ctx context.Context, record store.Record, v res
 // partial returns the file with all rows of a job that ended without success. The first
 // request makes the file.
 func (a *Archive) partial(ctx context.Context, record store.Record) (store.Artifact, error) {
-	return a.getOrMakeFile(ctx, record, file{layout.Partial, layout.Subset, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
+	return a.getOrMakeFile(ctx, record, artifactSpec{layout.Partial, layout.NewSubsetKey, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
 		return a.writePartial(ctx, w, record)
 	})
 }
@@ -120,7 +120,7 @@ func (a *Archive) writePartial(ctx context.Context, w io.Writer, record store.Re
 	if len(input.input.Fields) > 0 {
 		schema.Fields = input.input.Fields
 	}
-	reason, err := a.reasons(ctx, record, input)
+	reason, err := a.missingRowReasons(ctx, record, input)
 	if err != nil {
 		return err
 	}
@@ -134,8 +134,8 @@ func (a *Archive) writePartial(ctx context.Context, w io.Writer, record store.Re
 	return file.Close(*record.Job.NumRows)
 }
 
-// reasons returns a function that returns the reason why a row has no outcome.
-func (a *Archive) reasons(ctx context.Context, record store.Record, input *inputReader) (func(row int64) *rowmill.RowError, error) {
+// missingRowReasons returns a function that returns the reason why a row has no outcome.
+func (a *Archive) missingRowReasons(ctx context.Context, record store.Record, input *inputReader) (func(row int64) *rowmill.RowError, error) {
 	lost, err := a.lostRows(ctx, record, input.input.Shards)
 	if err != nil {
 		return nil, err

@@ -21,15 +21,15 @@ type partIndex struct {
 
 // partIndex returns the index of a job's parts.
 func (a *Archive) partIndex(ctx context.Context, jobID string) (*partIndex, error) {
-	parts, err := a.parts(ctx, jobID)
+	parts, err := a.listParts(ctx, jobID)
 	if err != nil {
 		return nil, err
 	}
-	return &partIndex{a, byShard(parts), map[int]int64{}}, nil
+	return &partIndex{a, groupByShard(parts), map[int]int64{}}, nil
 }
 
-// first returns the index of the first row of the shard at position i.
-func (h *partIndex) first(ctx context.Context, i int) (int64, error) {
+// firstRow returns the index of the first row of the shard at position i.
+func (h *partIndex) firstRow(ctx context.Context, i int) (int64, error) {
 	row, known := h.firsts[i]
 	if known {
 		return row, nil
@@ -47,7 +47,7 @@ func (h *partIndex) shardAt(ctx context.Context, row int64) (int, error) {
 	low, high := 0, len(h.shards) // binary search for the first shard after the row
 	for low < high {
 		middle := (low + high) / 2
-		first, err := h.first(ctx, middle)
+		first, err := h.firstRow(ctx, middle)
 		if err != nil {
 			return 0, err
 		}
@@ -70,7 +70,7 @@ func (h *partIndex) partOf(ctx context.Context, row int64) (*store.Part, error) 
 	if err != nil {
 		return nil, err
 	}
-	first, err := h.first(ctx, i)
+	first, err := h.firstRow(ctx, i)
 	if err != nil || first > row {
 		return nil, err
 	}
@@ -119,8 +119,8 @@ func AcceptedRows(part store.Part) (*roaring.Bitmap, error) {
 	return rows, nil
 }
 
-// parts lists the committed parts of a job.
-func (a *Archive) parts(ctx context.Context, jobID string) ([]store.Part, error) {
+// listParts lists the committed parts of a job.
+func (a *Archive) listParts(ctx context.Context, jobID string) ([]store.Part, error) {
 	parts, err := a.store.ListParts(ctx, jobID)
 	if err != nil {
 		return nil, fmt.Errorf("list parts: %w", err)
@@ -128,9 +128,9 @@ func (a *Archive) parts(ctx context.Context, jobID string) ([]store.Part, error)
 	return parts, nil
 }
 
-// byShard groups parts by shard. The parts must be ordered by shard, and within a shard
+// groupByShard groups parts by shard. The parts must be ordered by shard, and within a shard
 // by commit.
-func byShard(parts []store.Part) [][]store.Part {
+func groupByShard(parts []store.Part) [][]store.Part {
 	var shards [][]store.Part
 	for _, part := range parts {
 		if n := len(shards); n > 0 && shards[n-1][0].Shard == part.Shard {

@@ -78,7 +78,7 @@ func (a *Archive) previewParts(ctx context.Context, jobID string, rows previewRo
 		return nil, err
 	}
 	for i := begin; i < len(parts.shards); i++ {
-		first, err := parts.first(ctx, i)
+		first, err := parts.firstRow(ctx, i)
 		if err != nil {
 			return nil, err
 		}
@@ -86,7 +86,7 @@ func (a *Archive) previewParts(ctx context.Context, jobID string, rows previewRo
 			break
 		}
 		for _, part := range parts.shards[i] {
-			if err := markPart(keys, part, first-rows.first); err != nil {
+			if err := recordPartKey(keys, part, first-rows.first); err != nil {
 				return nil, err
 			}
 		}
@@ -111,9 +111,9 @@ func (a *Archive) previewParts(ctx context.Context, jobID string, rows previewRo
 	return rows.all, nil
 }
 
-// markPart stores a part's key for each accepted row of the part. at is the position of
+// recordPartKey stores a part's key for each accepted row of the part. at is the position of
 // the shard's first row in keys; it may be negative.
-func markPart(keys []string, part store.Part, at int64) error {
+func recordPartKey(keys []string, part store.Part, at int64) error {
 	accepted, err := AcceptedRows(part)
 	if err != nil {
 		return err

@@ -54,18 +54,18 @@ func (a *Archive) row(ctx context.Context, record store.Record, n int64) (view r
 	return view, err
 }
 
-// Place is a position in the list of a job's failed rows.
-type Place struct {
+// FailurePosition is a position in the list of a job's failed rows.
+type FailurePosition struct {
 	Shard int   // number of the shard to read next; earlier shards have no more failures
 	After int64 // index of the last row that was read, or -1
 }
 
 // StartOfRows returns the Place before the first row.
-func StartOfRows() Place { return Place{After: -1} }
+func StartOfRows() FailurePosition { return FailurePosition{After: -1} }
 
 // FailedAndMissing is like Failures, but for a job that ended without success. It also lists the
 // rows that did not run. The record must have the number of rows.
-func (a *Archive) FailedAndMissing(ctx context.Context, record store.Record, from Place, limit int) (found []results.Failure, more *Place, err error) {
+func (a *Archive) FailedAndMissing(ctx context.Context, record store.Record, from FailurePosition, limit int) (found []results.Failure, more *FailurePosition, err error) {
 	partial, err := a.Partial(ctx, record)
 	if err != nil {
 		return nil, nil, err
@@ -75,15 +75,15 @@ func (a *Archive) FailedAndMissing(ctx context.Context, record store.Record, fro
 	if err != nil || next < 0 {
 		return found, nil, AsRemoved(err)
 	}
-	return found, &Place{After: next}, nil
+	return found, &FailurePosition{After: next}, nil
 }
 
 // Failures lists at most limit failed rows after the place from, in order. To continue
 // the list, pass more as from. more is nil if there are no more failures.
-func (a *Archive) Failures(ctx context.Context, record store.Record, from Place, limit int) (found []results.Failure, more *Place, err error) {
-	var p page
+func (a *Archive) Failures(ctx context.Context, record store.Record, from FailurePosition, limit int) (found []results.Failure, more *FailurePosition, err error) {
+	var p failurePage
 	err = a.retryMoved(ctx, record, func(record store.Record) error {
-		p = page{Archive: a, Place: from, limit: limit}
+		p = failurePage{Archive: a, FailurePosition: from, limit: limit}
 		if record.Job.Status == rowmill.StatusSucceeded {
 			return p.addFromResults(ctx, record)
 		}
@@ -92,24 +92,24 @@ func (a *Archive) Failures(ctx context.Context, record store.Record, from Place,
 	if err != nil || !p.isFull() {
 		return p.found, nil, err
 	}
-	return p.found[:limit], &Place{p.Shard, p.found[limit-1].Row}, nil
+	return p.found[:limit], &FailurePosition{p.Shard, p.found[limit-1].Row}, nil
 }
 
-// page collects limit failures, and one more failure to find out whether the list
+// failurePage collects limit failures, and one more failure to find out whether the list
 // continues.
-type page struct {
+type failurePage struct {
 	*Archive
-	Place
+	FailurePosition
 	limit int
 	found []results.Failure
 }
 
 // isFull reports whether the page has limit failures and one more.
-func (p *page) isFull() bool { return len(p.found) > p.limit }
+func (p *failurePage) isFull() bool { return len(p.found) > p.limit }
 
 // addFailures adds failures to the page, sorts them by row and removes duplicates. It keeps at
 // most limit failures and one more.
-func (p *page) addFailures(failures ...results.Failure) {
+func (p *failurePage) addFailures(failures ...results.Failure) {
 	p.found = append(p.found, failures...)
 	slices.SortFunc(p.found, func(a, b results.Failure) int { return cmp.Compare(a.Row, b.Row) })
 	p.found = slices.CompactFunc(p.found, func(a, b results.Failure) bool { return a.Row == b.Row })
@@ -117,7 +117,7 @@ func (p *page) addFailures(failures ...results.Failure) {
 }
 
 // addFromResults adds failures from the "rows" file of a job that succeeded.
-func (p *page) addFromResults(ctx context.Context, record store.Record) error {
+func (p *failurePage) addFromResults(ctx context.Context, record store.Record) error {
 	return p.withObjects(ctx, func(files []results.Source) error {
 		failures, _, err := results.Failures(ctx, files[0], p.After, p.limit+1)
 		p.addFailures(failures...)
@@ -127,7 +127,7 @@ func (p *page) addFromResults(ctx context.Context, record store.Record) error {
 
 // addFromParts adds failures from a job's parts, shard by shard, in the order of the
 // rows.
-func (p *page) addFromParts(ctx context.Context, jobID string) error {
+func (p *failurePage) addFromParts(ctx context.Context, jobID string) error {
 	parts, err := p.partIndex(ctx, jobID)
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func (p *page) addFromParts(ctx context.Context, jobID string) error {
 			if part.Totals.Failed == 0 {
 				continue
 			}
-			first, err := parts.first(ctx, i)
+			first, err := parts.firstRow(ctx, i)
 			if err != nil {
 				return err
 			}
@@ -158,7 +158,7 @@ func (p *page) addFromParts(ctx context.Context, jobID string) error {
 
 // addFromPart adds failures from one part. It skips a failure if an earlier part has
 // the accepted result of the row. first is the index of the first row of the shard.
-func (p *page) addFromPart(ctx context.Context, part store.Part, first int64) error {
+func (p *failurePage) addFromPart(ctx context.Context, part store.Part, first int64) error {
 	accepted, err := AcceptedRows(part)
 	if err != nil {
 		return err

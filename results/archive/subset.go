@@ -27,10 +27,10 @@ func (a *Archive) Parquet(ctx context.Context, record store.Record, v results.Va
 }
 
 // subset returns a file with the columns of variant v. On the first request it makes
-// the file from the file of. name is the name of the new artifact.
-func (a *Archive) subset(ctx context.Context, record store.Record, of store.Artifact, name string, v results.Variant) (store.Artifact, error) {
-	return a.getOrMakeFile(ctx, record, file{name, layout.Subset, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
-		source, err := a.bucket.Open(ctx, of.Key)
+// the file from the file base. name is the name of the new artifact.
+func (a *Archive) subset(ctx context.Context, record store.Record, base store.Artifact, name string, v results.Variant) (store.Artifact, error) {
+	return a.getOrMakeFile(ctx, record, artifactSpec{name, layout.NewSubsetKey, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
+		source, err := a.bucket.Open(ctx, base.Key)
 		if err != nil {
 			return AsRemoved(err)
 		}
@@ -43,8 +43,8 @@ func (a *Archive) subset(ctx context.Context, record store.Record, of store.Arti
 	})
 }
 
-// file describes a file that the archive makes from a job's rows.
-type file struct {
+// artifactSpec describes a file that the archive makes from a job's rows.
+type artifactSpec struct {
 	name string                          // name of the artifact
 	key  func(jobID, name string) string // returns the object key
 	kind string                          // media type
@@ -52,7 +52,7 @@ type file struct {
 
 // getOrMakeFile returns a file of an ended job. If the job has no such file yet, getOrMakeFile makes
 // the file with the function write.
-func (a *Archive) getOrMakeFile(ctx context.Context, record store.Record, f file, write func(context.Context, io.Writer) error) (store.Artifact, error) {
+func (a *Archive) getOrMakeFile(ctx context.Context, record store.Record, f artifactSpec, write func(context.Context, io.Writer) error) (store.Artifact, error) {
 	id := record.Job.ID
 	if made, found := record.Artifacts[f.name]; found {
 		return made, nil
@@ -73,7 +73,7 @@ func (a *Archive) getOrMakeFile(ctx context.Context, record store.Record, f file
 
 // create makes a file, writes it to the bucket, and adds it to the job's record. If the
 // record already has the file, create returns that file.
-func (a *Archive) create(ctx context.Context, jobID string, f file, write func(context.Context, io.Writer) error) (store.Artifact, error) {
+func (a *Archive) create(ctx context.Context, jobID string, f artifactSpec, write func(context.Context, io.Writer) error) (store.Artifact, error) {
 	record, err := a.store.Get(ctx, jobID) // another request may have just made the file
 	if err != nil {
 		return store.Artifact{}, err

@@ -67,7 +67,7 @@ func (a *reader) read() error {
 	case entry.Name != nameHeader:
 		return errNotBackup("its first file is %.200q, not %s", entry.Name, nameHeader)
 	}
-	if err := a.document(&a.header); err != nil {
+	if err := a.readDocument(&a.header); err != nil {
 		return err
 	}
 	switch h := a.header; {
@@ -83,9 +83,9 @@ func (a *reader) read() error {
 			return err
 		}
 		if entry.Name == nameChecksums {
-			return a.end()
+			return a.verifyTrailer()
 		}
-		if err := a.file(entry); err != nil {
+		if err := a.readFile(entry); err != nil {
 			return err
 		}
 	}
@@ -117,8 +117,8 @@ func explain(err error) error {
 	return err
 }
 
-// document decodes the current file of the archive, a JSON document.
-func (a *reader) document(into any) error {
+// readDocument decodes the current file of the archive, a JSON document.
+func (a *reader) readDocument(into any) error {
 	text, err := io.ReadAll(io.LimitReader(a.tar, maxDocument+1))
 	switch {
 	case err != nil:
@@ -132,8 +132,8 @@ func (a *reader) document(into any) error {
 	return nil
 }
 
-// file passes a file of the archive to the sink and stores its checksum in a.files.
-func (a *reader) file(entry *tar.Header) error {
+// readFile passes a file of the archive to the sink and stores its checksum in a.files.
+func (a *reader) readFile(entry *tar.Header) error {
 	if err := checkName(entry.Name); err != nil {
 		return err
 	}
@@ -176,9 +176,9 @@ func (c *fileReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end compares the checksums of the files with the checksum list, and the checksum list
+// verifyTrailer compares the checksums of the files with the checksum list, and the checksum list
 // with the manifest.
-func (a *reader) end() error {
+func (a *reader) verifyTrailer() error {
 	sum := sha256.New()
 	listed := bufio.NewReader(io.TeeReader(a.tar, sum))
 	for _, f := range a.files {
@@ -204,7 +204,7 @@ func (a *reader) end() error {
 		return errNotBackup("%.200q follows its checksums, not the manifest", entry.Name)
 	}
 	var m manifest
-	if err := a.document(&m); err != nil {
+	if err := a.readDocument(&m); err != nil {
 		return err
 	}
 	switch {

@@ -40,7 +40,7 @@ func Restore(ctx context.Context, r io.Reader, directory string, progress func(h
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(u.folder)) }()
 	u.syncs.SetLimit(maxSyncs)
-	h, err = Read(ctx, r, u.file, progress)
+	h, err = Read(ctx, r, u.writeFile, progress)
 	if synced := u.syncs.Wait(); err == nil {
 		err = synced
 	}
@@ -76,8 +76,8 @@ type unpacking struct {
 	syncs  errgroup.Group
 }
 
-// file writes a file and starts its sync.
-func (u *unpacking) file(name string, modified time.Time, content io.Reader) error {
+// writeFile writes a file and starts its sync.
+func (u *unpacking) writeFile(name string, modified time.Time, content io.Reader) error {
 	path := filepath.Join(u.folder, filepath.FromSlash(name))
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

@@ -18,16 +18,16 @@ import (
 // Measure counts the files and bytes in a folder of records and objects.
 func (h *Header) Measure(folder string) error {
 	h.Files, h.Bytes = 0, 0
-	return each(folder, func(_ string, info fs.FileInfo) error {
+	return forEachFile(folder, func(_ string, info fs.FileInfo) error {
 		h.Files++
 		h.Bytes += info.Size()
 		return nil
 	})
 }
 
-// each calls visit with the records file and then with each object file in folder. name
+// forEachFile calls visit with the records file and then with each object file in folder. name
 // is the name of the file in the archive.
-func each(folder string, visit func(name string, info fs.FileInfo) error) error {
+func forEachFile(folder string, visit func(name string, info fs.FileInfo) error) error {
 	info, err := os.Stat(filepath.Join(folder, Records))
 	if err == nil {
 		err = visit(Records, info)
@@ -62,15 +62,15 @@ func Write(ctx context.Context, w io.Writer, h Header, folder string) error {
 	defer spool.Close()
 	a := &archiver{ctx: ctx, tar: tar.NewWriter(w), folder: folder, at: h.At, sums: bufio.NewWriter(spool)}
 	h.Format = Format
-	err = a.document(nameHeader, h)
+	err = a.writeDocument(nameHeader, h)
 	if err == nil {
-		err = each(folder, a.file)
+		err = forEachFile(folder, a.writeFile)
 	}
 	if err == nil && (a.files != h.Files || a.bytes != h.Bytes) {
 		err = fmt.Errorf("the folder changed: measured %d files and %d bytes, wrote %d files and %d bytes", h.Files, h.Bytes, a.files, a.bytes)
 	}
 	if err == nil {
-		err = a.end(h, spool)
+		err = a.writeTrailer(h, spool)
 	}
 	if err != nil {
 		return fmt.Errorf("write a backup: %w", err)
@@ -89,8 +89,8 @@ type archiver struct {
 	bytes  int64
 }
 
-// begin writes the tar header of a file.
-func (a *archiver) begin(name string, size int64, modified time.Time) error {
+// writeTarHeader writes the tar header of a file.
+func (a *archiver) writeTarHeader(name string, size int64, modified time.Time) error {
 	if err := a.ctx.Err(); err != nil {
 		return err
 	}
@@ -99,22 +99,22 @@ func (a *archiver) begin(name string, size int64, modified time.Time) error {
 	})
 }
 
-func (a *archiver) document(name string, v any) error {
+func (a *archiver) writeDocument(name string, v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
 	}
 	text = append(text, '\n')
-	if err := a.begin(name, int64(len(text)), a.at); err != nil {
+	if err := a.writeTarHeader(name, int64(len(text)), a.at); err != nil {
 		return err
 	}
 	_, err = a.tar.Write(text)
 	return err
 }
 
-// file writes a file of the folder to the archive, and its checksum to the checksum list.
-func (a *archiver) file(name string, info fs.FileInfo) error {
-	if err := a.begin(name, info.Size(), info.ModTime()); err != nil {
+// writeFile writes a file of the folder to the archive, and its checksum to the checksum list.
+func (a *archiver) writeFile(name string, info fs.FileInfo) error {
+	if err := a.writeTarHeader(name, info.Size(), info.ModTime()); err != nil {
 		return err
 	}
 	source, err := os.Open(filepath.Join(a.folder, filepath.FromSlash(name)))
@@ -135,9 +135,9 @@ func (a *archiver) file(name string, info fs.FileInfo) error {
 	return err
 }
 
-// end writes the checksum list in spool and the manifest, the last two files of the
+// writeTrailer writes the checksum list in spool and the manifest, the last two files of the
 // archive.
-func (a *archiver) end(h Header, spool *os.File) error {
+func (a *archiver) writeTrailer(h Header, spool *os.File) error {
 	if err := a.sums.Flush(); err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (a *archiver) end(h Header, spool *os.File) error {
 		_, err = spool.Seek(0, io.SeekStart)
 	}
 	if err == nil {
-		err = a.begin(nameChecksums, size, a.at)
+		err = a.writeTarHeader(nameChecksums, size, a.at)
 	}
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (a *archiver) end(h Header, spool *os.File) error {
 	if _, err := io.Copy(io.MultiWriter(a.tar, sum), spool); err != nil {
 		return err
 	}
-	if err := a.document(nameManifest, manifest{Header: h, Checksums: fmt.Sprintf("%x", sum.Sum(nil))}); err != nil {
+	if err := a.writeDocument(nameManifest, manifest{Header: h, Checksums: fmt.Sprintf("%x", sum.Sum(nil))}); err != nil {
 		return err
 	}
 	return a.tar.Close()

@@ -186,7 +186,7 @@ func TestKilled(t *testing.T) {
 	if got != want || want.Rows < int64(7*len(committed)) {
 		t.Errorf("the ledger holds %+v, the parts of %d commits %+v", got, len(committed), want)
 	}
-	if charge := storetest.Record("", "").Spec.Model.Charge(want.InputTokens, want.OutputTokens); cost != charge {
+	if charge := storetest.Record("", "").Spec.Model.TokenCost(want.InputTokens, want.OutputTokens); cost != charge {
 		t.Errorf("the ledger says %v, the parts cost %v", cost, charge)
 	}
 	// All owners are dead, so that every job is an orphan.

@@ -19,12 +19,12 @@ import (
 // A Report is the result of Pair.Check: it says whether the records and the objects in
 // the bucket match.
 type Report struct {
-	Records *Identity `json:"records"` // nil when the records have no identity
-	Bucket  *Identity `json:"bucket"`
-	Known   int       `json:"known"`   // jobs with objects that the records know
-	Unknown []Note    `json:"unknown"` // jobs with objects that the records do not know
-	Missing []Missing `json:"missing"` // result files that the records name and the bucket lacks
-	Damaged []Damaged `json:"damaged"` // records and objects that cannot be read
+	Records *Identity        `json:"records"` // nil when the records have no identity
+	Bucket  *Identity        `json:"bucket"`
+	Known   int              `json:"known"`   // jobs with objects that the records know
+	Unknown []QuarantineNote `json:"unknown"` // jobs with objects that the records do not know
+	Missing []MissingFile    `json:"missing"` // result files that the records name and the bucket lacks
+	Damaged []DamagedItem    `json:"damaged"` // records and objects that cannot be read
 }
 
 // NodeReport is a Report with the places of a node's records and objects, and the clock
@@ -36,14 +36,14 @@ type NodeReport struct {
 	SkewSeconds float64 `json:"clock_skew_seconds"` // how far the node's clock is ahead of the store's clock
 }
 
-// Missing is a result file that the bucket lacks.
-type Missing struct {
+// MissingFile is a result file that the bucket lacks.
+type MissingFile struct {
 	JobID string `json:"job_id"`
 	Key   string `json:"key"`
 }
 
-// Damaged is a record or an object that cannot be read.
-type Damaged struct {
+// DamagedItem is a record or an object that cannot be read.
+type DamagedItem struct {
 	JobID  string `json:"job_id"`
 	Key    string `json:"key"` // key of the damaged object; empty if the record of the job is damaged
 	Reason string `json:"reason"`
@@ -66,13 +66,13 @@ type Options struct {
 	Progress func(jobs int)
 	// Read reads the objects that the record of a job names, and returns the damaged
 	// objects. If Read is nil, contents are not read.
-	Read func(ctx context.Context, rec store.Record) ([]Damaged, error)
+	Read func(ctx context.Context, rec store.Record) ([]DamagedItem, error)
 }
 
 // Check compares records and bucket in both directions and changes nothing. It ignores
 // spooled input of submissions that are in progress or crashed, because nodes remove it.
-func (p Pair) Check(ctx context.Context, o Options) (r Report, err error) {
-	r = Report{Unknown: []Note{}, Missing: []Missing{}, Damaged: []Damaged{}}
+func (p Storage) Check(ctx context.Context, o Options) (r Report, err error) {
+	r = Report{Unknown: []QuarantineNote{}, Missing: []MissingFile{}, Damaged: []DamagedItem{}}
 	if r.Records, r.Bucket, err = p.readIdentities(ctx); err != nil {
 		return r, err
 	}
@@ -106,21 +106,21 @@ func (p Pair) Check(ctx context.Context, o Options) (r Report, err error) {
 // A finding is the result of the check of one job.
 type finding struct {
 	known   bool // the records know the job, and the bucket has its objects
-	unknown *Note
-	missing []Missing
-	damaged []Damaged
+	unknown *QuarantineNote
+	missing []MissingFile
+	damaged []DamagedItem
 }
 
-// checkJobs calls look for several jobs at the same time, and adds the findings in the
+// checkJobs calls checkJob for several jobs at the same time, and adds the findings in the
 // order of ids.
-func (r *Report) checkJobs(ctx context.Context, ids []string, look func(ctx context.Context, id string) (finding, error)) error {
+func (r *Report) checkJobs(ctx context.Context, ids []string, checkJob func(ctx context.Context, id string) (finding, error)) error {
 	found := make([]finding, len(ids))
 	g, looks := errgroup.WithContext(ctx)
 	g.SetLimit(checksAtOnce)
 	for i, id := range ids {
 		g.Go(func() (err error) {
 			if looks.Err() == nil {
-				found[i], err = look(looks, id)
+				found[i], err = checkJob(looks, id)
 			}
 			return err
 		})
@@ -142,8 +142,8 @@ func (r *Report) checkJobs(ctx context.Context, ids []string, look func(ctx cont
 }
 
 // checkFolder compares the objects of a job with its record.
-func (p Pair) checkFolder(ctx context.Context, id string, read func(context.Context, store.Record) ([]Damaged, error)) (f finding, err error) {
-	objects, err := p.Bucket.List(ctx, layout.Job(id))
+func (p Storage) checkFolder(ctx context.Context, id string, read func(context.Context, store.Record) ([]DamagedItem, error)) (f finding, err error) {
+	objects, err := p.Bucket.List(ctx, layout.JobPrefix(id))
 	if err != nil {
 		return f, fmt.Errorf("list the objects of job %s: %w", id, err)
 	}
@@ -159,7 +159,7 @@ func (p Pair) checkFolder(ctx context.Context, id string, read func(context.Cont
 	case err != nil:
 		return f, err
 	}
-	f = finding{known: len(objects) > 0, missing: missing(rec, objects)}
+	f = finding{known: len(objects) > 0, missing: findMissingFiles(rec, objects)}
 	if read != nil {
 		f.damaged, err = read(ctx, rec)
 	}
@@ -167,15 +167,15 @@ func (p Pair) checkFolder(ctx context.Context, id string, read func(context.Cont
 }
 
 func damagedRecord(id string, err error) finding {
-	return finding{damaged: []Damaged{{JobID: id, Reason: err.Error()}}}
+	return finding{damaged: []DamagedItem{{JobID: id, Reason: err.Error()}}}
 }
 
 // checkUnknown returns a note for a job that has objects but no record. It returns nil if
 // the submission of the job is still in progress.
-func (p Pair) checkUnknown(ctx context.Context, id string, objects []blob.Info) (*Note, error) {
-	note := NoteOf(id, objects, time.Time{})
-	if len(objects) == 1 && objects[0].Key == layout.Spooled(id) {
-		_, err := p.Bucket.Stat(ctx, layout.Spooling(id))
+func (p Storage) checkUnknown(ctx context.Context, id string, objects []blob.Info) (*QuarantineNote, error) {
+	note := NewQuarantineNote(id, objects, time.Time{})
+	if len(objects) == 1 && objects[0].Key == layout.SpooledRowsKey(id) {
+		_, err := p.Bucket.Stat(ctx, layout.SpoolingKey(id))
 		if err == nil || !errors.Is(err, rowmill.ErrNotFound) {
 			return nil, err
 		}
@@ -189,14 +189,14 @@ func (p Pair) checkUnknown(ctx context.Context, id string, objects []blob.Info) 
 	return &note, nil
 }
 
-// missing returns the result files of a record that are not in objects.
-func missing(rec store.Record, objects []blob.Info) (files []Missing) {
+// findMissingFiles returns the result files of a record that are not in objects.
+func findMissingFiles(rec store.Record, objects []blob.Info) (files []MissingFile) {
 	if rec.DataRemoved != nil {
 		return nil
 	}
 	for _, a := range rec.Artifacts {
 		if !slices.ContainsFunc(objects, func(o blob.Info) bool { return o.Key == a.Key }) {
-			files = append(files, Missing{rec.Job.ID, a.Key})
+			files = append(files, MissingFile{rec.Job.ID, a.Key})
 		}
 	}
 	return files
@@ -204,7 +204,7 @@ func missing(rec store.Record, objects []blob.Info) (files []Missing) {
 
 // checkRecords checks the retained jobs that have no objects in the bucket. seen contains
 // the ids of the jobs that have objects. checkRecords adds the missing result files to r.
-func (p Pair) checkRecords(ctx context.Context, seen map[string]bool, r *Report) error {
+func (p Storage) checkRecords(ctx context.Context, seen map[string]bool, r *Report) error {
 	accounts, err := p.Records.AccountsWithData(ctx)
 	if err != nil {
 		return err
@@ -223,23 +223,23 @@ func (p Pair) checkRecords(ctx context.Context, seen map[string]bool, r *Report)
 }
 
 // checkRecord checks a job that has no objects in the bucket.
-func (p Pair) checkRecord(ctx context.Context, id string) (finding, error) {
+func (p Storage) checkRecord(ctx context.Context, id string) (finding, error) {
 	rec, err := p.Records.Get(ctx, id)
 	if errors.Is(err, store.ErrDamaged) {
 		return damagedRecord(id, err), nil
 	}
-	return finding{missing: missing(rec, nil)}, err
+	return finding{missing: findMissingFiles(rec, nil)}, err
 }
 
-// Quarantine writes a note for each unknown job of a report and returns the notes. Found
+// QuarantineUnknownJobs writes a note for each unknown job of a report and returns the notes. Found
 // in a note is the time when the job was first found to be unknown.
-func (p Pair) Quarantine(ctx context.Context, r Report) ([]Note, error) {
-	var kept []Note
+func (p Storage) QuarantineUnknownJobs(ctx context.Context, r Report) ([]QuarantineNote, error) {
+	var kept []QuarantineNote
 	for _, n := range r.Unknown {
 		if n.Found.IsZero() {
 			n.Found = p.Clock().UTC().Truncate(time.Second)
 		}
-		note, err := SetAside(ctx, p.Bucket, n)
+		note, err := WriteQuarantineNote(ctx, p.Bucket, n)
 		if err != nil {
 			return kept, err
 		}
@@ -249,14 +249,14 @@ func (p Pair) Quarantine(ctx context.Context, r Report) ([]Note, error) {
 	return kept, nil
 }
 
-// SetAsideJobs returns the notes of all jobs that were set aside, because no record knows
+// ListQuarantineNotes returns the notes of all jobs that were set aside, because no record knows
 // them.
-func (p Pair) SetAsideJobs(ctx context.Context) ([]Note, error) {
-	ids, err := ListNotedJobs(ctx, p.Bucket)
+func (p Storage) ListQuarantineNotes(ctx context.Context) ([]QuarantineNote, error) {
+	ids, err := ListQuarantinedJobs(ctx, p.Bucket)
 	if err != nil {
 		return nil, err
 	}
-	var notes []Note
+	var notes []QuarantineNote
 	for _, id := range ids {
 		n, err := ReadNote(ctx, p.Bucket, id)
 		if errors.Is(err, rowmill.ErrNotFound) {
@@ -277,7 +277,7 @@ var ErrKnown = errors.New("the records know this job, so its objects are in use 
 // records and bucket belong together, and that the records do not know the job. If not,
 // it removes nothing and returns an error: ErrKnown if the records know the job. For a
 // job without a note the error is rowmill.ErrNotFound.
-func (p Pair) PurgeJob(ctx context.Context, id string) error {
+func (p Storage) PurgeJob(ctx context.Context, id string) error {
 	if _, err := ReadNote(ctx, p.Bucket, id); err != nil {
 		return err
 	}
@@ -289,14 +289,14 @@ func (p Pair) PurgeJob(ctx context.Context, id string) error {
 		why := "the bucket may belong to another deployment, so nothing is removed"
 		return &DifferError{Records: records, Bucket: bucket, RecordsName: p.RecordsName, BucketName: p.BucketName, Why: why}
 	}
-	known, err := p.knows(ctx, id)
+	known, err := p.hasRecord(ctx, id)
 	switch {
 	case err != nil:
 		return err
 	case known:
 		return fmt.Errorf("job %s: %w", id, ErrKnown)
 	}
-	if err := p.Bucket.DeletePrefix(ctx, layout.Job(id)); err != nil {
+	if err := p.Bucket.DeletePrefix(ctx, layout.JobPrefix(id)); err != nil {
 		return fmt.Errorf("remove the objects of job %s: %w", id, err)
 	}
 	return RemoveNote(ctx, p.Bucket, id)

@@ -55,8 +55,8 @@ func TestCheck_LooksSideBySide(t *testing.T) {
 		}
 		slices.Sort(unknown)
 		slices.Sort(lost)
-		if !slices.EqualFunc(report.Unknown, unknown, func(n deployment.Note, id string) bool { return n.JobID == id }) ||
-			!slices.EqualFunc(report.Missing, lost, func(m deployment.Missing, id string) bool { return m.JobID == id }) || report.Known != 40 {
+		if !slices.EqualFunc(report.Unknown, unknown, func(n deployment.QuarantineNote, id string) bool { return n.JobID == id }) ||
+			!slices.EqualFunc(report.Missing, lost, func(m deployment.MissingFile, id string) bool { return m.JobID == id }) || report.Known != 40 {
 			t.Errorf("%d known, %d unknown and %d missing, or in another order", report.Known, len(report.Unknown), len(report.Missing))
 		}
 	})
@@ -84,11 +84,11 @@ func TestCheck_Damage(t *testing.T) {
 	bad, unread := p.job(), p.job()
 	pair := p.pair()
 	pair.Records = damagedRecords{p.store, bad}
-	report, err := pair.Check(t.Context(), deployment.Options{Read: func(_ context.Context, rec store.Record) ([]deployment.Damaged, error) {
+	report, err := pair.Check(t.Context(), deployment.Options{Read: func(_ context.Context, rec store.Record) ([]deployment.DamagedItem, error) {
 		if rec.Job.ID != unread {
 			t.Errorf("job %s was read", rec.Job.ID)
 		}
-		return []deployment.Damaged{{JobID: rec.Job.ID, Key: "k", Reason: "r"}}, nil
+		return []deployment.DamagedItem{{JobID: rec.Job.ID, Key: "k", Reason: "r"}}, nil
 	}})
 	if err != nil || report.Matches() || report.Known != 1 || len(report.Unknown) != 0 || len(report.Damaged) != 2 {
 		t.Fatalf("%+v, %v", report, err)

@@ -2,9 +2,9 @@ package deployment
 
 import "fmt"
 
-// observed holds the facts that show whether records and a bucket belong together:
+// observation holds the facts that show whether records and a bucket belong together:
 // identities, and counts of jobs and result files.
-type observed struct {
+type observation struct {
 	Records, Bucket *Identity // nil when there is no identity
 	// Known counts jobs with objects in the bucket that the records know, and Unknown
 	// counts such jobs that the records do not know. Ids are random, so one known job is
@@ -33,7 +33,7 @@ type observed struct {
 // data: the bucket may belong to a deployment that has just started. Records with an
 // identity and a bucket without one are accepted: a crash of Settle can leave this state,
 // because Settle writes the identity of the records first.
-func (e observed) decide(fresh Identity) (Identity, error) {
+func (e observation) decide(fresh Identity) (Identity, error) {
 	proof := e.Known+e.Present > 0
 	empty := e.Unknown+e.Missing == 0
 	differ := func(why string) error { return &DifferError{Records: e.Records, Bucket: e.Bucket, Why: why} }
@@ -49,23 +49,23 @@ func (e observed) decide(fresh Identity) (Identity, error) {
 	case e.Records != nil && (proof || empty):
 		return *e.Records, nil
 	case e.Records != nil:
-		return Identity{}, differ(fmt.Sprintf("the bucket is not the bucket of these records, or it was emptied: %s", e.counts()))
+		return Identity{}, differ(fmt.Sprintf("the bucket is not the bucket of these records, or it was emptied: %s", e.describeCounts()))
 	case e.Bucket != nil && proof:
 		return *e.Bucket, nil
 	case e.Bucket != nil:
-		return Identity{}, differ(fmt.Sprintf("the records are not those of this bucket, or they were lost: %s", e.counts()))
+		return Identity{}, differ(fmt.Sprintf("the records are not those of this bucket, or they were lost: %s", e.describeCounts()))
 	case proof || empty:
 		return fresh, nil
 	}
-	return Identity{}, differ(fmt.Sprintf("neither has an identity, and no job shows that they belong together: %s", e.counts()))
+	return Identity{}, differ(fmt.Sprintf("neither has an identity, and no job shows that they belong together: %s", e.describeCounts()))
 }
 
 // moving reports whether a move is still filling the records or the bucket.
-func (e observed) moving() bool {
+func (e observation) moving() bool {
 	return e.Records != nil && e.Records.Moving || e.Bucket != nil && e.Bucket.Moving
 }
 
-func (e observed) counts() string {
+func (e observation) describeCounts() string {
 	return fmt.Sprintf("the records know none of the %d examined jobs with objects; %d of the result files that the records name are missing", e.Unknown, e.Missing)
 }
 

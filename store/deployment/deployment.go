@@ -61,9 +61,9 @@ type Records interface {
 	Get(ctx context.Context, jobID string) (store.Record, error)
 }
 
-// A Pair is a store of records and a bucket that should belong together. RecordsName and
+// A Storage is a store of records and a bucket that should belong together. RecordsName and
 // BucketName say in messages where these two are, without passwords.
-type Pair struct {
+type Storage struct {
 	Records     Records
 	RecordsName string
 	Bucket      blob.Bucket
@@ -74,7 +74,7 @@ type Pair struct {
 // readIdentities returns both identities, nil for a missing one. It reads the bucket first. In the
 // other order, another node could write both identities between the two reads. Then
 // records without an identity and a bucket with one would look like two deployments.
-func (p Pair) readIdentities(ctx context.Context) (records, bucket *Identity, err error) {
+func (p Storage) readIdentities(ctx context.Context) (records, bucket *Identity, err error) {
 	if bucket, err = p.bucketIdentity(ctx); err == nil {
 		records, _, err = p.recordsIdentity(ctx)
 	}
@@ -82,7 +82,7 @@ func (p Pair) readIdentities(ctx context.Context) (records, bucket *Identity, er
 }
 
 // recordsIdentity returns the identity in the store and the version of its value.
-func (p Pair) recordsIdentity(ctx context.Context) (*Identity, int64, error) {
+func (p Storage) recordsIdentity(ctx context.Context) (*Identity, int64, error) {
 	text, version, err := p.Records.GetValue(ctx, ValueName)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return nil, 0, nil
@@ -101,7 +101,7 @@ func (p Pair) recordsIdentity(ctx context.Context) (*Identity, int64, error) {
 // identity or a note.
 const maxIdentity = 64 << 10
 
-func (p Pair) bucketIdentity(ctx context.Context) (*Identity, error) {
+func (p Storage) bucketIdentity(ctx context.Context) (*Identity, error) {
 	object, err := p.Bucket.Open(ctx, layout.Deployment)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return nil, nil
@@ -133,9 +133,9 @@ func Parse(text []byte) (*Identity, error) {
 	return &found, nil
 }
 
-// markRecords writes the identity to the record store if the stored value still has this
+// writeRecordsIdentity writes the identity to the record store if the stored value still has this
 // version. Version 0 means that no value exists yet.
-func (p Pair) markRecords(ctx context.Context, id Identity, version int64) error {
+func (p Storage) writeRecordsIdentity(ctx context.Context, id Identity, version int64) error {
 	text, err := json.Marshal(id)
 	if err == nil {
 		_, err = p.Records.PutValue(ctx, ValueName, text, version)
@@ -146,10 +146,10 @@ func (p Pair) markRecords(ctx context.Context, id Identity, version int64) error
 	return nil
 }
 
-func (p Pair) markBucket(ctx context.Context, id Identity) error {
+func (p Storage) writeBucketIdentity(ctx context.Context, id Identity) error {
 	text, err := json.MarshalIndent(id, "", "  ")
 	if err == nil {
-		err = put(ctx, p.Bucket, layout.Deployment, append(text, '\n'))
+		err = putObject(ctx, p.Bucket, layout.Deployment, append(text, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("write the identity of the bucket: %w", err)
@@ -157,8 +157,8 @@ func (p Pair) markBucket(ctx context.Context, id Identity) error {
 	return nil
 }
 
-// put writes text, a JSON document, as an object of the bucket.
-func put(ctx context.Context, bucket blob.Bucket, key string, text []byte) error {
+// putObject writes text, a JSON document, as an object of the bucket.
+func putObject(ctx context.Context, bucket blob.Bucket, key string, text []byte) error {
 	writer, err := bucket.Create(ctx, key, layout.JSON)
 	if err != nil {
 		return err

@@ -34,8 +34,8 @@ func newPlace(t *testing.T) place {
 	return place{t, records, bucket}
 }
 
-func (p place) pair() deployment.Pair {
-	return deployment.Pair{
+func (p place) pair() deployment.Storage {
+	return deployment.Storage{
 		Records: p.store, RecordsName: "redis://records", Bucket: p.bucket, BucketName: "s3://objects", Clock: time.Now,
 	}
 }
@@ -66,7 +66,7 @@ func (p place) record(id string) {
 	}
 	fence := store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
 	_, err = p.store.Finish(p.Context(), fence, func(rec *store.Record) error {
-		rec.Artifacts = map[string]store.Artifact{layout.Full: {Key: layout.Job(id) + "results/full-1-a.parquet", Size: 1}}
+		rec.Artifacts = map[string]store.Artifact{layout.Full: {Key: layout.JobPrefix(id) + "results/full-1-a.parquet", Size: 1}}
 		return errors.Join(rec.Job.Become(rowmill.StatusStarting, time.Now()), rec.Job.Become(rowmill.StatusRunning, time.Now()),
 			rec.Job.Become(rowmill.StatusSucceeded, time.Now()))
 	})
@@ -77,7 +77,7 @@ func (p place) record(id string) {
 
 func (p place) object(id, name string) {
 	p.Helper()
-	w, err := p.bucket.Create(p.Context(), layout.Job(id)+name, layout.Parquet)
+	w, err := p.bucket.Create(p.Context(), layout.JobPrefix(id)+name, layout.Parquet)
 	if err == nil {
 		_, err = w.Write([]byte("x"))
 	}
@@ -297,9 +297,12 @@ func TestSettle_ManyFirstNodes(t *testing.T) {
 // different deployments.
 func TestSettle_WhileAnotherNodeSettles(t *testing.T) {
 	t.Parallel()
-	for name, between := range map[string]func(deployment.Pair, func()) deployment.Pair{
-		"before the bucket is read":   func(p deployment.Pair, do func()) deployment.Pair { p.Bucket = firstOpen{p.Bucket, do}; return p },
-		"before the records are read": func(p deployment.Pair, do func()) deployment.Pair { p.Records = firstValue{p.Records, do}; return p },
+	for name, between := range map[string]func(deployment.Storage, func()) deployment.Storage{
+		"before the bucket is read": func(p deployment.Storage, do func()) deployment.Storage { p.Bucket = firstOpen{p.Bucket, do}; return p },
+		"before the records are read": func(p deployment.Storage, do func()) deployment.Storage {
+			p.Records = firstValue{p.Records, do}
+			return p
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,20 +12,20 @@ import (
 //
 // The bucket is marked first, because a node also does not start on a marked bucket with
 // records that are not marked yet.
-func (p Pair) BeginMove(ctx context.Context) (Identity, error) {
+func (p Storage) BeginMove(ctx context.Context) (Identity, error) {
 	mark := New(p.Clock())
 	mark.Moving = true
-	if err := p.markBucket(ctx, mark); err != nil {
+	if err := p.writeBucketIdentity(ctx, mark); err != nil {
 		return Identity{}, err
 	}
 	return mark, p.MarkMove(ctx, mark)
 }
 
-// Unfinished reports whether an unfinished move has left data in the records and in the
+// FindUnfinishedMove reports whether an unfinished move has left data in the records and in the
 // bucket. again says that the caller will move again and remove this data. If there is
 // such data and again is false, the error is an *UnfinishedError. If the records or the
-// bucket already belong to a deployment, Unfinished returns another error.
-func (p Pair) Unfinished(ctx context.Context, again bool) (ofRecords, ofBucket bool, err error) {
+// bucket already belong to a deployment, FindUnfinishedMove returns another error.
+func (p Storage) FindUnfinishedMove(ctx context.Context, again bool) (ofRecords, ofBucket bool, err error) {
 	records, bucket, err := p.readIdentities(ctx)
 	if err != nil {
 		return false, false, err
@@ -46,18 +46,18 @@ func (p Pair) Unfinished(ctx context.Context, again bool) (ofRecords, ofBucket b
 }
 
 // MarkMove writes the mark of a move to the records. It replaces any earlier identity.
-func (p Pair) MarkMove(ctx context.Context, mark Identity) error {
+func (p Storage) MarkMove(ctx context.Context, mark Identity) error {
 	_, version, err := p.recordsIdentity(ctx)
 	if err != nil {
 		return err
 	}
-	return p.markRecords(ctx, mark, version)
+	return p.writeRecordsIdentity(ctx, mark, version)
 }
 
 // EndMove gives records and bucket their final identity, so that nodes may start. Its id
 // is the new id of mark, so that no node confuses the target with the source. Its format
 // is the format of the source's objects.
-func (p Pair) EndMove(ctx context.Context, mark, from Identity) (Identity, error) {
+func (p Storage) EndMove(ctx context.Context, mark, from Identity) (Identity, error) {
 	records, bucket, err := p.readIdentities(ctx)
 	if err != nil {
 		return Identity{}, err
@@ -69,18 +69,18 @@ func (p Pair) EndMove(ctx context.Context, mark, from Identity) (Identity, error
 	if err := p.MarkMove(ctx, settled); err != nil {
 		return Identity{}, err
 	}
-	return settled, p.markBucket(ctx, settled)
+	return settled, p.writeBucketIdentity(ctx, settled)
 }
 
-// Source returns the identity of a pair from which to move. The error is a *DifferError
+// SourceIdentity returns the identity of a pair from which to move. The error is a *DifferError
 // if records and bucket do not belong together, an *UnfinishedError if a move into them is
 // not complete, and another error if there is no deployment.
-func (p Pair) Source(ctx context.Context) (Identity, error) {
+func (p Storage) SourceIdentity(ctx context.Context) (Identity, error) {
 	records, bucket, err := p.readIdentities(ctx)
 	switch {
 	case err != nil:
 		return Identity{}, err
-	case observed{Records: records, Bucket: bucket}.moving():
+	case observation{Records: records, Bucket: bucket}.moving():
 		return Identity{}, &UnfinishedError{p.RecordsName, p.BucketName}
 	case records == nil && bucket == nil:
 		return Identity{}, fmt.Errorf("there is no deployment to move at %s and %s: no node was ever started there", p.RecordsName, p.BucketName)
@@ -93,6 +93,6 @@ func (p Pair) Source(ctx context.Context) (Identity, error) {
 	return *bucket, nil // the bucket's identity has the format of the objects
 }
 
-func (p Pair) differ(records, bucket *Identity, why string) error {
+func (p Storage) differ(records, bucket *Identity, why string) error {
 	return &DifferError{Records: records, Bucket: bucket, RecordsName: p.RecordsName, BucketName: p.BucketName, Why: why}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/rowmill/rowmill/blob/layout"
 )
 
-// A Note is an object in the bucket that marks a job as unknown to the records. The
+// A QuarantineNote is an object in the bucket that marks a job as unknown to the records. The
 // objects of the job stay in place. The note says when the job was found to be unknown.
-type Note struct {
+type QuarantineNote struct {
 	JobID   string    `json:"job_id"`
 	Found   time.Time `json:"found"`
 	Objects int       `json:"objects"`
@@ -23,9 +23,9 @@ type Note struct {
 	Newest  time.Time `json:"newest"` // when the newest object was written
 }
 
-// NoteOf returns a note that describes a job's objects.
-func NoteOf(job string, objects []blob.Info, found time.Time) Note {
-	n := Note{JobID: job, Found: found.UTC().Truncate(time.Second), Objects: len(objects)}
+// NewQuarantineNote returns a note that describes a job's objects.
+func NewQuarantineNote(job string, objects []blob.Info, found time.Time) QuarantineNote {
+	n := QuarantineNote{JobID: job, Found: found.UTC().Truncate(time.Second), Objects: len(objects)}
 	for _, o := range objects {
 		n.Bytes += o.Size
 		if o.Modified.After(n.Newest) {
@@ -35,14 +35,14 @@ func NoteOf(job string, objects []blob.Info, found time.Time) Note {
 	return n
 }
 
-// SetAside writes a note, unless the job already has a note. It returns the stored note.
-func SetAside(ctx context.Context, bucket blob.Bucket, n Note) (Note, error) {
+// WriteQuarantineNote writes a note, unless the job already has a note. It returns the stored note.
+func WriteQuarantineNote(ctx context.Context, bucket blob.Bucket, n QuarantineNote) (QuarantineNote, error) {
 	if before, err := ReadNote(ctx, bucket, n.JobID); !errors.Is(err, rowmill.ErrNotFound) {
 		return before, err
 	}
 	text, err := json.Marshal(n)
 	if err == nil {
-		err = put(ctx, bucket, layout.SetAside(n.JobID), text)
+		err = putObject(ctx, bucket, layout.SetAsideKey(n.JobID), text)
 	}
 	if err != nil {
 		return n, fmt.Errorf("write a note of the unknown job %s: %w", n.JobID, err)
@@ -51,8 +51,8 @@ func SetAside(ctx context.Context, bucket blob.Bucket, n Note) (Note, error) {
 }
 
 // ReadNote returns the note of a job, or rowmill.ErrNotFound.
-func ReadNote(ctx context.Context, bucket blob.Bucket, job string) (n Note, err error) {
-	object, err := bucket.Open(ctx, layout.SetAside(job))
+func ReadNote(ctx context.Context, bucket blob.Bucket, job string) (n QuarantineNote, err error) {
+	object, err := bucket.Open(ctx, layout.SetAsideKey(job))
 	if err != nil {
 		return n, fmt.Errorf("read the note of job %s: %w", job, err)
 	}
@@ -70,22 +70,22 @@ func ReadNote(ctx context.Context, bucket blob.Bucket, job string) (n Note, err 
 	return n, nil
 }
 
-// ListNotedJobs returns the ids of all jobs that have a note in the bucket, sorted.
-func ListNotedJobs(ctx context.Context, bucket blob.Bucket) ([]string, error) {
+// ListQuarantinedJobs returns the ids of all jobs that have a note in the bucket, sorted.
+func ListQuarantinedJobs(ctx context.Context, bucket blob.Bucket) ([]string, error) {
 	notes, err := bucket.List(ctx, layout.SetAsides)
 	if err != nil {
 		return nil, fmt.Errorf("list the jobs that are set aside: %w", err)
 	}
 	jobs := make([]string, len(notes))
 	for i, o := range notes {
-		jobs[i] = layout.JobOfNote(o.Key)
+		jobs[i] = layout.JobIDFromMarkerKey(o.Key)
 	}
 	return jobs, nil
 }
 
 // RemoveNote removes the note of a job.
 func RemoveNote(ctx context.Context, bucket blob.Bucket, job string) error {
-	if err := bucket.Delete(ctx, layout.SetAside(job)); err != nil {
+	if err := bucket.Delete(ctx, layout.SetAsideKey(job)); err != nil {
 		return fmt.Errorf("remove the note of job %s: %w", job, err)
 	}
 	return nil

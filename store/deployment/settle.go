@@ -30,7 +30,7 @@ const (
 // Several nodes may call Settle at the same time: the node that first writes the identity
 // of the records decides. Settle writes it before the identity of the bucket, so that the
 // next start can complete the work after a crash between the two writes.
-func (p Pair) Settle(ctx context.Context) (Identity, error) {
+func (p Storage) Settle(ctx context.Context) (Identity, error) {
 	for range settleTries {
 		settled, err := p.settleOnce(ctx)
 		if errors.Is(err, rowmill.ErrConflict) || errors.Is(err, store.ErrOutcomeUnknown) {
@@ -41,7 +41,7 @@ func (p Pair) Settle(ctx context.Context) (Identity, error) {
 	return Identity{}, fmt.Errorf("write the deployment id to the record store: other nodes wrote it %d times meanwhile; start the node again: %w", settleTries, rowmill.ErrConflict)
 }
 
-func (p Pair) settleOnce(ctx context.Context) (Identity, error) {
+func (p Storage) settleOnce(ctx context.Context) (Identity, error) {
 	e, err := p.observe(ctx)
 	if err != nil {
 		return Identity{}, err
@@ -51,12 +51,12 @@ func (p Pair) settleOnce(ctx context.Context) (Identity, error) {
 		return Identity{}, err
 	}
 	if e.Records == nil {
-		if err := p.markRecords(ctx, settled, 0); err != nil {
+		if err := p.writeRecordsIdentity(ctx, settled, 0); err != nil {
 			return Identity{}, err
 		}
 	}
 	if e.Bucket == nil {
-		if err := p.markBucket(ctx, settled); err != nil {
+		if err := p.writeBucketIdentity(ctx, settled); err != nil {
 			return Identity{}, err
 		}
 	}
@@ -67,7 +67,7 @@ func (p Pair) settleOnce(ctx context.Context) (Identity, error) {
 }
 
 // decide calls observed.decide and adds the names of records and bucket to the error.
-func (p Pair) decide(e observed, fresh Identity) (Identity, error) {
+func (p Storage) decide(e observation, fresh Identity) (Identity, error) {
 	settled, err := e.decide(fresh)
 	var differ *DifferError
 	var format *FormatError
@@ -86,7 +86,7 @@ func (p Pair) decide(e observed, fresh Identity) (Identity, error) {
 // Confirm checks whether records and bucket still have the identity own. A store may be
 // emptied, restored or exchanged while a node runs. A *DifferError means that an identity
 // has changed; other errors mean that the check failed.
-func (p Pair) Confirm(ctx context.Context, own Identity) error {
+func (p Storage) Confirm(ctx context.Context, own Identity) error {
 	records, bucket, err := p.readIdentities(ctx)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (p Pair) Confirm(ctx context.Context, own Identity) error {
 // records or the bucket have no identity, they get the identity of the other. If both
 // have one and they differ, both get a new identity. Nodes of another deployment that
 // use one of the two then find the new identity. Adopt returns the earlier identities.
-func (p Pair) Adopt(ctx context.Context) (settled Identity, records, bucket *Identity, err error) {
+func (p Storage) Adopt(ctx context.Context) (settled Identity, records, bucket *Identity, err error) {
 	records, version, err := p.recordsIdentity(ctx)
 	if err == nil {
 		bucket, err = p.bucketIdentity(ctx)
@@ -120,7 +120,7 @@ func (p Pair) Adopt(ctx context.Context) (settled Identity, records, bucket *Ide
 		return Identity{}, nil, nil, err
 	}
 	switch {
-	case observed{Records: records, Bucket: bucket}.moving():
+	case observation{Records: records, Bucket: bucket}.moving():
 		return Identity{}, records, bucket, &UnfinishedError{p.RecordsName, p.BucketName}
 	case bucket != nil && bucket.Format > Format:
 		return Identity{}, records, bucket, &FormatError{Found: *bucket, BucketName: p.BucketName}
@@ -132,17 +132,17 @@ func (p Pair) Adopt(ctx context.Context) (settled Identity, records, bucket *Ide
 		settled = New(p.Clock())
 	}
 	if records == nil || records.ID != settled.ID {
-		err = p.markRecords(ctx, settled, version)
+		err = p.writeRecordsIdentity(ctx, settled, version)
 	}
 	if err == nil && (bucket == nil || bucket.ID != settled.ID) {
-		err = p.markBucket(ctx, settled)
+		err = p.writeBucketIdentity(ctx, settled)
 	}
 	return settled, records, bucket, err
 }
 
 // observe reads the identities of records and bucket. If an identity is missing, observe
 // also counts jobs and result files that show whether records and bucket belong together.
-func (p Pair) observe(ctx context.Context) (e observed, err error) {
+func (p Storage) observe(ctx context.Context) (e observation, err error) {
 	if e.Records, e.Bucket, err = p.readIdentities(ctx); err != nil || e.Records != nil && e.Bucket != nil {
 		return e, err
 	}
@@ -154,7 +154,7 @@ func (p Pair) observe(ctx context.Context) (e observed, err error) {
 
 // countJobs searches the bucket for a job that the records know, and counts this job in
 // e.Known. It counts jobs with objects that the records do not know in e.Unknown.
-func (p Pair) countJobs(ctx context.Context, e *observed) error {
+func (p Storage) countJobs(ctx context.Context, e *observation) error {
 	after := ""
 	for looked := 0; looked < maxExaminedJobs; looked += folderPage {
 		ids, err := p.Bucket.Folders(ctx, layout.Jobs, after, folderPage)
@@ -162,14 +162,14 @@ func (p Pair) countJobs(ctx context.Context, e *observed) error {
 			return fmt.Errorf("list jobs in the bucket: %w", err)
 		}
 		for _, id := range ids {
-			switch known, err := p.knows(ctx, id); {
+			switch known, err := p.hasRecord(ctx, id); {
 			case err != nil:
 				return err
 			case known:
 				e.Known++
 				return nil
 			}
-			objects, err := p.Bucket.List(ctx, layout.Job(id))
+			objects, err := p.Bucket.List(ctx, layout.JobPrefix(id))
 			if err != nil {
 				return fmt.Errorf("list the objects of job %s: %w", id, err)
 			}
@@ -185,8 +185,8 @@ func (p Pair) countJobs(ctx context.Context, e *observed) error {
 	return nil
 }
 
-// knows reports whether the records have a job.
-func (p Pair) knows(ctx context.Context, id string) (bool, error) {
+// hasRecord reports whether the records have a job.
+func (p Storage) hasRecord(ctx context.Context, id string) (bool, error) {
 	_, err := p.Records.Get(ctx, id)
 	switch {
 	case errors.Is(err, rowmill.ErrNotFound):
@@ -199,7 +199,7 @@ func (p Pair) knows(ctx context.Context, id string) (bool, error) {
 
 // countResults searches the records for a result file that the bucket has, and counts
 // this file in e.Present. It counts result files that the bucket lacks in e.Missing.
-func (p Pair) countResults(ctx context.Context, e *observed) error {
+func (p Storage) countResults(ctx context.Context, e *observation) error {
 	accounts, err := p.Records.AccountsWithData(ctx)
 	if err != nil {
 		return err

@@ -39,19 +39,19 @@ func (j *Journal) Close() error {
 	return j.file.Close()
 }
 
-// Of wraps records in a store that also writes audit entries to the file. It writes the
+// WrapStore wraps records in a store that also writes audit entries to the file. It writes the
 // line, and syncs a regular file, before it stores the entry, so that every stored entry
 // has a line. If the line cannot be written, the entry is not stored. If the line was
 // written but the entry cannot be stored, the file has a line of an action that was
 // refused.
-func (j *Journal) Of(records store.Store) store.Store { return journalled{records, j} }
+func (j *Journal) WrapStore(records store.Store) store.Store { return auditedStore{records, j} }
 
-type journalled struct {
+type auditedStore struct {
 	store.Store
 	journal *Journal
 }
 
-func (s journalled) AppendAudit(ctx context.Context, entry store.AuditEntry) error {
+func (s auditedStore) AppendAudit(ctx context.Context, entry store.AuditEntry) error {
 	if err := entry.Check(); err != nil {
 		return err
 	}

@@ -82,11 +82,11 @@ func TestEveryEntryHasALine(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	s := records(t)
-	first := open(t, path).Of(s)
+	first := open(t, path).WrapStore(s)
 	if err := first.AppendAudit(t.Context(), entry("a")); err != nil {
 		t.Fatal(err)
 	}
-	again := open(t, path).Of(s)
+	again := open(t, path).WrapStore(s)
 	if err := again.AppendAudit(t.Context(), entry("b")); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestEveryEntryHasALine(t *testing.T) {
 func TestNoEntryWithoutALine(t *testing.T) {
 	t.Parallel()
 	s := records(t)
-	full := open(t, "/dev/full").Of(s)
+	full := open(t, "/dev/full").WrapStore(s)
 	if err := full.AppendAudit(t.Context(), entry("a")); err == nil || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("on a full disk: %v", err)
 	}
@@ -130,7 +130,7 @@ func TestNoEntryWithoutALine(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(folder, "audit.jsonl")
-	gone := open(t, path).Of(s)
+	gone := open(t, path).WrapStore(s)
 	if err := os.RemoveAll(folder); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestRefusedActionLeavesALine(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	away := errors.New("away")
-	s := open(t, path).Of(failing{err: away})
+	s := open(t, path).WrapStore(failing{err: away})
 	if err := s.AppendAudit(t.Context(), entry("a")); !errors.Is(err, away) || len(lines(t, path)) != 1 {
 		t.Errorf("error %v, want that of the store, and a line", err)
 	}
@@ -185,7 +185,7 @@ func TestJournalIsAPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	if err := open(t, path).Of(records(t)).AppendAudit(t.Context(), entry("a")); err != nil {
+	if err := open(t, path).WrapStore(records(t)).AppendAudit(t.Context(), entry("a")); err != nil {
 		t.Errorf("a line for a pipe: %v", err)
 	}
 	line, err := bufio.NewReader(reader).ReadString('\n')

@@ -96,9 +96,9 @@ type Tx interface {
 	// is no value, and check this at the commit.
 	Absent(t Table, key []byte) (bool, error)
 
-	// Want announces keys that the transaction will Get. A backend on a server then reads
+	// Prefetch announces keys that the transaction will Get. A backend on a server then reads
 	// these keys in the same request as the next Get or Scan.
-	Want(t Table, keys ...[]byte)
+	Prefetch(t Table, keys ...[]byte)
 
 	// Scan iterates over the entries of ranges, one range after the other. A damaged
 	// entry comes with ErrDamaged and without a value, and the scan continues. Any
@@ -142,11 +142,13 @@ func (r Range) Beyond(key []byte) Range {
 }
 
 // Prefix returns the range of the keys that begin with a prefix.
-func Prefix(t Table, prefix []byte) Range { return Range{Table: t, From: prefix, To: After(prefix)} }
+func Prefix(t Table, prefix []byte) Range {
+	return Range{Table: t, From: prefix, To: PrefixEnd(prefix)}
+}
 
-// After returns the first key after all keys that begin with prefix; nil when there is
+// PrefixEnd returns the first key after all keys that begin with prefix; nil when there is
 // none.
-func After(prefix []byte) []byte {
+func PrefixEnd(prefix []byte) []byte {
 	for end := len(prefix); end > 0; end-- {
 		if prefix[end-1] < 0xff {
 			after := append([]byte(nil), prefix[:end]...)

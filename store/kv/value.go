@@ -78,8 +78,8 @@ func Counters(value []byte) ([]int64, error) {
 	return counters, nil
 }
 
-// Sum returns the counters of value with more added, encoded.
-func Sum(value []byte, more ...int64) ([]byte, error) {
+// AddCounters returns the counters of value with more added, encoded.
+func AddCounters(value []byte, more ...int64) ([]byte, error) {
 	counters, err := Counters(value)
 	if err != nil {
 		return nil, err

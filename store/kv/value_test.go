@@ -48,7 +48,7 @@ func TestSeal(t *testing.T) {
 func TestAfter(t *testing.T) {
 	t.Parallel()
 	for prefix, want := range map[string]string{"": "", "a": "b", "a\xff": "b", "\xff\xff": "", "a\x00": "a\x01"} {
-		if got := kv.After([]byte(prefix)); string(got) != want || (got == nil) != (want == "") {
+		if got := kv.PrefixEnd([]byte(prefix)); string(got) != want || (got == nil) != (want == "") {
 			t.Errorf("after %q comes %q, want %q", prefix, got, want)
 		}
 	}

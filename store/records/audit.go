@@ -65,7 +65,7 @@ func (s *Store) ListAudit(ctx context.Context, account string, limit int, cursor
 
 // entries reads up to limit audit entries from a range of table audit.
 func (t *tx) entries(r kv.Range, limit int) (entries []store.AuditEntry, err error) {
-	for found, err := range t.undamaged(r) {
+	for found, err := range t.scanUndamaged(r) {
 		if err != nil {
 			return nil, err
 		}
@@ -82,7 +82,7 @@ func (t *tx) entries(r kv.Range, limit int) (entries []store.AuditEntry, err err
 
 // AuditAfter returns entries of all accounts after a position, oldest first.
 func (s *Store) AuditAfter(ctx context.Context, at time.Time, id string, limit int) ([]store.AuditEntry, error) {
-	if _, err := store.CheckPage(limit, "", positionBytes); err != nil {
+	if _, err := store.DecodePageCursor(limit, "", positionBytes); err != nil {
 		return nil, err
 	}
 	var entries []store.AuditEntry

@@ -14,33 +14,33 @@ import (
 
 // Update changes a record under a fence.
 func (s *Store) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
-	return s.change(ctx, f, change, false)
+	return s.updateRecord(ctx, f, change, false)
 }
 
 // Finish ends a job under a fence.
 func (s *Store) Finish(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
-	return s.change(ctx, f, change, true)
+	return s.updateRecord(ctx, f, change, true)
 }
 
-// change runs Update, or Finish if end is true. It checks that a succeeded job has all
+// updateRecord runs Update, or Finish if end is true. It checks that a succeeded job has all
 // its rows.
-func (s *Store) change(ctx context.Context, f store.Fence, change func(*store.Record) error, end bool) (store.Record, error) {
+func (s *Store) updateRecord(ctx context.Context, f store.Fence, updateRecord func(*store.Record) error, end bool) (store.Record, error) {
 	var changed store.Record
 	err := s.write(ctx, func(t *tx) error {
-		t.wantRecord(f.JobID)
+		t.prefetchRecord(f.JobID)
 		before, err := t.ownedHeader(f)
 		if err != nil {
 			return fmt.Errorf("change: %w", err)
 		}
-		rec, err := t.record(before)
+		rec, err := t.completeRecord(before)
 		if err != nil {
 			return err
 		}
-		if err := rec.Change(change, end); err != nil {
+		if err := rec.ApplyChange(updateRecord, end); err != nil {
 			return err
 		}
 		rec.RecordEnd(before.Job.Status, t.Now())
-		if err := t.sameSpec(rec); err != nil {
+		if err := t.checkSpecUnchanged(rec); err != nil {
 			return fmt.Errorf("change job %s: %w", f.JobID, err)
 		}
 		if rec.Job.Status == rowmill.StatusSucceeded && rec.Job.RunType != rowmill.RunEstimate {
@@ -66,12 +66,12 @@ func (s *Store) change(ctx context.Context, f store.Fence, change func(*store.Re
 func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change func(*store.Record)) (store.Record, error) {
 	var cancelled store.Record
 	err := s.write(ctx, func(t *tx) error {
-		t.wantRecord(jobID)
+		t.prefetchRecord(jobID)
 		before, err := t.headerForWrite(jobID)
 		if err != nil {
 			return err
 		}
-		rec, err := t.record(before)
+		rec, err := t.completeRecord(before)
 		ruined := errors.Is(err, store.ErrDamaged)
 		if ruined {
 			rec, err = t.ruinedRecord(before)
@@ -91,7 +91,7 @@ func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change 
 			return err
 		}
 		rec.RecordEnd(before.Job.Status, t.Now())
-		if err := t.sameSpec(rec); err != nil {
+		if err := t.checkSpecUnchanged(rec); err != nil {
 			return fmt.Errorf("cancel job %s: %w", jobID, err)
 		}
 		rec.Version++
@@ -125,7 +125,7 @@ func (s *Store) setArtifact(ctx context.Context, jobID, variant string, a store.
 	}
 	var rec store.Record
 	err := s.write(ctx, func(t *tx) error {
-		t.wantRecord(jobID)
+		t.prefetchRecord(jobID)
 		before, err := t.headerForWrite(jobID)
 		if err != nil {
 			return err
@@ -148,7 +148,7 @@ func (s *Store) setArtifact(ctx context.Context, jobID, variant string, a store.
 				return err
 			}
 		}
-		rec, err = t.record(after)
+		rec, err = t.completeRecord(after)
 		return err
 	})
 	if err != nil {
@@ -157,8 +157,8 @@ func (s *Store) setArtifact(ctx context.Context, jobID, variant string, a store.
 	return rec, nil
 }
 
-// sameSpec returns an error when the specification of rec differs from the stored one.
-func (t *tx) sameSpec(rec store.Record) error {
+// checkSpecUnchanged returns an error when the specification of rec differs from the stored one.
+func (t *tx) checkSpecUnchanged(rec store.Record) error {
 	stored, err := t.Get(tableSpecs, []byte(rec.Job.ID))
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func (t *tx) checkRowCount(rec *store.Record) error {
 		return fmt.Errorf("its rows were never counted: %w", rowmill.ErrConflict)
 	}
 	var rows int64
-	for p, err := range t.parts(partsOf(rec.Job.ID)) {
+	for p, err := range t.parts(partsPrefix(rec.Job.ID)) {
 		if err != nil {
 			return err
 		}

@@ -106,7 +106,7 @@ func (t *tx) versionedHeader(id string) (header, error) {
 func (t *tx) headerForWrite(id string) (header, error) {
 	h, err := t.versionedHeader(id)
 	if err == nil {
-		err = t.writer.Check(id, t.recorded)
+		err = t.writer.CheckLostWrites(id, t.recorded)
 	}
 	return h, err
 }
@@ -135,12 +135,14 @@ func (t *tx) putHeader(h header) error {
 	return nil
 }
 
-// wantRecord announces that the transaction will read a whole record.
-func (t *tx) wantRecord(id string) { t.want([]string{id}, tableJobs, tableTexts, tableSpecs) }
+// prefetchRecord announces that the transaction will read a whole record.
+func (t *tx) prefetchRecord(id string) {
+	t.prefetchIDs([]string{id}, tableJobs, tableTexts, tableSpecs)
+}
 
-// record reads the texts and the specification of a job and returns them, together with
+// completeRecord reads the texts and the specification of a job and returns them, together with
 // the header, as a whole record.
-func (t *tx) record(h header) (store.Record, error) {
+func (t *tx) completeRecord(h header) (store.Record, error) {
 	rec, id := h.Record, []byte(h.Job.ID)
 	texts, err := t.Get(tableTexts, id)
 	if err == nil {
@@ -210,9 +212,9 @@ func (t *tx) reindex(before *header, after header) {
 	t.reindexRetained(before, after)
 	t.reindexDue(before, after)
 	key := orderKey(after.Account, after.Job.Created, after.Job.ID)
-	table, value := after.index()
+	table, value := after.indexEntry()
 	if before != nil {
-		oldTable, oldValue := before.index()
+		oldTable, oldValue := before.indexEntry()
 		if oldTable == table && bytes.Equal(oldValue, value) {
 			return
 		}
@@ -237,9 +239,9 @@ func (t *tx) reindexMoney(before *header, after header) {
 	}
 }
 
-// index returns the index table of an open job and the value in it. The table is empty
+// indexEntry returns the index table of an open job and the value in it. The table is empty
 // for a job that has ended.
-func (h *header) index() (table kv.Table, value []byte) {
+func (h *header) indexEntry() (table kv.Table, value []byte) {
 	switch {
 	case h.Job.Status.Terminal():
 		return "", nil
@@ -276,8 +278,8 @@ func splitOrderKey(key []byte) (account string, created []byte, id string, ok bo
 	return string(key[:end]), key[end+1 : end+9], string(key[end+9:]), true
 }
 
-// number decodes a stored number: eight bytes, big-endian.
-func number(raw []byte) (int64, error) {
+// decodeNumber decodes a stored number: eight bytes, big-endian.
+func decodeNumber(raw []byte) (int64, error) {
 	if len(raw) != 8 {
 		return 0, fmt.Errorf("a stored number has %d bytes instead of 8", len(raw))
 	}

@@ -142,7 +142,7 @@ func TestDamagedSpecificationEndsItsJob(t *testing.T) {
 		for i := range 2 {
 			rec, text := storetest.Record(storetest.JobID(i), "a", "row"), "system"
 			rec.Job.System, rec.Spec.System = &text, text
-			rec.Spec.Raw = &rowmill.Raw{Dialect: rowmill.DialectOpenAI, Path: "/v1/chat/completions"}
+			rec.Spec.Raw = &rowmill.RawBatch{Dialect: rowmill.DialectOpenAI, Path: "/v1/chat/completions"}
 			_, _, err := s.Create(ctx, rec, nil)
 			must("create", err)
 			backend.Damage(table, []byte(rec.Job.ID), last)
@@ -169,7 +169,7 @@ func TestDamagedSpecificationEndsItsJob(t *testing.T) {
 		if rec.Job.Status != rowmill.StatusCancelled || rec.Job.Message != "asked" || !rec.SpecDamaged || rec.Spec.Account != "a" {
 			t.Errorf("table %s: it was cancelled as %+v", table, rec)
 		}
-		batches, _, err := s.Batches(ctx, "a", rowmill.DialectOpenAI, store.Page{Limit: 9})
+		batches, _, err := s.ListBatches(ctx, "a", rowmill.DialectOpenAI, store.Page{Limit: 9})
 		if err != nil || len(batches) != 2 || batches[0].Spec.Raw == nil {
 			t.Errorf("table %s: batches %+v, %v", table, batches, err)
 		}
@@ -177,12 +177,12 @@ func TestDamagedSpecificationEndsItsJob(t *testing.T) {
 			t.Errorf("table %s: orphans %v, %v", table, orphans, err)
 		}
 		for _, id := range []string{failed, cancelled} {
-			must("the input is gone", s.InputGone(ctx, id, time.Now()))
+			must("the input is gone", s.MarkInputRemoved(ctx, id, time.Now()))
 			_, err := s.RemoveData(ctx, id, time.Now())
 			must("remove data", err)
-			must("data gone", s.DataGone(ctx, id))
+			must("data gone", s.MarkDataDeleted(ctx, id))
 		}
-		storetest.Consistent(t, backend, s)
+		storetest.CheckConsistency(t, backend, s)
 	}
 }
 
@@ -264,7 +264,7 @@ func TestRepairIndexes(t *testing.T) {
 		if after := entries(); !slices.Equal(after, before) {
 			t.Errorf("table %s: %q, want %q", table, after, before)
 		}
-		storetest.Consistent(t, backend, s)
+		storetest.CheckConsistency(t, backend, s)
 	}
 }
 

@@ -50,7 +50,7 @@ func decodeDelivery(id string, raw []byte) (d store.Delivery, doc []byte, err er
 	if err := json.Unmarshal(doc, &d); err != nil {
 		return d, nil, fmt.Errorf("decode delivery %s: %w", id, err)
 	}
-	d.Version, err = number(raw[:8])
+	d.Version, err = decodeNumber(raw[:8])
 	return d, doc, err
 }
 
@@ -118,7 +118,7 @@ func (t *tx) indexEndpoint(endpoint string, before, after *store.Delivery) error
 // has a due time.
 func (t *tx) firstDueExcept(endpoint, id string) ([]byte, error) {
 	list := deliveryList(endpoint)
-	for e, err := range t.undamaged(kv.Prefix(tableDeliveriesDue, list)) {
+	for e, err := range t.scanUndamaged(kv.Prefix(tableDeliveriesDue, list)) {
 		if err != nil {
 			return nil, err
 		}
@@ -196,7 +196,7 @@ func (s *Store) ListDeliveries(ctx context.Context, endpoint string, page store.
 	}
 	err = s.view(ctx, func(t *tx) (err error) {
 		found = nil
-		more, err = t.page(tableDeliveryLists, deliveryList(endpoint), page, func(id string) error {
+		more, err = t.visitPage(tableDeliveryLists, deliveryList(endpoint), page, func(id string) error {
 			d, _, err := t.delivery(id)
 			if err == nil {
 				found = append(found, d)
@@ -215,7 +215,7 @@ func (s *Store) ListDeliveries(ctx context.Context, endpoint string, page store.
 func (s *Store) DueDeliveries(ctx context.Context, now time.Time, limit int) (found []store.Delivery, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		found = nil
-		endpoints, err := t.ids(kv.Range{Table: tableEndpointsDue, To: keyAfterTime(nil, now)}, positionBytes, math.MaxInt)
+		endpoints, err := t.scanIDs(kv.Range{Table: tableEndpointsDue, To: keyAfterTime(nil, now)}, positionBytes, math.MaxInt)
 		if err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ func (s *Store) DueDeliveries(ctx context.Context, now time.Time, limit int) (fo
 			first, err := t.firstDue(some, now)
 			for i := 0; i < len(some) && err == nil; i++ {
 				var d *store.Delivery
-				if d, err = t.due(some[i], first[some[i]], now); d != nil {
+				if d, err = t.findDueDelivery(some[i], first[some[i]], now); d != nil {
 					found = append(found, *d)
 				}
 			}
@@ -250,21 +250,21 @@ func (t *tx) firstDue(endpoints []string, now time.Time) (first map[string]strin
 		list := deliveryList(endpoint)
 		ranges = append(ranges, kv.Range{Table: tableDeliveriesDue, From: list, To: keyAfterTime(list, now), Limit: 1})
 	}
-	for e, err := range t.undamaged(ranges...) {
+	for e, err := range t.scanUndamaged(ranges...) {
 		if err != nil {
 			return nil, err
 		}
 		endpoint, rest, _ := bytes.Cut(e.Key, []byte{0})
 		first[string(endpoint)] = string(rest[positionBytes:])
-		t.Want(tableDeliveries, rest[positionBytes:])
+		t.Prefetch(tableDeliveries, rest[positionBytes:])
 	}
 	return first, nil
 }
 
-// due returns the delivery of an endpoint that has been due for longest at now, nil for
+// findDueDelivery returns the delivery of an endpoint that has been due for longest at now, nil for
 // none. It first tries the delivery with the id first. It tries other deliveries only if
 // this one is damaged or is no longer due.
-func (t *tx) due(endpoint, first string, now time.Time) (*store.Delivery, error) {
+func (t *tx) findDueDelivery(endpoint, first string, now time.Time) (*store.Delivery, error) {
 	try := func(id string) (*store.Delivery, error) {
 		d, _, err := t.delivery(id)
 		switch {
@@ -283,7 +283,7 @@ func (t *tx) due(endpoint, first string, now time.Time) (*store.Delivery, error)
 		}
 	}
 	list := deliveryList(endpoint)
-	for e, err := range t.undamaged(kv.Range{Table: tableDeliveriesDue, From: list, To: keyAfterTime(list, now)}) {
+	for e, err := range t.scanUndamaged(kv.Range{Table: tableDeliveriesDue, From: list, To: keyAfterTime(list, now)}) {
 		if err != nil {
 			return nil, err
 		}
@@ -298,7 +298,7 @@ func (t *tx) due(endpoint, first string, now time.Time) (*store.Delivery, error)
 func (s *Store) DropDeliveries(ctx context.Context, now time.Time, limit int) (int, error) {
 	var expired []string // keys of tableDeliveryExpires
 	find := func(t *tx) (err error) {
-		expired, err = t.ids(kv.Range{Table: tableDeliveryExpires, To: keyAfterTime(nil, now)}, 0, limit)
+		expired, err = t.scanIDs(kv.Range{Table: tableDeliveryExpires, To: keyAfterTime(nil, now)}, 0, limit)
 		return err
 	}
 	if err := s.view(ctx, find); err != nil || len(expired) == 0 {

@@ -23,24 +23,24 @@ func batchList(account, dialect string) []byte { return []byte(account + "\x00" 
 // files when purpose is empty.
 func fileList(account, purpose string) []byte { return []byte(account + "\x00" + purpose + "\x00") }
 
-// page calls visit with the ids of one page of a list and reports whether further ids
+// visitPage calls visit with the ids of one page of a list and reports whether further ids
 // follow. reads lists the tables that visit reads by id. page skips an id when its record
 // is damaged or was removed since the scan.
-func (t *tx) page(table kv.Table, list []byte, page store.Page, visit func(id string) error, reads ...kv.Table) (more bool, err error) {
+func (t *tx) visitPage(table kv.Table, list []byte, visitPage store.Page, visit func(id string) error, reads ...kv.Table) (more bool, err error) {
 	r := kv.Prefix(table, list)
-	r.Reverse = !page.Ascending
-	if page.After != "" {
-		r = r.Beyond(append(bytes.Clone(list), page.After...))
+	r.Reverse = !visitPage.Ascending
+	if visitPage.After != "" {
+		r = r.Beyond(append(bytes.Clone(list), visitPage.After...))
 	}
 	for n := 0; ; {
-		most := page.Limit - n + 1
-		ids, err := t.ids(r, len(list), most)
+		most := visitPage.Limit - n + 1
+		ids, err := t.scanIDs(r, len(list), most)
 		if err != nil {
 			return false, err
 		}
-		t.want(ids, reads...)
+		t.prefetchIDs(ids, reads...)
 		for _, id := range ids {
-			if n == page.Limit {
+			if n == visitPage.Limit {
 				return true, nil
 			}
 			err := visit(id)
@@ -59,23 +59,23 @@ func (t *tx) page(table kv.Table, list []byte, page store.Page, visit func(id st
 	}
 }
 
-// want announces that the transaction will read these ids in these tables.
-func (t *tx) want(ids []string, tables ...kv.Table) {
+// prefetchIDs announces that the transaction will read these ids in these tables.
+func (t *tx) prefetchIDs(ids []string, tables ...kv.Table) {
 	for _, table := range tables {
 		for _, id := range ids {
-			t.Want(table, []byte(id))
+			t.Prefetch(table, []byte(id))
 		}
 	}
 }
 
-// Batches returns a page of an account's batches.
-func (s *Store) Batches(ctx context.Context, account, dialect string, page store.Page) (batches []store.Record, more bool, err error) {
+// ListBatches returns a page of an account's batches.
+func (s *Store) ListBatches(ctx context.Context, account, dialect string, page store.Page) (batches []store.Record, more bool, err error) {
 	if err := page.Check(); err != nil {
 		return nil, false, err
 	}
 	err = s.view(ctx, func(t *tx) (err error) {
 		batches = nil
-		more, err = t.page(tableBatches, batchList(account, dialect), page, func(id string) error {
+		more, err = t.visitPage(tableBatches, batchList(account, dialect), page, func(id string) error {
 			rec, err := t.readRecord(id)
 			if err == nil {
 				batches = append(batches, rec)
@@ -159,7 +159,7 @@ func (s *Store) ListFiles(ctx context.Context, account, purpose string, page sto
 	}
 	err = s.view(ctx, func(t *tx) (err error) {
 		files = nil
-		more, err = t.page(tableFileLists, fileList(account, purpose), page, func(id string) error {
+		more, err = t.visitPage(tableFileLists, fileList(account, purpose), page, func(id string) error {
 			f, err := t.file(id)
 			if err == nil {
 				files = append(files, f)
@@ -196,11 +196,11 @@ func (s *Store) DeleteFile(ctx context.Context, id string) error {
 func (s *Store) ExpiredFiles(ctx context.Context, now time.Time, limit int) (files []store.File, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		files = nil
-		ids, err := t.ids(kv.Range{Table: tableFilesDue, To: keyAfterTime(nil, now)}, positionBytes, limit)
+		ids, err := t.scanIDs(kv.Range{Table: tableFilesDue, To: keyAfterTime(nil, now)}, positionBytes, limit)
 		if err != nil {
 			return err
 		}
-		t.want(ids, tableFiles)
+		t.prefetchIDs(ids, tableFiles)
 		for _, id := range ids {
 			f, err := t.file(id)
 			switch {

@@ -111,7 +111,7 @@ func (t *tx) recordContinuation(rec store.Record) (first store.Record, found boo
 		before.Job.ContinuedBy = nil // the store has lost the job that continued the ended job
 	}
 	after := before
-	changed, err := after.Continued(rec.Job.ID)
+	changed, err := after.MarkContinued(rec.Job.ID)
 	if errors.Is(err, rowmill.ErrConflict) {
 		return first, false, nil // the store has lost the end of the job; the owner of rec waits until the end is written again
 	}
@@ -133,12 +133,12 @@ func (t *tx) addToLists(rec store.Record) {
 
 // readRecord reads a record with its texts and specification.
 func (t *tx) readRecord(id string) (store.Record, error) {
-	t.wantRecord(id)
+	t.prefetchRecord(id)
 	h, err := t.header(id)
 	if err != nil {
 		return store.Record{}, err
 	}
-	return t.record(h)
+	return t.completeRecord(h)
 }
 
 func idemKey(account, key string) []byte { return []byte(account + "\x00" + key) }
@@ -203,7 +203,7 @@ func (t *tx) putIdem(key []byte, known idemRecord) error {
 // sweepIdem removes up to idemSweep idempotency keys that have expired.
 func (t *tx) sweepIdem() error {
 	swept := 0
-	for e, err := range t.undamaged(kv.Range{Table: tableIdemAge, To: keyAfterTime(nil, t.Now())}) {
+	for e, err := range t.scanUndamaged(kv.Range{Table: tableIdemAge, To: keyAfterTime(nil, t.Now())}) {
 		if err != nil {
 			return err
 		}
@@ -274,7 +274,7 @@ type revisionFields struct {
 func (s *Store) Revisions(ctx context.Context, jobIDs []string, writer string) ([]store.Revision, error) {
 	marks := make([]store.Revision, len(jobIDs))
 	err := s.view(ctx, func(t *tx) error {
-		t.want(jobIDs, tableJobs)
+		t.prefetchIDs(jobIDs, tableJobs)
 		switch found, err := layoutOf(t); {
 		case err != nil:
 			return err
@@ -331,7 +331,7 @@ func (s *Store) Active(ctx context.Context, accounts []string, since time.Time, 
 		for i, account := range accounts {
 			at[account] = i
 		}
-		for e, err := range t.undamaged(ranges...) {
+		for e, err := range t.scanUndamaged(ranges...) {
 			if err != nil {
 				return err
 			}
@@ -356,7 +356,7 @@ func (s *Store) Active(ctx context.Context, accounts []string, since time.Time, 
 // pageStart returns the upper bound (excluded) of the keys of a page. A page begins with
 // the newest entry below this key; the keys are in the order of orderKey.
 func pageStart(account string, limit int, cursor string) ([]byte, error) {
-	after, err := store.CheckPage(limit, cursor, positionBytes)
+	after, err := store.DecodePageCursor(limit, cursor, positionBytes)
 	switch {
 	case err != nil:
 		return nil, err
@@ -373,7 +373,7 @@ const listAtOnce = 100
 // heads appends the jobs with these ids to jobs. It skips an id if the record is damaged or
 // missing.
 func (s *Store) heads(t *tx, jobs []*rowmill.Job, ids []string) ([]*rowmill.Job, error) {
-	t.want(ids, tableJobs, tableTexts)
+	t.prefetchIDs(ids, tableJobs, tableTexts)
 	for _, id := range ids {
 		head, err := s.head(t, id)
 		switch {
@@ -401,7 +401,7 @@ func (s *Store) List(ctx context.Context, account string, limit int, cursor stri
 		jobs, next = jobs[:0], ""
 		for r := (kv.Range{Table: tableAccounts, From: prefix, To: start, Reverse: true}); ; {
 			most := limit - len(jobs) + 1
-			positions, err := t.ids(r, len(prefix), most)
+			positions, err := t.scanIDs(r, len(prefix), most)
 			if err := cmp.Or(err, ctx.Err()); err != nil {
 				return err
 			}

@@ -28,7 +28,7 @@ func (u modelUsage) counters() []int64 {
 	return []int64{t.Rows, t.Failed, t.TruncatedRows, t.TruncatedOutputs, t.InputTokens, t.OutputTokens, t.Deduplicated, int64(u.Cost)}
 }
 
-func readUsed(value []byte) (modelUsage, error) {
+func decodeModelUsage(value []byte) (modelUsage, error) {
 	n, err := kv.Counters(value)
 	if err == nil && len(n) < 8 {
 		err = errors.New("counters are missing")
@@ -41,29 +41,29 @@ func readUsed(value []byte) (modelUsage, error) {
 	}, rowmill.Money(n[7])}, nil
 }
 
-// day returns the number of whole UTC days from 1970-01-01 to at; 0 for earlier times.
-func day(at time.Time) uint32 {
+// dayNumber returns the number of whole UTC days from 1970-01-01 to at; 0 for earlier times.
+func dayNumber(at time.Time) uint32 {
 	const seconds = 24 * 60 * 60
 	return uint32(min(max(at.Unix()/seconds, 0), math.MaxUint32))
 }
 
-// usageOf returns the key prefix of an account's usage on a day. In a key, the model
+// usagePrefix returns the key prefix of an account's usage on a day. In a key, the model
 // follows the prefix. In tableKeyUsage, a zero and the id of the API key follow the model.
-func usageOf(account string, day uint32) []byte {
+func usagePrefix(account string, day uint32) []byte {
 	return binary.BigEndian.AppendUint32([]byte(account+"\x00"), day)
 }
 
-// charge adds the totals of newly committed rows of a job to the ledger. It ignores
+// addToLedger adds the totals of newly committed rows of a job to the ledger. It ignores
 // estimates, because they are free.
-func (t *tx) charge(h header, added store.Totals) {
+func (t *tx) addToLedger(h header, added store.Totals) {
 	if h.Job.RunType == rowmill.RunEstimate || added == (store.Totals{}) {
 		return
 	}
 	model := h.Price.asModel()
-	more := modelUsage{added, model.Charge(added.InputTokens, added.OutputTokens)}.counters()
-	place := append(usageOf(h.Account, day(t.Now())), model.ID...)
+	more := modelUsage{added, model.TokenCost(added.InputTokens, added.OutputTokens)}.counters()
+	place := append(usagePrefix(h.Account, dayNumber(t.Now())), model.ID...)
 	t.Add(tableUsage, place, more...)
-	if key := store.KeyOf(h.Job); key != "" {
+	if key := store.APIKeyID(h.Job); key != "" {
 		t.Add(tableKeyUsage, append(append(place, 0), key...), more...)
 	}
 }
@@ -84,8 +84,8 @@ func (p *price) asModel() rowmill.Model {
 	return rowmill.Model{ID: p.Model, InputPrice: p.Input, OutputPrice: p.Output, NoPrice: p.NoPrice}
 }
 
-// A line is one entry of the ledger.
-type line struct {
+// A usageEntry is one entry of the ledger.
+type usageEntry struct {
 	table kv.Table
 	day   uint32
 	name  string // model id; in tableKeyUsage the model id, a zero byte and the id of the API key
@@ -95,22 +95,22 @@ type line struct {
 // usage iterates over an account's usage on the days from from to to, both included.
 // tableUsage has lines by model, tableKeyUsage has lines by model and API key. All lines
 // are read at one moment.
-func (t *tx) usage(account string, from, to time.Time, tables ...kv.Table) iter.Seq2[line, error] {
+func (t *tx) usage(account string, from, to time.Time, tables ...kv.Table) iter.Seq2[usageEntry, error] {
 	prefix := []byte(account + "\x00")
 	var ranges []kv.Range
 	for _, table := range tables {
-		ranges = append(ranges, kv.Range{Table: table, From: usageOf(account, day(from)), To: kv.After(usageOf(account, day(to)))})
+		ranges = append(ranges, kv.Range{Table: table, From: usagePrefix(account, dayNumber(from)), To: kv.PrefixEnd(usagePrefix(account, dayNumber(to)))})
 	}
-	return func(yield func(line, error) bool) {
+	return func(yield func(usageEntry, error) bool) {
 		for e, err := range t.Scan(ranges...) {
-			l := line{table: e.Table}
+			l := usageEntry{table: e.Table}
 			if err == nil && len(e.Key) < len(prefix)+4 {
 				err = fmt.Errorf("a key of table %s is cut off", e.Table)
 			}
 			if err == nil {
 				rest := e.Key[len(prefix):]
 				l.day, l.name = binary.BigEndian.Uint32(rest), string(rest[4:])
-				l.modelUsage, err = readUsed(e.Value)
+				l.modelUsage, err = decodeModelUsage(e.Value)
 			}
 			if !yield(l, err) {
 				return
@@ -179,7 +179,7 @@ func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *
 	}
 	var reserved store.Record
 	err := s.write(ctx, func(t *tx) error {
-		t.wantRecord(f.JobID)
+		t.prefetchRecord(f.JobID)
 		before, err := t.ownedHeader(f)
 		if err != nil {
 			return fmt.Errorf("reserve: %w", err)
@@ -197,7 +197,7 @@ func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *
 				return err
 			}
 		}
-		reserved, err = t.record(after)
+		reserved, err = t.completeRecord(after)
 		return err
 	})
 	if err != nil {
@@ -212,12 +212,12 @@ func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *
 // runs again when another job of the account with a reservation commits parts meanwhile:
 // checkLimit wants the headers of these jobs before it scans the usage.
 func (t *tx) checkLimit(h header, limit rowmill.Money) (err error) {
-	e := &store.LimitError{Limit: limit, Asked: h.unspent()}
+	e := &store.LimitError{Limit: limit, Asked: h.unspentReservation()}
 	year, month, _ := t.Now().UTC().Date()
 	begin := time.Date(year, month, 1, 0, 0, 0, 0, time.UTC)
 	account, prefix := []byte(h.Account), []byte(h.Account+"\x00")
-	t.Want(tableGranted, account)
-	jobs, err := t.ids(kv.Prefix(tableReserved, prefix), len(prefix), math.MaxInt)
+	t.Prefetch(tableGranted, account)
+	jobs, err := t.scanIDs(kv.Prefix(tableReserved, prefix), len(prefix), math.MaxInt)
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (t *tx) checkLimit(h header, limit rowmill.Money) (err error) {
 		return err
 	}
 	t.Put(tableGranted, account, nil)
-	t.want(jobs, tableJobs)
+	t.prefetchIDs(jobs, tableJobs)
 	for l, err := range t.usage(h.Account, begin, begin.AddDate(0, 1, -1), tableUsage) {
 		if err != nil {
 			return err
@@ -243,7 +243,7 @@ func (t *tx) checkLimit(h header, limit rowmill.Money) (err error) {
 		case err != nil:
 			return err
 		}
-		e.Reserved = e.Reserved.Plus(other.unspent())
+		e.Reserved = e.Reserved.Plus(other.unspentReservation())
 	}
 	if e.Spent.Plus(e.Reserved).Plus(e.Asked) > limit {
 		return e
@@ -251,8 +251,8 @@ func (t *tx) checkLimit(h header, limit rowmill.Money) (err error) {
 	return nil
 }
 
-// unspent returns the job's reservation minus the cost of its committed rows, at least 0.
-func (h *header) unspent() rowmill.Money {
+// unspentReservation returns the job's reservation minus the cost of its committed rows, at least 0.
+func (h *header) unspentReservation() rowmill.Money {
 	cost := h.Price.asModel().Cost(&h.Job)
 	if cost == nil {
 		return h.Reserved

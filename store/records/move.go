@@ -20,25 +20,25 @@ import (
 var _ store.Movable = (*Store)(nil)
 
 // exportedTables lists the tables that Export scans, and the functions that turn their
-// entries into store.Entry. Export reads some of the other tables by the keys that it
+// entries into store.ExportEntry. Export reads some of the other tables by the keys that it
 // finds. All other tables are indexes, which Import builds again.
 var exportedTables = []struct {
 	table kv.Table
-	entry func(t *tx, key, raw []byte) (store.Entry, error)
+	entry func(t *tx, key, raw []byte) (store.ExportEntry, error)
 }{
 	{tableJobs, (*tx).exportJob},
 	{tableIdem, (*tx).exportIdempotency},
-	{tableUsage, func(_ *tx, key, raw []byte) (store.Entry, error) { return exportUsage(key, raw, false) }},
-	{tableKeyUsage, func(_ *tx, key, raw []byte) (store.Entry, error) { return exportUsage(key, raw, true) }},
-	{tableKeys, func(_ *tx, _, raw []byte) (e store.Entry, err error) { return e, json.Unmarshal(raw, &e.Key) }},
+	{tableUsage, func(_ *tx, key, raw []byte) (store.ExportEntry, error) { return exportUsage(key, raw, false) }},
+	{tableKeyUsage, func(_ *tx, key, raw []byte) (store.ExportEntry, error) { return exportUsage(key, raw, true) }},
+	{tableKeys, func(_ *tx, _, raw []byte) (e store.ExportEntry, err error) { return e, json.Unmarshal(raw, &e.Key) }},
 	{tableValues, (*tx).exportValue},
-	{tableFiles, func(_ *tx, _, raw []byte) (e store.Entry, err error) { return e, json.Unmarshal(raw, &e.File) }},
+	{tableFiles, func(_ *tx, _, raw []byte) (e store.ExportEntry, err error) { return e, json.Unmarshal(raw, &e.File) }},
 	{tableDeliveries, (*tx).exportDelivery},
 	{tableAudit, exportAudit},
 }
 
 // Export calls visit with each stored entry.
-func (s *Store) Export(ctx context.Context, visit func(store.Entry) error) error {
+func (s *Store) Export(ctx context.Context, visit func(store.ExportEntry) error) error {
 	live := 0
 	err := s.backend.View(ctx, checkLayout)
 	if err == nil {
@@ -56,7 +56,7 @@ func (s *Store) Export(ctx context.Context, visit func(store.Entry) error) error
 	return nil
 }
 
-func (t *tx) export(ctx context.Context, visit func(store.Entry) error) error {
+func (t *tx) export(ctx context.Context, visit func(store.ExportEntry) error) error {
 	for _, m := range exportedTables {
 		for found, err := range t.Scan(kv.Range{Table: m.table}) {
 			if err := cmp.Or(err, ctx.Err()); err != nil {
@@ -66,7 +66,7 @@ func (t *tx) export(ctx context.Context, visit func(store.Entry) error) error {
 			if err != nil {
 				return fmt.Errorf("table %s, key %q: %w", m.table, found.Key, err)
 			}
-			if e == (store.Entry{}) || e.Idempotency != nil && !t.Now().Before(e.Idempotency.Expires) {
+			if e == (store.ExportEntry{}) || e.Idempotency != nil && !t.Now().Before(e.Idempotency.Expires) {
 				continue
 			}
 			if err := visit(e); err != nil {
@@ -77,7 +77,7 @@ func (t *tx) export(ctx context.Context, visit func(store.Entry) error) error {
 	return nil
 }
 
-func (t *tx) exportJob(key, _ []byte) (e store.Entry, err error) {
+func (t *tx) exportJob(key, _ []byte) (e store.ExportEntry, err error) {
 	id := string(key)
 	h, err := t.header(id)
 	if err == nil {
@@ -86,13 +86,13 @@ func (t *tx) exportJob(key, _ []byte) (e store.Entry, err error) {
 	if err != nil {
 		return e, err
 	}
-	rec, err := t.record(h)
+	rec, err := t.completeRecord(h)
 	if err != nil {
 		return e, err
 	}
 	j := &store.MovedJob{Record: rec}
 	j.Record.Session = ""
-	for p, err := range t.allParts(partsOf(id)) {
+	for p, err := range t.allParts(partsPrefix(id)) {
 		switch {
 		case err != nil:
 			return e, err
@@ -102,7 +102,7 @@ func (t *tx) exportJob(key, _ []byte) (e store.Entry, err error) {
 			j.Parts = append(j.Parts, p.Part)
 		}
 	}
-	prefix := partsOf(id)
+	prefix := partsPrefix(id)
 	for found, err := range t.Scan(kv.Prefix(tablePartKeys, prefix)) {
 		if err != nil {
 			return e, err
@@ -111,58 +111,58 @@ func (t *tx) exportJob(key, _ []byte) (e store.Entry, err error) {
 			j.Merged = append(j.Merged, string(found.Key[len(prefix):]))
 		}
 	}
-	return store.Entry{Job: j}, nil
+	return store.ExportEntry{Job: j}, nil
 }
 
-func (t *tx) exportIdempotency(key, raw []byte) (store.Entry, error) {
+func (t *tx) exportIdempotency(key, raw []byte) (store.ExportEntry, error) {
 	var known idemRecord
 	account, name, ok := strings.Cut(string(key), "\x00")
 	if !ok {
-		return store.Entry{}, fmt.Errorf("the key of an idempotency record has no account: %q", key)
+		return store.ExportEntry{}, fmt.Errorf("the key of an idempotency record has no account: %q", key)
 	}
 	if err := json.Unmarshal(raw, &known); err != nil {
-		return store.Entry{}, fmt.Errorf("decode an idempotency key: %w", err)
+		return store.ExportEntry{}, fmt.Errorf("decode an idempotency key: %w", err)
 	}
-	return store.Entry{Idempotency: &store.MovedIdempotency{
+	return store.ExportEntry{Idempotency: &store.MovedIdempotency{
 		Account: account, Key: name, Job: known.JobID, BodyHash: known.BodyHash, Expires: known.Expires.Truncate(time.Millisecond),
 	}}, nil
 }
 
-func exportUsage(key, raw []byte, keyed bool) (store.Entry, error) {
-	u, err := readUsed(raw)
+func exportUsage(key, raw []byte, keyed bool) (store.ExportEntry, error) {
+	u, err := decodeModelUsage(raw)
 	if err != nil {
-		return store.Entry{}, err
+		return store.ExportEntry{}, err
 	}
 	account, rest, ok := bytes.Cut(key, []byte{0})
 	if !ok || len(rest) < 4 {
-		return store.Entry{}, fmt.Errorf("the key of a usage counter is malformed")
+		return store.ExportEntry{}, fmt.Errorf("the key of a usage counter is malformed")
 	}
 	model, id := string(rest[4:]), ""
 	if keyed {
 		end := strings.LastIndexByte(model, 0)
 		if end < 0 {
-			return store.Entry{}, fmt.Errorf("the key of a usage counter by API key is malformed")
+			return store.ExportEntry{}, fmt.Errorf("the key of a usage counter by API key is malformed")
 		}
 		model, id = model[:end], model[end+1:]
 	}
-	return store.Entry{Usage: &store.MovedUsage{
+	return store.ExportEntry{Usage: &store.MovedUsage{
 		Account: string(account), KeyUsage: store.KeyUsage{Usage: u.toUsage(binary.BigEndian.Uint32(rest), model), Key: id},
 	}}, nil
 }
 
-func (t *tx) exportValue(key, _ []byte) (store.Entry, error) {
-	doc, version, err := t.value(string(key))
-	return store.Entry{Value: &store.MovedValue{Name: string(key), Version: version, Doc: doc}}, err
+func (t *tx) exportValue(key, _ []byte) (store.ExportEntry, error) {
+	doc, version, err := t.readValue(string(key))
+	return store.ExportEntry{Value: &store.MovedValue{Name: string(key), Version: version, Doc: doc}}, err
 }
 
-func (t *tx) exportDelivery(key, raw []byte) (store.Entry, error) {
+func (t *tx) exportDelivery(key, raw []byte) (store.ExportEntry, error) {
 	d, _, err := decodeDelivery(string(key), raw)
-	return store.Entry{Delivery: &store.MovedDelivery{Version: d.Version, Delivery: d}}, err
+	return store.ExportEntry{Delivery: &store.MovedDelivery{Version: d.Version, Delivery: d}}, err
 }
 
 // exportAudit decodes an audit entry. It skips the second copy of each entry, which has
 // the account allAccounts.
-func exportAudit(_ *tx, key, raw []byte) (e store.Entry, err error) {
+func exportAudit(_ *tx, key, raw []byte) (e store.ExportEntry, err error) {
 	if bytes.HasPrefix(key, []byte(allAccounts+"\x00")) {
 		return e, nil
 	}
@@ -170,7 +170,7 @@ func exportAudit(_ *tx, key, raw []byte) (e store.Entry, err error) {
 }
 
 // Import stores exported entries. It replaces records with the same names.
-func (s *Store) Import(ctx context.Context, entries []store.Entry) error {
+func (s *Store) Import(ctx context.Context, entries []store.ExportEntry) error {
 	err := s.write(ctx, func(t *tx) error {
 		for _, e := range entries {
 			if err := t.importEntry(e); err != nil {
@@ -185,7 +185,7 @@ func (s *Store) Import(ctx context.Context, entries []store.Entry) error {
 	return nil
 }
 
-func (t *tx) importEntry(e store.Entry) error {
+func (t *tx) importEntry(e store.ExportEntry) error {
 	switch {
 	case e.Job != nil:
 		return t.importJob(e.Job)
@@ -227,7 +227,7 @@ func (t *tx) importEntry(e store.Entry) error {
 // importUsage sets the counters of a usage to the amounts in u. It adds the differences,
 // because Put must never write a key that has counters.
 func (t *tx) importUsage(u *store.MovedUsage) error {
-	table, key := tableUsage, append(usageOf(u.Account, day(u.Day)), u.Model...)
+	table, key := tableUsage, append(usagePrefix(u.Account, dayNumber(u.Day)), u.Model...)
 	if u.Key != "" {
 		table, key = tableKeyUsage, append(append(key, 0), u.Key...)
 	}
@@ -277,7 +277,7 @@ func (t *tx) importJob(j *store.MovedJob) error {
 		return err
 	}
 	for i, p := range slices.Concat(j.Parts, j.Lost) {
-		known, err := t.Get(tablePartKeys, append(partsOf(rec.Job.ID), p.Key...))
+		known, err := t.Get(tablePartKeys, append(partsPrefix(rec.Job.ID), p.Key...))
 		if err == nil && known == nil {
 			err = t.addPart(rec.Job.ID, rec.Version, i, p)
 		}
@@ -289,7 +289,7 @@ func (t *tx) importJob(j *store.MovedJob) error {
 		}
 	}
 	for _, key := range j.Merged {
-		t.Put(tablePartKeys, append(partsOf(rec.Job.ID), key...), mergedAway)
+		t.Put(tablePartKeys, append(partsPrefix(rec.Job.ID), key...), mergedAway)
 	}
 	return nil
 }
@@ -299,7 +299,7 @@ func (s *Store) Clear(ctx context.Context) error {
 	for _, table := range tables {
 		for n := dropChunk; n == dropChunk; {
 			err := s.write(ctx, func(t *tx) (err error) {
-				n, err = t.dropSome(table, nil)
+				n, err = t.dropPrefixChunk(table, nil)
 				return err
 			})
 			if err != nil {

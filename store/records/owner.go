@@ -34,7 +34,7 @@ func (t *tx) ownedHeader(f store.Fence) (header, error) {
 	case h.Job.Status.Terminal():
 		return h, fmt.Errorf("job %s is %s: %w", f.JobID, h.Job.Status, rowmill.ErrTerminal)
 	}
-	return h, t.writer.Check(f.JobID, t.recorded)
+	return h, t.writer.CheckLostWrites(f.JobID, t.recorded)
 }
 
 // alive reports whether a session is alive.
@@ -49,7 +49,7 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Claim
 	var damaged error
 	err := s.write(ctx, func(t *tx) error {
 		damaged = nil
-		t.wantRecord(jobID)
+		t.prefetchRecord(jobID)
 		before, err := t.headerForWrite(jobID)
 		if err != nil {
 			return err
@@ -81,7 +81,7 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Claim
 			return err
 		}
 		t.Put(tableTurns, []byte(after.Account), nil) // the id of this transaction is the account's turn
-		if claimed, err = t.record(after); errors.Is(err, store.ErrDamaged) {
+		if claimed, err = t.completeRecord(after); errors.Is(err, store.ErrDamaged) {
 			damaged, err = fmt.Errorf("claim job %s: it was ended as failed, because its record is damaged: %w", jobID, err), t.failRuined(after)
 		}
 		return err
@@ -102,7 +102,7 @@ func (s *Store) Release(ctx context.Context, f store.Fence) error {
 		after := before
 		after.Session = ""
 		after.RemoveOwnersClaim()
-		after.AddEvent(store.Event{At: t.Now().UnixMilli(), What: store.EventReleased})
+		after.AddEvent(store.JobEvent{At: t.Now().UnixMilli(), What: store.EventReleased})
 		after.Version++
 		return t.saveHeader(before, after)
 	})
@@ -138,8 +138,8 @@ func (s *Store) Unpark(ctx context.Context, jobID string) error {
 	})
 }
 
-// A candidate is an account whose orphans Orphans may list.
-type candidate struct {
+// An accountQueue is an account whose orphans Orphans may list.
+type accountQueue struct {
 	account string
 	taken   int       // number of the account's jobs with a live owner, plus its orphans that Orphans has listed already
 	turn    uint64    // id of the transaction of the account's last claim; 0 for never
@@ -164,8 +164,8 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) 
 	var orphans []store.Orphan
 	err := s.view(ctx, func(t *tx) error {
 		orphans = nil
-		known := map[string]*candidate{}
-		if err := t.readOwned(known); err != nil {
+		known := map[string]*accountQueue{}
+		if err := t.readOwnedJobs(known); err != nil {
 			return err
 		}
 		waiting, err := t.accounts(tableWaiting)
@@ -173,16 +173,16 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) 
 			return err
 		}
 		for _, l := range waiting {
-			a := candidateOf(known, l.account)
+			a := accountQueueFor(known, l.account)
 			a.more = l.more
-			if err := a.add(l.first); err != nil {
+			if err := a.addWaiting(l.first); err != nil {
 				return err
 			}
 		}
 		candidates, err := t.readTurns(known)
 		for err == nil && len(orphans) < limit && len(candidates) > 0 {
 			var taken []store.Orphan
-			taken, candidates, err = t.take(candidates, limit-len(orphans))
+			taken, candidates, err = t.takeOrphans(candidates, limit-len(orphans))
 			orphans = append(orphans, taken...)
 		}
 		return err
@@ -193,10 +193,10 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) 
 	return orphans, nil
 }
 
-// take returns up to n orphans, each the oldest of the account whose turn it is. rest are
+// takeOrphans returns up to n orphans, each the oldest of the account whose turn it is. rest are
 // the candidates that have more orphans. take skips a job that this program must not write
 // or cannot read.
-func (t *tx) take(candidates []*candidate, n int) (taken []store.Orphan, rest []*candidate, err error) {
+func (t *tx) takeOrphans(candidates []*accountQueue, n int) (taken []store.Orphan, rest []*accountQueue, err error) {
 	var found []store.Orphan
 	for len(found) < n && len(candidates) > 0 {
 		i := indexOfNextTurn(candidates)
@@ -208,7 +208,7 @@ func (t *tx) take(candidates []*candidate, n int) (taken []store.Orphan, rest []
 			candidates = slices.Delete(candidates, i, i+1)
 		}
 		found = append(found, orphan)
-		t.want([]string{orphan.JobID}, tableJobs)
+		t.prefetchIDs([]string{orphan.JobID}, tableJobs)
 	}
 	for _, orphan := range found {
 		h, err := t.headerForWrite(orphan.JobID)
@@ -226,7 +226,7 @@ func (t *tx) take(candidates []*candidate, n int) (taken []store.Orphan, rest []
 
 // indexOfNextTurn returns the index of the account whose turn is next: the account with the fewest
 // taken jobs, then with the oldest last turn.
-func indexOfNextTurn(candidates []*candidate) int {
+func indexOfNextTurn(candidates []*accountQueue) int {
 	best := 0
 	for i, a := range candidates {
 		b := candidates[best]
@@ -237,23 +237,23 @@ func indexOfNextTurn(candidates []*candidate) int {
 	return best
 }
 
-// candidateOf returns the candidate of an account, and adds it to known if it is missing.
-func candidateOf(known map[string]*candidate, account string) *candidate {
+// accountQueueFor returns the candidate of an account, and adds it to known if it is missing.
+func accountQueueFor(known map[string]*accountQueue, account string) *accountQueue {
 	a := known[account]
 	if a == nil {
-		a = &candidate{account: account}
+		a = &accountQueue{account: account}
 		known[account] = a
 	}
 	return a
 }
 
-// readOwned reads table owned. For each account it counts the jobs with a live owner, and
+// readOwnedJobs reads table owned. For each account it counts the jobs with a live owner, and
 // collects the jobs with a dead owner and the jobs that are not parked any more.
-func (t *tx) readOwned(known map[string]*candidate) error {
+func (t *tx) readOwnedJobs(known map[string]*accountQueue) error {
 	var jobs []openJob
 	var sessions []string // session of each job in jobs, at the same index
 	now := encodeTime(t.Now())
-	for e, err := range t.undamaged(kv.Range{Table: tableOwned}) {
+	for e, err := range t.scanUndamaged(kv.Range{Table: tableOwned}) {
 		if err != nil {
 			return err
 		}
@@ -277,7 +277,7 @@ func (t *tx) readOwned(known map[string]*candidate) error {
 		return err
 	}
 	for i, p := range jobs {
-		a := candidateOf(known, p.Account)
+		a := accountQueueFor(known, p.Account)
 		if n, _ := slices.BinarySearch(unique, sessions[i]); alive[n] {
 			a.taken++
 		} else {
@@ -288,7 +288,7 @@ func (t *tx) readOwned(known map[string]*candidate) error {
 }
 
 // readTurns returns the accounts that have orphans, and sets the last turn of each.
-func (t *tx) readTurns(known map[string]*candidate) (candidates []*candidate, err error) {
+func (t *tx) readTurns(known map[string]*accountQueue) (candidates []*accountQueue, err error) {
 	var ranges []kv.Range
 	for _, a := range known {
 		if len(a.dead)+len(a.waiting) > 0 {
@@ -305,8 +305,8 @@ func (t *tx) readTurns(known map[string]*candidate) (candidates []*candidate, er
 	return candidates, nil
 }
 
-// add appends entries of table waiting to the account's jobs without a session.
-func (a *candidate) add(found []kv.Entry) error {
+// addWaiting appends entries of table waiting to the account's jobs without a session.
+func (a *accountQueue) addWaiting(found []kv.Entry) error {
 	for _, e := range found {
 		_, _, id, ok := splitOrderKey(e.Key)
 		if !ok {
@@ -319,7 +319,7 @@ func (a *candidate) add(found []kv.Entry) error {
 
 // pop removes and returns the account's oldest orphan. more reports whether the account
 // has further orphans.
-func (a *candidate) pop(t *tx) (orphan store.Orphan, more bool, err error) {
+func (a *accountQueue) pop(t *tx) (orphan store.Orphan, more bool, err error) {
 	a.taken++
 	if len(a.waiting) == 0 || len(a.dead) > 0 && bytes.Compare(a.dead[0].key, a.waiting[0].key) < 0 {
 		orphan, a.dead = a.dead[0].Orphan, a.dead[1:]
@@ -337,12 +337,12 @@ func (a *candidate) pop(t *tx) (orphan store.Orphan, more bool, err error) {
 const refillBy = 64
 
 // refill reads the account's next jobs without a session, after key.
-func (a *candidate) refill(t *tx, key []byte) error {
+func (a *accountQueue) refill(t *tx, key []byte) error {
 	a.more = false
 	r := kv.Prefix(tableWaiting, []byte(a.account+"\x00")).Beyond(key)
-	for e, err := range t.undamaged(r) {
+	for e, err := range t.scanUndamaged(r) {
 		if err == nil {
-			err = a.add([]kv.Entry{{Key: bytes.Clone(e.Key), Value: bytes.Clone(e.Value)}})
+			err = a.addWaiting([]kv.Entry{{Key: bytes.Clone(e.Key), Value: bytes.Clone(e.Value)}})
 		}
 		if err != nil {
 			return err

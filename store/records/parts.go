@@ -21,12 +21,12 @@ import (
 // effect.
 var mergedAway = []byte{0}
 
-// partsOf returns the prefix of a job's keys in tableParts and tablePartKeys.
-func partsOf(jobID string) []byte { return []byte(jobID + "\x00") }
+// partsPrefix returns the prefix of a job's keys in tableParts and tablePartKeys.
+func partsPrefix(jobID string) []byte { return []byte(jobID + "\x00") }
 
-// shardOf returns the prefix of a shard's keys in tableParts.
-func shardOf(jobID string, shard int) []byte {
-	return binary.BigEndian.AppendUint32(partsOf(jobID), uint32(shard))
+// shardPrefix returns the prefix of a shard's keys in tableParts.
+func shardPrefix(jobID string, shard int) []byte {
+	return binary.BigEndian.AppendUint32(partsPrefix(jobID), uint32(shard))
 }
 
 // A partRecord is the JSON form of a part in table parts.
@@ -71,10 +71,10 @@ func (t *tx) addPart(jobID string, version int64, i int, p store.Part) error {
 	if err != nil {
 		return fmt.Errorf("encode part %s: %w", p.Key, err)
 	}
-	key := binary.BigEndian.AppendUint64(shardOf(jobID, p.Shard), uint64(version))
+	key := binary.BigEndian.AppendUint64(shardPrefix(jobID, p.Shard), uint64(version))
 	key = binary.BigEndian.AppendUint32(key, uint32(i))
 	t.Put(tableParts, key, raw)
-	t.Put(tablePartKeys, append(partsOf(jobID), p.Key...), key[len(jobID)+1:])
+	t.Put(tablePartKeys, append(partsPrefix(jobID), p.Key...), key[len(jobID)+1:])
 	return nil
 }
 
@@ -94,7 +94,7 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 		after, added := before, 0
 		var done, ran store.Totals // totals of all new parts, and of the new parts that this job ran itself
 		for _, p := range parts {
-			fresh, err := t.Absent(tablePartKeys, append(partsOf(f.JobID), p.Key...))
+			fresh, err := t.Absent(tablePartKeys, append(partsPrefix(f.JobID), p.Key...))
 			if err != nil {
 				return err
 			}
@@ -123,7 +123,7 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 		if added == 0 {
 			return nil
 		}
-		t.charge(before, ran)
+		t.addToLedger(before, ran)
 		addProgress(&after.Job, done)
 		if ran.Rows > 0 {
 			after.Claims = nil
@@ -134,13 +134,13 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 }
 
 // addProgress adds the totals of new parts to the progress fields of a job.
-func addProgress(j *rowmill.Job, by store.Totals) {
-	j.RowsDone += by.Rows
-	j.FailedRows += by.Failed
-	j.TruncatedRows += by.TruncatedRows
-	j.TruncatedOutputs += by.TruncatedOutputs
-	j.DeduplicatedRows += by.Deduplicated
-	paid := progressTotals(j).Plus(by)
+func addProgress(j *rowmill.Job, added store.Totals) {
+	j.RowsDone += added.Rows
+	j.FailedRows += added.Failed
+	j.TruncatedRows += added.TruncatedRows
+	j.TruncatedOutputs += added.TruncatedOutputs
+	j.DeduplicatedRows += added.Deduplicated
+	paid := progressTotals(j).Plus(added)
 	j.InputTokens, j.OutputTokens = &paid.InputTokens, &paid.OutputTokens
 }
 
@@ -158,25 +158,25 @@ func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.
 		if err != nil {
 			return fmt.Errorf("replace parts: %w", err)
 		}
-		known, err := t.Get(tablePartKeys, append(partsOf(f.JobID), complete.Key...))
+		known, err := t.Get(tablePartKeys, append(partsPrefix(f.JobID), complete.Key...))
 		if err != nil || bytes.Equal(known, mergedAway) {
 			return err
 		}
 		rows, merged := int64(0), 0
-		for p, err := range t.parts(shardOf(f.JobID, complete.Shard)) {
+		for p, err := range t.parts(shardPrefix(f.JobID, complete.Shard)) {
 			if err != nil {
 				return err
 			}
 			if p.Complete && p.Key == complete.Key {
 				return nil
 			}
-			place, err := t.Get(tablePartKeys, append(partsOf(f.JobID), p.Key...))
+			place, err := t.Get(tablePartKeys, append(partsPrefix(f.JobID), p.Key...))
 			if err != nil {
 				return err
 			}
 			rows, merged = rows+p.Rows, merged+1
-			t.Delete(tableParts, append(partsOf(f.JobID), place...))
-			t.Put(tablePartKeys, append(partsOf(f.JobID), p.Key...), mergedAway)
+			t.Delete(tableParts, append(partsPrefix(f.JobID), place...))
+			t.Put(tablePartKeys, append(partsPrefix(f.JobID), p.Key...), mergedAway)
 		}
 		if merged == 0 || rows != complete.Rows {
 			return fmt.Errorf("replace parts of job %s, shard %d: %d parts hold %d rows, but the complete part holds %d: %w",
@@ -209,7 +209,7 @@ func (s *Store) listParts(ctx context.Context, jobID string, lost bool) ([]store
 			return err
 		}
 		parts = nil
-		for p, err := range t.allParts(partsOf(jobID)) {
+		for p, err := range t.allParts(partsPrefix(jobID)) {
 			if err := cmp.Or(err, ctx.Err()); err != nil {
 				return err
 			}
@@ -230,7 +230,7 @@ func (s *Store) listParts(ctx context.Context, jobID string, lost bool) ([]store
 // CommitParts ends with the same fields.
 func (s *Store) LoseParts(ctx context.Context, f store.Fence, keys []string, change func(*store.Record)) (lost store.Totals, err error) {
 	err = s.write(ctx, func(t *tx) error {
-		t.wantRecord(f.JobID)
+		t.prefetchRecord(f.JobID)
 		before, err := t.headerForWrite(f.JobID)
 		if err == nil && !before.Job.Status.Terminal() {
 			before, err = t.ownedHeader(f)
@@ -241,7 +241,7 @@ func (s *Store) LoseParts(ctx context.Context, f store.Fence, keys []string, cha
 		if before.Job.Status == rowmill.StatusSucceeded {
 			return fmt.Errorf("job %s has succeeded, so its parts cannot be lost: %w", f.JobID, rowmill.ErrConflict)
 		}
-		rec, err := t.record(before)
+		rec, err := t.completeRecord(before)
 		if err != nil {
 			return err
 		}
@@ -266,7 +266,7 @@ func (s *Store) LoseParts(ctx context.Context, f store.Fence, keys []string, cha
 func (t *tx) loseParts(rec *store.Record, keys []string) (newlyLost bool, err error) {
 	job, id := &rec.Job, rec.Job.ID
 	var kept, lost store.Totals
-	for p, err := range t.allParts(partsOf(id)) {
+	for p, err := range t.allParts(partsPrefix(id)) {
 		if err != nil {
 			return false, err
 		}
@@ -311,11 +311,11 @@ func (t *tx) restorePart(jobID string, p store.Part) (bool, error) {
 	if !p.Carried {
 		return false, nil
 	}
-	place, err := t.Get(tablePartKeys, append(partsOf(jobID), p.Key...))
+	place, err := t.Get(tablePartKeys, append(partsPrefix(jobID), p.Key...))
 	if err != nil || bytes.Equal(place, mergedAway) {
 		return false, err
 	}
-	key := append(partsOf(jobID), place...)
+	key := append(partsPrefix(jobID), place...)
 	stored, err := t.Get(tableParts, key)
 	if err != nil {
 		return false, err
@@ -337,7 +337,7 @@ func (t *tx) restorePart(jobID string, p store.Part) (bool, error) {
 
 // losePart marks the record of one part as lost.
 func (t *tx) losePart(jobID string, p store.Part) error {
-	place, err := t.Get(tablePartKeys, append(partsOf(jobID), p.Key...))
+	place, err := t.Get(tablePartKeys, append(partsPrefix(jobID), p.Key...))
 	if err != nil {
 		return err
 	}
@@ -345,7 +345,7 @@ func (t *tx) losePart(jobID string, p store.Part) error {
 	if err != nil {
 		return fmt.Errorf("encode part %s: %w", p.Key, err)
 	}
-	t.Put(tableParts, append(partsOf(jobID), place...), raw)
+	t.Put(tableParts, append(partsPrefix(jobID), place...), raw)
 	return nil
 }
 
@@ -368,7 +368,7 @@ func (s *Store) DropParts(ctx context.Context, jobID string) error {
 			more = false
 			dropped := 0
 			for _, table := range []kv.Table{tableParts, tablePartKeys} {
-				n, err := t.dropSome(table, partsOf(jobID))
+				n, err := t.dropPrefixChunk(table, partsPrefix(jobID))
 				if err != nil {
 					return err
 				}
@@ -389,9 +389,9 @@ func (s *Store) DropParts(ctx context.Context, jobID string) error {
 	return nil
 }
 
-// dropSome removes up to dropChunk keys with a prefix from a table, also damaged entries.
+// dropPrefixChunk removes up to dropChunk keys with a prefix from a table, also damaged entries.
 // It returns the number of removed keys.
-func (t *tx) dropSome(table kv.Table, prefix []byte) (n int, err error) {
+func (t *tx) dropPrefixChunk(table kv.Table, prefix []byte) (n int, err error) {
 	for e, err := range t.Scan(kv.Prefix(table, prefix)) {
 		if err != nil && !errors.Is(err, store.ErrDamaged) {
 			return 0, err

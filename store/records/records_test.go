@@ -74,15 +74,15 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestMoveCoversEveryTable checks that every table holds data after storetest.Everything,
+// TestMoveCoversEveryTable checks that every table holds data after storetest.FillStore,
 // and the same number of keys after a move. A new table that the fixture or the move
 // lacks fails this test.
 func TestMoveCoversEveryTable(t *testing.T) {
 	t.Parallel()
 	from, to := open(t, mem.New(time.Now)), open(t, mem.New(time.Now))
-	storetest.Everything(t, from, time.Now())
-	var entries []store.Entry
-	if err := from.Export(t.Context(), func(e store.Entry) error { entries = append(entries, e); return nil }); err != nil {
+	storetest.FillStore(t, from, time.Now())
+	var entries []store.ExportEntry
+	if err := from.Export(t.Context(), func(e store.ExportEntry) error { entries = append(entries, e); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if err := to.Import(t.Context(), entries); err != nil {
@@ -91,7 +91,7 @@ func TestMoveCoversEveryTable(t *testing.T) {
 	before, after := from.Counts(t), to.Counts(t)
 	for name, n := range before {
 		if n == 0 {
-			t.Errorf("table %s is empty: let storetest.Everything create an entry in it", name)
+			t.Errorf("table %s is empty: let storetest.FillStore create an entry in it", name)
 		}
 	}
 	// Jobs that lost their owners wait, and all accounts keep their turn.

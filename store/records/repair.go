@@ -54,8 +54,8 @@ func (s *Store) Rebuild(ctx context.Context) error {
 		if h.Job.Status == rowmill.StatusSucceeded || h.DataRemoved != nil {
 			return nil // the parts of the job were removed
 		}
-		prefix := partsOf(h.Job.ID)
-		for e, err := range t.undamaged(kv.Prefix(tableParts, prefix)) {
+		prefix := partsPrefix(h.Job.ID)
+		for e, err := range t.scanUndamaged(kv.Prefix(tableParts, prefix)) {
 			var p partRecord
 			if err == nil {
 				err = json.Unmarshal(e.Value, &p)
@@ -65,7 +65,7 @@ func (s *Store) Rebuild(ctx context.Context) error {
 			}
 			t.Put(tablePartKeys, append(bytes.Clone(prefix), p.Key...), bytes.Clone(e.Key[len(prefix):]))
 		}
-		rec, err := t.record(h)
+		rec, err := t.completeRecord(h)
 		if err == nil {
 			_, err = t.loseParts(&rec, nil)
 		}
@@ -97,7 +97,7 @@ func (s *Store) eachHeader(ctx context.Context, damaged []*kv.DamagedError, visi
 			for _, d := range damaged {
 				t.Delete(d.Table, d.Key)
 			}
-			ids, err := t.ids(jobs, 0, dropChunk)
+			ids, err := t.scanIDs(jobs, 0, dropChunk)
 			if err != nil {
 				return err
 			}

@@ -19,7 +19,7 @@ func retainedKey(account string, rec store.Record) []byte {
 // reindexRetained adds a job that has just ended to the index of retained jobs, and
 // removes a job without data.
 func (t *tx) reindexRetained(before *header, after header) {
-	was, is := before != nil && before.retained(), after.retained()
+	was, is := before != nil && before.isRetained(), after.isRetained()
 	switch key := retainedKey(after.Account, after.Record); {
 	case is && !was:
 		t.Put(tableRetained, key, nil)
@@ -28,8 +28,8 @@ func (t *tx) reindexRetained(before *header, after header) {
 	}
 }
 
-// retained reports whether a job has ended and may still have data.
-func (h *header) retained() bool { return h.Job.Status.Terminal() && !h.DataGone }
+// isRetained reports whether a job has ended and may still have data.
+func (h *header) isRetained() bool { return h.Job.Status.Terminal() && !h.DataGone }
 
 // AccountsWithData returns the accounts that have retained jobs.
 func (s *Store) AccountsWithData(ctx context.Context) ([]string, error) {
@@ -64,7 +64,7 @@ type accountKeys struct {
 func (t *tx) accounts(table kv.Table) (accounts []accountKeys, err error) {
 	for r, skip := (kv.Range{Table: table}), true; skip; {
 		skip = false
-		for e, err := range t.undamaged(r) {
+		for e, err := range t.scanUndamaged(r) {
 			if err != nil {
 				return nil, err
 			}
@@ -94,7 +94,7 @@ func (s *Store) RetainedJobs(ctx context.Context, account string, ended time.Tim
 	var ids []string
 	first := []byte(account + "\x00")
 	err := s.view(ctx, func(t *tx) (err error) {
-		ids, err = t.ids(kv.Range{Table: tableRetained, From: first, To: keyAfterTime(first, ended)}, len(first)+positionBytes, limit)
+		ids, err = t.scanIDs(kv.Range{Table: tableRetained, From: first, To: keyAfterTime(first, ended)}, len(first)+positionBytes, limit)
 		return err
 	})
 	if err != nil {
@@ -106,14 +106,14 @@ func (s *Store) RetainedJobs(ctx context.Context, account string, ended time.Tim
 // keyAfterTime returns the smallest key after all keys that begin with prefix and a time of at
 // or earlier.
 func keyAfterTime(prefix []byte, at time.Time) []byte {
-	return kv.After(append(bytes.Clone(prefix), encodeTime(at)...))
+	return kv.PrefixEnd(append(bytes.Clone(prefix), encodeTime(at)...))
 }
 
-// ids returns up to limit ids from the keys of a range. An id is a key without its first
+// scanIDs returns up to limit ids from the keys of a range. An id is a key without its first
 // skip bytes.
-func (t *tx) ids(r kv.Range, skip, limit int) (ids []string, err error) {
+func (t *tx) scanIDs(r kv.Range, skip, limit int) (scanIDs []string, err error) {
 	for {
-		r.Limit = limit - len(ids)
+		r.Limit = limit - len(scanIDs)
 		n, last := 0, []byte(nil)
 		for e, err := range t.Scan(r) {
 			n, last = n+1, e.Key
@@ -125,10 +125,10 @@ func (t *tx) ids(r kv.Range, skip, limit int) (ids []string, err error) {
 			case len(e.Key) < skip:
 				return nil, fmt.Errorf("a key of table %s is cut off", r.Table)
 			}
-			ids = append(ids, string(e.Key[skip:]))
+			scanIDs = append(scanIDs, string(e.Key[skip:]))
 		}
-		if n < r.Limit || len(ids) >= limit {
-			return ids, nil
+		if n < r.Limit || len(scanIDs) >= limit {
+			return scanIDs, nil
 		}
 		r = r.Beyond(last) // some entries were damaged, so read further entries
 	}
@@ -145,15 +145,15 @@ func (s *Store) KeepInput(ctx context.Context, jobID string, until time.Time) er
 	return err
 }
 
-// InputGone records that the input of an ended job was removed.
-func (s *Store) InputGone(ctx context.Context, jobID string, now time.Time) error {
-	_, err := s.changeUnfenced(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.InputGone(now) })
+// MarkInputRemoved records that the input of an ended job was removed.
+func (s *Store) MarkInputRemoved(ctx context.Context, jobID string, now time.Time) error {
+	_, err := s.changeUnfenced(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.MarkInputRemoved(now) })
 	return err
 }
 
-// Continued records in a job which other job takes over its rows.
-func (s *Store) Continued(ctx context.Context, jobID, by string) error {
-	_, err := s.changeUnfenced(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.Continued(by) })
+// MarkContinued records in a job which other job takes over its rows.
+func (s *Store) MarkContinued(ctx context.Context, jobID, by string) error {
+	_, err := s.changeUnfenced(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.MarkContinued(by) })
 	return err
 }
 
@@ -162,12 +162,12 @@ func (s *Store) Continued(ctx context.Context, jobID, by string) error {
 func (s *Store) changeUnfenced(ctx context.Context, jobID string, change func(*store.Record) (bool, error)) (store.Record, error) {
 	var result store.Record
 	err := s.write(ctx, func(t *tx) error {
-		t.wantRecord(jobID)
+		t.prefetchRecord(jobID)
 		before, err := t.headerForWrite(jobID)
 		if err != nil {
 			return err
 		}
-		rec, err := t.record(before)
+		rec, err := t.completeRecord(before)
 		if err != nil {
 			return err
 		}
@@ -234,7 +234,7 @@ func (s *Store) DueJobs(ctx context.Context, by time.Time, limit int) ([]string,
 	}
 	var ids []string
 	err := s.view(ctx, func(t *tx) (err error) {
-		ids, err = t.ids(kv.Range{Table: tableDue, To: keyAfterTime(nil, by)}, positionBytes, limit)
+		ids, err = t.scanIDs(kv.Range{Table: tableDue, To: keyAfterTime(nil, by)}, positionBytes, limit)
 		return err
 	})
 	if err != nil {
@@ -243,8 +243,8 @@ func (s *Store) DueJobs(ctx context.Context, by time.Time, limit int) ([]string,
 	return ids, nil
 }
 
-// DataGone records that the data of a job is deleted.
-func (s *Store) DataGone(ctx context.Context, jobID string) error {
+// MarkDataDeleted records that the data of a job is deleted.
+func (s *Store) MarkDataDeleted(ctx context.Context, jobID string) error {
 	return s.write(ctx, func(t *tx) error {
 		before, err := t.headerForWrite(jobID)
 		if err != nil || before.DataGone {

@@ -20,7 +20,7 @@ func (t *tx) ruinedRecord(h header) (store.Record, error) {
 			return rec, err
 		}
 		if batch != nil {
-			rec.Spec.Model.Kind, rec.Spec.Raw = rowmill.KindRaw, &rowmill.Raw{Dialect: dialect}
+			rec.Spec.Model.Kind, rec.Spec.Raw = rowmill.KindRaw, &rowmill.RawBatch{Dialect: dialect}
 		}
 	}
 	return rec, nil

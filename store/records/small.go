@@ -70,7 +70,7 @@ func (s *Store) ListKeys(ctx context.Context) ([]store.Key, error) {
 	var keys []store.Key
 	err := s.view(ctx, func(t *tx) error {
 		keys = nil
-		for e, err := range t.undamaged(kv.Range{Table: tableKeys}) {
+		for e, err := range t.scanUndamaged(kv.Range{Table: tableKeys}) {
 			if err != nil {
 				return err
 			}
@@ -105,8 +105,8 @@ func (s *Store) DeleteKey(ctx context.Context, id string) error {
 	})
 }
 
-// value reads a document and its version; nil and 0 when there is none.
-func (t *tx) value(name string) (json.RawMessage, int64, error) {
+// readValue reads a document and its version; nil and 0 when there is none.
+func (t *tx) readValue(name string) (json.RawMessage, int64, error) {
 	raw, err := t.Get(tableValues, []byte(name))
 	if raw == nil {
 		return nil, 0, err
@@ -114,7 +114,7 @@ func (t *tx) value(name string) (json.RawMessage, int64, error) {
 	if len(raw) < 8 {
 		return nil, 0, fmt.Errorf("value %s is cut off", name)
 	}
-	version, err := number(raw[:8])
+	version, err := decodeNumber(raw[:8])
 	return bytes.Clone(raw[8:]), version, err
 }
 
@@ -123,7 +123,7 @@ func (s *Store) GetValue(ctx context.Context, name string) (json.RawMessage, int
 	var doc json.RawMessage
 	var version int64
 	err := s.view(ctx, func(t *tx) (err error) {
-		doc, version, err = t.value(name)
+		doc, version, err = t.readValue(name)
 		if err == nil && version == 0 {
 			err = fmt.Errorf("value %q: %w", name, rowmill.ErrNotFound)
 		}
@@ -141,7 +141,7 @@ func (s *Store) PutValue(ctx context.Context, name string, doc json.RawMessage, 
 		return 0, fmt.Errorf("put value %s: it is not JSON", name)
 	}
 	err := s.write(ctx, func(t *tx) error {
-		_, current, err := t.value(name)
+		_, current, err := t.readValue(name)
 		if err != nil {
 			return err
 		}

@@ -62,7 +62,7 @@ func layoutOf(t kv.Tx) (int64, error) {
 	}
 	found := int64(0)
 	if err == nil {
-		found, err = number(raw)
+		found, err = decodeNumber(raw)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("%w: read the layout of the records: %s", rowmill.ErrUnavailable, err.Error()) // the whole store is affected, not one job
@@ -137,7 +137,7 @@ func (s *Store) write(ctx context.Context, run func(*tx) error) error {
 	w := store.WriterOf(ctx)
 	var recorded int64
 	err := s.backend.Update(ctx, func(k kv.Tx) error {
-		k.Want(tableMeta, keyLayout)
+		k.Prefetch(tableMeta, keyLayout)
 		t := &tx{Tx: k, log: s.log, writer: w}
 		err := run(t)
 		recorded = t.recorded
@@ -152,9 +152,9 @@ func (s *Store) write(ctx context.Context, run func(*tx) error) error {
 	return err
 }
 
-// undamaged iterates over the undamaged entries of ranges. It skips and logs a damaged
+// scanUndamaged iterates over the undamaged entries of ranges. It skips and logs a damaged
 // entry, so that lists lose only this record.
-func (t *tx) undamaged(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
+func (t *tx) scanUndamaged(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
 		for e, err := range t.Scan(ranges...) {
 			if t.logIfDamaged(err) {

@@ -108,7 +108,7 @@ func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 	if _, err := s.Get(ctx, rec.Job.ID); err != nil {
 		t.Errorf("get: %v", err)
 	}
-	if err := s.Export(ctx, func(store.Entry) error { return nil }); !errors.Is(err, store.ErrNewer) {
+	if err := s.Export(ctx, func(store.ExportEntry) error { return nil }); !errors.Is(err, store.ErrNewer) {
 		t.Errorf("export: %v, want ErrNewer", err)
 	}
 	if _, err := records.Open(ctx, newer, nil); err == nil || !strings.Contains(err.Error(), "start the version that wrote them") {

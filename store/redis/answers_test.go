@@ -208,7 +208,7 @@ func TestLostAnswers(t *testing.T) {
 		must("remove data", err)
 		check(rec.DataRemoved != nil, "data removed", rec)
 		arm()
-		must("data gone", s.DataGone(ctx, id("job")))
+		must("data gone", s.MarkDataDeleted(ctx, id("job")))
 		arm()
 		must("show running", s.ShowRunning(ctx, id("job")))
 		check(get(id("job")).ShownRunning, "shown", get(id("job")))
@@ -302,7 +302,7 @@ func TestUnknownOutcome(t *testing.T) {
 	if parts, err := s.ListParts(t.Context(), "job"); err != nil || len(parts) != 1 {
 		t.Errorf("parts %v, %v", parts, err)
 	}
-	storetest.Consistent(t, s.Backend(), s)
+	storetest.CheckConsistency(t, s.Backend(), s)
 
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)

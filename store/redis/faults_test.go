@@ -171,6 +171,6 @@ func TestKillLosesNothing(t *testing.T) {
 			}
 			w.holds(t, s, always)
 		}
-		storetest.Consistent(t, s.Backend(), s)
+		storetest.CheckConsistency(t, s.Backend(), s)
 	}
 }

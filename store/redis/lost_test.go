@@ -47,13 +47,13 @@ func TestLostTail(t *testing.T) {
 		for _, w := range writers {
 			w.holds(t, after, safe)
 		}
-		storetest.Consistent(t, after.Backend(), after)
+		storetest.CheckConsistency(t, after.Backend(), after)
 		if err := server.Kill(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	check(killed.Add(-2 * time.Second))
-	random := rand.New(rand.NewPCG(seed.Of(t), 0))
+	random := rand.New(rand.NewPCG(seed.ForTest(t), 0))
 	for range 6 {
 		keep := len(whole)/4 + random.IntN(len(whole)*3/4)
 		if err := os.WriteFile(files[0], whole[:keep], 0o600); err != nil {

@@ -44,7 +44,7 @@ func TestOpenRefuses(t *testing.T) {
 		settings []string
 		words    []string
 	}{
-		"Redis Cluster": {[]string{"cluster-enabled yes", fmt.Sprint("cluster-port ", port.Of(t).Port)}, []string{"Redis Cluster mode", "Sentinels"}},
+		"Redis Cluster": {[]string{"cluster-enabled yes", fmt.Sprint("cluster-port ", port.ReserveForTest(t).Port)}, []string{"Redis Cluster mode", "Sentinels"}},
 		"eviction":      {[]string{"maxmemory-policy allkeys-lru"}, []string{"allkeys-lru", "noeviction"}},
 		"no password":   {[]string{"requirepass secret"}, []string{"asks for a password", "URL"}},
 	} {

@@ -101,7 +101,7 @@ func refusesWrites(t *testing.T, server *redistest.Server, s *redis.Store, f sto
 	if got := command(t, server, "DBSIZE"); got != keys {
 		t.Errorf("the server has %s keys after %s", got, keys)
 	}
-	storetest.Consistent(t, s.Backend(), s)
+	storetest.CheckConsistency(t, s.Backend(), s)
 }
 
 func TestOutOfMemory(t *testing.T) {
@@ -132,14 +132,14 @@ func TestOutOfMemory(t *testing.T) {
 	if made == 0 || made == 1000 {
 		t.Fatalf("%d jobs fit into 300 KB", made)
 	}
-	storetest.Consistent(t, s.Backend(), s)
+	storetest.CheckConsistency(t, s.Backend(), s)
 	command(t, server, "CONFIG", "SET", "maxmemory", "0")
 	for name, err := range writes(t, s, f) {
 		if err != nil && !errors.Is(err, rowmill.ErrTerminal) { // after the job is finished
 			t.Errorf("%s with memory: %v", name, err)
 		}
 	}
-	storetest.Consistent(t, s.Backend(), s)
+	storetest.CheckConsistency(t, s.Backend(), s)
 }
 
 func TestReadOnlyReplica(t *testing.T) {
@@ -203,7 +203,7 @@ func TestSlowServer(t *testing.T) {
 	if got, err := s.Get(t.Context(), "job"); err != nil || got.Version != rec.Version+1 || got.Job.RowsDone != 5 {
 		t.Errorf("the job has version %d and %d rows, %v", got.Version, got.Job.RowsDone, err)
 	}
-	storetest.Consistent(t, s.Backend(), s)
+	storetest.CheckConsistency(t, s.Backend(), s)
 }
 
 func TestServerRestarts(t *testing.T) {
@@ -237,7 +237,7 @@ func TestServerRestarts(t *testing.T) {
 	if err := s.CommitParts(t.Context(), f, []store.Part{{Key: "r", Rows: 1, Totals: of(1)}}); err != nil {
 		t.Errorf("a commit after the server forgot its scripts: %v", err)
 	}
-	storetest.Consistent(t, s.Backend(), s)
+	storetest.CheckConsistency(t, s.Backend(), s)
 }
 
 // retryUntil repeats done until it returns true.
@@ -297,7 +297,7 @@ func TestFailover(t *testing.T) {
 	}
 	t.Logf("the first commits after the kill took %v", time.Since(start).Round(time.Millisecond))
 	w.holds(t, s, always)
-	storetest.Consistent(t, s.Backend(), s)
+	storetest.CheckConsistency(t, s.Backend(), s)
 	if err := errors.Join(s.Ping(t.Context()), s.Confirm(t.Context())); err != nil {
 		t.Error(err)
 	}

@@ -59,7 +59,7 @@ func TestFenceHoldsAtTheWrite(t *testing.T) {
 	if !errors.Is(err, rowmill.ErrTerminal) {
 		t.Errorf("an update beside a cancel: %v, want ErrTerminal", err)
 	}
-	storetest.Consistent(t, s.Backend(), s)
+	storetest.CheckConsistency(t, s.Backend(), s)
 }
 
 // TestSimultaneousReservations lets jobs of the same account reserve at the same time, from several
@@ -98,7 +98,7 @@ func TestSimultaneousReservations(t *testing.T) {
 			t.Fatalf("round %d: %d jobs were granted an amount for one", round, granted.Load())
 		}
 	}
-	storetest.Consistent(t, stores[0].Backend(), stores[0])
+	storetest.CheckConsistency(t, stores[0].Backend(), stores[0])
 }
 
 // TestReservationsAreFewCalls checks that the number of calls grows with the number of
@@ -128,7 +128,7 @@ func TestReservationsAreFewCalls(t *testing.T) {
 	if calls := scripts(t, server) - before; calls > 4*crowd {
 		t.Errorf("%d reservations took %d calls of scripts", crowd, calls)
 	}
-	storetest.Consistent(t, s.Backend(), s)
+	storetest.CheckConsistency(t, s.Backend(), s)
 }
 
 // scripts returns the number of scripts that a server has executed.

@@ -92,7 +92,7 @@ func TestLostTailIsWrittenAgain(t *testing.T) {
 			t.Errorf("epoch %d after the lost epoch %d", rec.Epoch, f.Epoch)
 		}
 	}
-	storetest.Consistent(t, s.Store.(*redis.Store).Backend(), s.Store.(*redis.Store))
+	storetest.CheckConsistency(t, s.Store.(*redis.Store).Backend(), s.Store.(*redis.Store))
 }
 
 // TestNothingIsWrittenIntoAnEmptyServer removes all data while a node keeps writes of a

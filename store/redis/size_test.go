@@ -102,7 +102,7 @@ func endWith(t *testing.T, s *redis.Store, f store.Fence, status rowmill.Status)
 	}
 	if err == nil && status == rowmill.StatusSucceeded {
 		if err = s.DropParts(t.Context(), f.JobID); err == nil {
-			err = s.InputGone(t.Context(), f.JobID, time.Now())
+			err = s.MarkInputRemoved(t.Context(), f.JobID, time.Now())
 		}
 	} else if err == nil {
 		err = s.KeepInput(t.Context(), f.JobID, time.Now().Add(time.Hour))

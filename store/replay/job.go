@@ -10,8 +10,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A job holds the recent writes of a single job, to repeat them if the store loses them.
-type job struct {
+// A jobLog holds the recent writes of a single job, to repeat them if the store loses them.
+type jobLog struct {
 	id        string
 	writer    *store.Writer // counts the acknowledged writes
 	repairing chan struct{} // holds one item while a repair runs
@@ -49,7 +49,7 @@ type write struct {
 
 // lockRepair waits until no other repair of the job runs, or ctx ends. The caller must
 // call done at the end of its repair.
-func (j *job) lockRepair(ctx context.Context) (done func(), err error) {
+func (j *jobLog) lockRepair(ctx context.Context) (done func(), err error) {
 	select {
 	case j.repairing <- struct{}{}:
 		return func() { <-j.repairing }, nil
@@ -67,25 +67,25 @@ type requiredState struct {
 	behind  bool  // writes must be repeated even if the record shows all this
 }
 
-// leastState returns the minimum that the record must show. Call leastState before you
+// computeRequiredState returns the minimum that the record must show. Call computeRequiredState before you
 // read the record, because the record may lack writes that are acknowledged after the
 // read.
-func (j *job) leastState() requiredState {
+func (j *jobLog) computeRequiredState() requiredState {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	created := slices.ContainsFunc(j.log, func(w *write) bool { return w.create && w.acked })
-	return requiredState{j.writer.Acked(), created, j.isEnded, j.mustRepeat}
+	return requiredState{j.writer.AckedWrites(), created, j.isEnded, j.mustRepeat}
 }
 
-// missingIn reports whether a record with revision m lacks acknowledged writes.
-func (s requiredState) missingIn(m store.Revision) bool {
+// isMissingIn reports whether a record with revision m lacks acknowledged writes.
+func (s requiredState) isMissingIn(m store.Revision) bool {
 	return s.behind || m.Writes < s.writes || s.ended && !m.Status.Terminal() || s.created && m.Version == 0
 }
 
 // prune drops the writes that are older than the time before. While lost writes must be
 // repeated, prune keeps writes for the time patience longer. The result is true if the
 // whole state of this job can be dropped.
-func (j *job) prune(before time.Time, patience time.Duration) bool {
+func (j *jobLog) prune(before time.Time, patience time.Duration) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.mustRepeat || j.postponed {
@@ -104,7 +104,7 @@ func (j *job) prune(before time.Time, patience time.Duration) bool {
 
 // applyRecord updates j from a record that was just read. The record may show that a claim, a
 // submission or an end of the job with an unknown outcome has taken effect.
-func (j *job) applyRecord(rec store.Record) {
+func (j *jobLog) applyRecord(rec store.Record) {
 	j.mu.Lock()
 	for _, w := range j.log {
 		w.acked = w.acked || w.create
@@ -114,13 +114,13 @@ func (j *job) applyRecord(rec store.Record) {
 	claimed := j.claimSession != "" && j.claimSession == rec.Session && !existing && !rec.Job.Status.Terminal()
 	j.mu.Unlock()
 	if claimed && j.recordClaim(rec, 0) { // how many writes the store had before this claim is unknown
-		j.fallBehind()
+		j.requireRepeat()
 	}
 }
 
 // applyEnd marks a write with an unknown outcome as acknowledged when m shows that the
 // write ended the job. The caller must have locked j.mu.
-func (j *job) applyEnd(m store.Revision) {
+func (j *jobLog) applyEnd(m store.Revision) {
 	for _, w := range j.log {
 		if !w.acked && w.isEnd != nil && m.Status.Terminal() && w.isEnd(m) {
 			w.acked, j.isEnded = true, true
@@ -130,7 +130,7 @@ func (j *job) applyEnd(m store.Revision) {
 
 // confirmEnd adds w to the log: a write that ended the job, possibly on another node. It
 // adds nothing if the log already has a write that ended the job.
-func (j *job) confirmEnd(w *write) {
+func (j *jobLog) confirmEnd(w *write) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.isEnded = true
@@ -143,7 +143,7 @@ func (j *job) confirmEnd(w *write) {
 
 // confirmCreate adds w, the submission of the job, to the log, unless the log already has
 // an acknowledged submission.
-func (j *job) confirmCreate(w *write) {
+func (j *jobLog) confirmCreate(w *write) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if slices.ContainsFunc(j.log, func(w *write) bool { return w.create && w.acked }) {
@@ -156,7 +156,7 @@ func (j *job) confirmCreate(w *write) {
 // logWrite adds a write to the log before it is sent, so that the log has the writes in the
 // order of sending. It returns the number of repairs so far, which the caller passes to
 // end.
-func (j *job) logWrite(w *write) (repairs int) {
+func (j *jobLog) logWrite(w *write) (repairs int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	w.at = time.Now()
@@ -168,7 +168,7 @@ func (j *job) logWrite(w *write) (repairs int) {
 // meanwhile, the store may have lost this write together with earlier writes. A
 // submission or an end with an unknown outcome stays in the log; it counts as
 // acknowledged when a record shows it.
-func (j *job) recordOutcome(w *write, err error, repairs int) {
+func (j *jobLog) recordOutcome(w *write, err error, repairs int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if (w.create || w.isEnd != nil) && errors.Is(err, store.ErrOutcomeUnknown) {
@@ -178,27 +178,27 @@ func (j *job) recordOutcome(w *write, err error, repairs int) {
 		j.log = slices.DeleteFunc(j.log, func(other *write) bool { return other == w })
 		return
 	}
-	w.acked, w.number = true, j.writer.Acked()
+	w.acked, w.number = true, j.writer.AckedWrites()
 	j.mustRepeat = j.mustRepeat || j.repairs != repairs
 }
 
 // restartAge sets the time of a repeated write to now, so that the log keeps it as long
 // as a new write: the store may lose the repeated write too.
-func (j *job) restartAge(w *write) {
+func (j *jobLog) restartAge(w *write) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	w.at = time.Now()
 }
 
 // startRepair counts a repair and returns the acknowledged writes, to repeat them.
-func (j *job) startRepair() []*write {
+func (j *jobLog) startRepair() []*write {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.repairs++
 	return slices.DeleteFunc(slices.Clone(j.log), func(w *write) bool { return !w.acked })
 }
 
-func (j *job) state() (fence store.Fence, final bool) {
+func (j *jobLog) currentFence() (fence store.Fence, final bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.fence, j.isEnded
@@ -207,7 +207,7 @@ func (j *job) state() (fence store.Fence, final bool) {
 // origin returns the data from which the job can be created again: base is its record at
 // the time of the claim, created is the write that submitted the job. Both may be nil if
 // unknown.
-func (j *job) origin() (base *store.Record, created *write) {
+func (j *jobLog) origin() (base *store.Record, created *write) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if i := slices.IndexFunc(j.log, func(w *write) bool { return w.create }); i >= 0 {
@@ -216,9 +216,9 @@ func (j *job) origin() (base *store.Record, created *write) {
 	return j.claimedRecord, created
 }
 
-// fallBehind records that writes must be repeated. before tells whether this was already
+// requireRepeat records that writes must be repeated. before tells whether this was already
 // recorded.
-func (j *job) fallBehind() (before bool) {
+func (j *jobLog) requireRepeat() (before bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	before, j.mustRepeat = j.mustRepeat, true
@@ -226,7 +226,7 @@ func (j *job) fallBehind() (before bool) {
 }
 
 // setPostponed records whether a check found lost writes but could not repeat them.
-func (j *job) setPostponed(postponed bool) {
+func (j *jobLog) setPostponed(postponed bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.postponed = postponed
@@ -235,7 +235,7 @@ func (j *job) setPostponed(postponed bool) {
 // endRepair records that lost writes were repeated: with a fence all of them, with an
 // empty fence only the writes that need no fence. Then the writes that this process made as
 // the owner of the job are still missing.
-func (j *job) endRepair(fence store.Fence) {
+func (j *jobLog) endRepair(fence store.Fence) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if fence.Session == "" {
@@ -246,7 +246,7 @@ func (j *job) endRepair(fence store.Fence) {
 }
 
 // countMissingEnd counts a repair in which the job's end was missing.
-func (j *job) countMissingEnd() int {
+func (j *jobLog) countMissingEnd() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.missingEnds++
@@ -254,7 +254,7 @@ func (j *job) countMissingEnd() int {
 }
 
 // setReopened records that the job is open again and that this process does not own it.
-func (j *job) setReopened() {
+func (j *jobLog) setReopened() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.fence, j.isEnded, j.missingEnds = store.Fence{}, false, 0
@@ -262,7 +262,7 @@ func (j *job) setReopened() {
 
 // hasGap reports whether a record with this number of writes lacks a write that was dropped
 // from the log. Later writes of the owner must not be repeated without this write.
-func (j *job) hasGap(writes int64) bool {
+func (j *jobLog) hasGap(writes int64) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return writes < j.dropped
@@ -270,7 +270,7 @@ func (j *job) hasGap(writes int64) bool {
 
 // loseOwnership records that the job has another owner, who continues from the stored
 // parts.
-func (j *job) loseOwnership() {
+func (j *jobLog) loseOwnership() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.fence, j.mustRepeat, j.dropped = store.Fence{}, false, 0
@@ -278,7 +278,7 @@ func (j *job) loseOwnership() {
 }
 
 // applyRevision updates j from the revision of a record that has all acknowledged writes.
-func (j *job) applyRevision(m store.Revision) {
+func (j *jobLog) applyRevision(m store.Revision) {
 	j.mu.Lock()
 	other := j.fence.Session != "" && m.Epoch > j.fence.Epoch
 	j.isEnded, j.postponed = j.isEnded || m.Status.Terminal(), false
@@ -290,24 +290,24 @@ func (j *job) applyRevision(m store.Revision) {
 }
 
 // owns reports whether f is the fence of the last claim by this process.
-func (j *job) owns(f store.Fence) bool {
+func (j *jobLog) owns(f store.Fence) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.fence.Session != "" && f.Session == j.fence.Session && f.Epoch == j.fence.Epoch
 }
 
-// recordClaim records a claim by this process; rec is the record after the claim. holds
+// recordClaim records a claim by this process; rec is the record after the claim. recordedWrites
 // is the number of this process's writes in rec. again reports whether earlier writes are
-// missing and must be repeated: then holds is not larger than the number of acknowledged
+// missing and must be repeated: then recordedWrites is not larger than the number of acknowledged
 // writes.
-func (j *job) recordClaim(rec store.Record, holds int64) (again bool) {
+func (j *jobLog) recordClaim(rec store.Record, recordedWrites int64) (again bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	again = j.mustRepeat || holds <= j.writer.Acked()
-	if j.overtaken(rec) {
+	again = j.mustRepeat || recordedWrites <= j.writer.AckedWrites()
+	if j.wasOvertaken(rec) {
 		j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.needsFence })
 	}
-	j.previousEpoch, j.version = claimBefore(rec), rec.Version
+	j.previousEpoch, j.version = previousClaimEpoch(rec), rec.Version
 	j.claimSession, j.fence = "", store.Fence{JobID: j.id, Session: rec.Session, Epoch: rec.Epoch}
 	j.isEnded, j.missingEnds = false, 0 // the new owner runs the job again, so no lost end must be repeated
 	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.releases })
@@ -315,17 +315,17 @@ func (j *job) recordClaim(rec store.Record, holds int64) (again bool) {
 		j.claimedRecord = &rec
 	}
 	if !again {
-		j.writer.Ack(holds)
+		j.writer.Ack(recordedWrites)
 	}
 	return again
 }
 
-// overtaken reports whether another owner may have written between the last claim by this
+// wasOvertaken reports whether another owner may have written between the last claim by this
 // process and its new claim rec. The new claim shows that the store has lost the last
 // one. The other owner may have run the rows of the lost parts again. The caller must
 // have locked j.mu.
-func (j *job) overtaken(rec store.Record) bool {
-	switch claimBefore(rec) {
+func (j *jobLog) wasOvertaken(rec store.Record) bool {
+	switch previousClaimEpoch(rec) {
 	case j.fence.Epoch:
 		return false
 	case j.previousEpoch:
@@ -334,8 +334,8 @@ func (j *job) overtaken(rec store.Record) bool {
 	return true
 }
 
-// claimBefore returns the epoch of the claim before the last claim in rec; 0 for none.
-func claimBefore(rec store.Record) int64 {
+// previousClaimEpoch returns the epoch of the claim before the last claim in rec; 0 for none.
+func previousClaimEpoch(rec store.Record) int64 {
 	for _, e := range slices.Backward(rec.Events) {
 		if e.What == store.EventClaimed && e.At < rec.Epoch {
 			return e.At
@@ -344,24 +344,24 @@ func claimBefore(rec store.Record) int64 {
 	return 0
 }
 
-// isAsLeft reports whether the job is as this process left it, so that no other owner can
+// isUntouched reports whether the job is as this process left it, so that no other owner can
 // have changed it. rec is the record after a new claim, which this process made to repeat
 // the end of the job.
-func (j *job) isAsLeft(rec store.Record) bool {
+func (j *jobLog) isUntouched(rec store.Record) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return !j.overtaken(rec)
+	return !j.wasOvertaken(rec)
 }
 
 // repairCount returns the number of repairs.
-func (j *job) repairCount() int {
+func (j *jobLog) repairCount() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.repairs
 }
 
 // setEnded records that the end of the job was acknowledged.
-func (j *job) setEnded() {
+func (j *jobLog) setEnded() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.isEnded = true

@@ -21,7 +21,7 @@ func TestUnrepeatableWritesKeptLonger(t *testing.T) {
 	owner.create()
 	v.keep()
 	owner.cancel()
-	other.must(other.Continued(t.Context(), "job-1", "job-2"))
+	other.must(other.MarkContinued(t.Context(), "job-1", "job-2"))
 	v.forget()
 	for range 3 {
 		if err := other.CheckLostWrites(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
@@ -33,7 +33,7 @@ func TestUnrepeatableWritesKeptLonger(t *testing.T) {
 	other.continued("job-2")
 	impatient := v.nodeWith(replay.Config{KeepFor: time.Nanosecond, Patience: time.Nanosecond})
 	v.keep()
-	impatient.must(impatient.Continued(t.Context(), "job-1", "job-3"))
+	impatient.must(impatient.MarkContinued(t.Context(), "job-1", "job-3"))
 	impatient.check()
 	v.forget()
 	impatient.check()
@@ -110,7 +110,7 @@ func TestWaitingWriteDoesNotStopOthers(t *testing.T) {
 	lost.run(lost.claim())
 	v.keep()
 	lost.cancel()
-	other.must(other.Continued(t.Context(), "job-1", "job-2"))
+	other.must(other.MarkContinued(t.Context(), "job-1", "job-2"))
 	_, err := other.RemoveData(t.Context(), "job-1", time.Now())
 	other.must(err)
 	v.forget()

@@ -59,7 +59,7 @@ type Store struct {
 	lastCheck time.Time // start of the last successful check; used only by the goroutine that checks
 
 	mu   sync.Mutex
-	jobs map[string]*job
+	jobs map[string]*jobLog
 }
 
 // New returns a Store that wraps cfg.Store, and starts its checks for lost writes.
@@ -77,7 +77,7 @@ func New(cfg Config) *Store {
 	if cfg.FailedAt == nil {
 		cfg.FailedAt = func() time.Time { return time.Time{} }
 	}
-	s := &Store{Store: cfg.Store, cfg: cfg, name: newName(), jobs: make(map[string]*job), done: make(chan struct{})}
+	s := &Store{Store: cfg.Store, cfg: cfg, name: newName(), jobs: make(map[string]*jobLog), done: make(chan struct{})}
 	s.life, s.end = context.WithCancel(context.Background())
 	go s.watch()
 	return s
@@ -129,13 +129,13 @@ func (s *Store) watch() {
 // not allowed.
 func (s *Store) CheckLostWrites(ctx context.Context) error {
 	began := time.Now()
-	ids, jobs := s.tracked()
+	ids, jobs := s.trackedJobs()
 	if len(ids) == 0 {
 		return nil
 	}
 	least := make([]requiredState, len(jobs))
 	for i, j := range jobs {
-		least[i] = j.leastState()
+		least[i] = j.computeRequiredState()
 	}
 	marks, err := s.Revisions(ctx, ids, s.name)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *Store) CheckLostWrites(ctx context.Context) error {
 	}
 	var errs []error
 	for i, j := range jobs {
-		if least[i].missingIn(marks[i]) {
+		if least[i].isMissingIn(marks[i]) {
 			err := s.repair(ctx, j)
 			j.setPostponed(err != nil)
 			errs = append(errs, err)
@@ -155,10 +155,10 @@ func (s *Store) CheckLostWrites(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// tracked returns the jobs with kept writes, ordered by id. It first drops writes that
+// trackedJobs returns the jobs with kept writes, ordered by id. It first drops writes that
 // were older than Config.KeepFor at the time of the last successful check. So time without an
 // answer of the store does not count.
-func (s *Store) tracked() (ids []string, jobs []*job) {
+func (s *Store) trackedJobs() (ids []string, jobs []*jobLog) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
@@ -172,39 +172,39 @@ func (s *Store) tracked() (ids []string, jobs []*job) {
 	return ids, jobs
 }
 
-// job returns the state of a job. It creates the state if it is missing.
-func (s *Store) job(id string) *job {
+// jobLogFor returns the state of a job. It creates the state if it is missing.
+func (s *Store) jobLogFor(id string) *jobLog {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.jobLocked(id)
 }
 
 // existingJob returns the state of a job, nil when there is none.
-func (s *Store) existingJob(id string) *job {
+func (s *Store) existingJob(id string) *jobLog {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.jobs[id]
 }
 
-func (s *Store) jobLocked(id string) *job {
+func (s *Store) jobLocked(id string) *jobLog {
 	if s.jobs[id] == nil {
-		s.jobs[id] = &job{id: id, writer: store.NewWriter(s.name), repairing: make(chan struct{}, 1)}
+		s.jobs[id] = &jobLog{id: id, writer: store.NewWriter(s.name), repairing: make(chan struct{}, 1)}
 	}
 	return s.jobs[id]
 }
 
-// begin adds a write to the log of a job before the write is sent. It returns the state
+// beginWrite adds a write to the log of a job before the write is sent. It returns the state
 // of the job and the number of repairs so far.
-func (s *Store) begin(id string, w *write) (j *job, repairs int) {
+func (s *Store) beginWrite(id string, w *write) (j *jobLog, repairs int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j = s.jobLocked(id)
 	return j, j.logWrite(w)
 }
 
-// noteClaim records that this process has sent a claim of a job for session. If the
+// recordSentClaim records that this process has sent a claim of a job for session. If the
 // outcome is unknown, a later Get may show it.
-func (s *Store) noteClaim(id, session string) *job {
+func (s *Store) recordSentClaim(id, session string) *jobLog {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j := s.jobLocked(id)
@@ -215,22 +215,22 @@ func (s *Store) noteClaim(id, session string) *job {
 }
 
 // repair writes lost writes of a job again.
-func (s *Store) repair(ctx context.Context, j *job) error {
+func (s *Store) repair(ctx context.Context, j *jobLog) error {
 	done, err := j.lockRepair(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	least := j.leastState()
+	least := j.computeRequiredState()
 	marks, err := s.Revisions(ctx, []string{j.id}, s.name)
-	if err != nil || !least.missingIn(marks[0]) {
+	if err != nil || !least.isMissingIn(marks[0]) {
 		return err
 	}
 	m := marks[0]
-	fence, final := j.state()
-	if !j.fallBehind() {
+	fence, final := j.currentFence()
+	if !j.requireRepeat() {
 		s.cfg.Log.Warn("the store has lost acknowledged writes of a job; they are written again",
-			"job", j.id, "writes", m.Writes, "had", j.writer.Acked(), "status", m.Status)
+			"job", j.id, "writes", m.Writes, "had", j.writer.AckedWrites(), "status", m.Status)
 	}
 	if j.hasGap(m.Writes) { // the job runs again from the recorded parts
 		if fence.Session != "" && m.Session == fence.Session && m.Epoch == fence.Epoch && !m.Status.Terminal() {
@@ -243,7 +243,7 @@ func (s *Store) repair(ctx context.Context, j *job) error {
 		fence, final = store.Fence{}, false
 	}
 	if m.Version == 0 {
-		if err := s.create(ctx, j); err != nil {
+		if err := s.recreateJob(ctx, j); err != nil {
 			return err
 		}
 	}
@@ -264,7 +264,7 @@ func (s *Store) repair(ctx context.Context, j *job) error {
 			fence = store.Fence{}
 		case err != nil:
 			return err
-		case !j.isAsLeft(rec): // the job continues from the parts of the other owner
+		case !j.isUntouched(rec): // the job continues from the parts of the other owner
 			j.loseOwnership()
 			if err := s.Store.Release(ctx, store.Fence{JobID: j.id, Session: rec.Session, Epoch: rec.Epoch}); err != nil {
 				return err
@@ -274,7 +274,7 @@ func (s *Store) repair(ctx context.Context, j *job) error {
 			fence.Epoch = rec.Epoch
 		}
 	}
-	err = s.repeat(ctx, j, fence)
+	err = s.repeatWrites(ctx, j, fence)
 	if final && fence.Session != "" && j.countMissingEnd() > maxMissingEnds {
 		err = errors.Join(err, s.reopen(ctx, j, fence))
 	}
@@ -287,7 +287,7 @@ const maxMissingEnds = 3
 
 // reopen releases a job whose end was lost, and which this process no longer runs. If no
 // other node repeats the end, the job runs again.
-func (s *Store) reopen(ctx context.Context, j *job, fence store.Fence) error {
+func (s *Store) reopen(ctx context.Context, j *jobLog, fence store.Fence) error {
 	marks, err := s.Revisions(ctx, []string{j.id}, s.name)
 	if err != nil {
 		return err
@@ -303,9 +303,9 @@ func (s *Store) reopen(ctx context.Context, j *job, fence store.Fence) error {
 	return nil
 }
 
-// create stores a lost job again: with the record that this process submitted or, if that
+// recreateJob stores a lost job again: with the record that this process submitted or, if that
 // is unknown, with the record that it claimed.
-func (s *Store) create(ctx context.Context, j *job) error {
+func (s *Store) recreateJob(ctx context.Context, j *jobLog) error {
 	base, created := j.origin()
 	ctx = store.WithWriter(ctx, store.NewWriter(s.name))
 	var err error
@@ -328,9 +328,9 @@ func (s *Store) create(ctx context.Context, j *job) error {
 // are repeated at once.
 var errEndLost = fmt.Errorf("%w: the store has lost the end of the job; the write waits until its node repeats the end", rowmill.ErrUnavailable)
 
-// repeat repeats the kept writes of a job. It skips the owner's writes when fence is
+// repeatWrites repeats the kept writes of a job. It skips the owner's writes when fence is
 // empty.
-func (s *Store) repeat(ctx context.Context, j *job, fence store.Fence) error {
+func (s *Store) repeatWrites(ctx context.Context, j *jobLog, fence store.Fence) error {
 	w := store.NewWriter(s.name) // a new writer, because writes of j.writer are refused until the repair is complete
 	ctx = store.WithWriter(ctx, w)
 	var waiting error
@@ -360,13 +360,13 @@ func (s *Store) repeat(ctx context.Context, j *job, fence store.Fence) error {
 	if err != nil {
 		return err
 	}
-	if err := w.Check(j.id, marks[0].Writes); err != nil { // the store may have lost writes during the repair
+	if err := w.CheckLostWrites(j.id, marks[0].Writes); err != nil { // the store may have lost writes during the repair
 		return err
 	}
-	j.writer.Reset(marks[0].Writes)
+	j.writer.ResetAcked(marks[0].Writes)
 	j.endRepair(fence)
 	if waiting != nil {
-		j.fallBehind()
+		j.requireRepeat()
 	}
 	return waiting
 }

@@ -55,7 +55,7 @@ func TestLostWrites(t *testing.T) {
 			n.create()
 			n.cancel()
 			v.keep()
-			n.must(n.Continued(n.t.Context(), "job-1", "job-2"))
+			n.must(n.MarkContinued(n.t.Context(), "job-1", "job-2"))
 			v.forget()
 			n.check()
 			n.continued("job-2")
@@ -65,7 +65,7 @@ func TestLostWrites(t *testing.T) {
 			v.keep()
 			n.cancel()
 			other := v.node()
-			n.must(other.Continued(n.t.Context(), "job-1", "job-2"))
+			n.must(other.MarkContinued(n.t.Context(), "job-1", "job-2"))
 			v.forget()
 			if err := other.CheckLostWrites(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
 				n.t.Errorf("the check before the end is repaired: %v", err)
@@ -79,7 +79,7 @@ func TestLostWrites(t *testing.T) {
 			n.create()
 			n.cancel()
 			v.keep()
-			n.must(n.Continued(n.t.Context(), "job-1", "job-2"))
+			n.must(n.MarkContinued(n.t.Context(), "job-1", "job-2"))
 			other := v.node()
 			_, err := other.AddArtifact(n.t.Context(), "job-1", "columns", store.Artifact{Key: "c", Size: 1})
 			n.must(err)
@@ -98,7 +98,7 @@ func TestLostWrites(t *testing.T) {
 			_, err := n.AddArtifact(n.t.Context(), "job-1", "columns", store.Artifact{Key: "c", Size: 1})
 			n.must(err)
 			v.forget()
-			n.must(v.node().Continued(n.t.Context(), "job-1", "job-2"))
+			n.must(v.node().MarkContinued(n.t.Context(), "job-1", "job-2"))
 			n.check()
 			if n.get().Artifacts["columns"].Key != "c" {
 				n.t.Error("the artifact is not recorded")
@@ -283,7 +283,7 @@ func TestLostWrites(t *testing.T) {
 			n.create()
 			n.cancel()
 			v.keep()
-			n.must(n.Continued(n.t.Context(), "job-1", "job-2"))
+			n.must(n.MarkContinued(n.t.Context(), "job-1", "job-2"))
 			v.forget()
 			n.must(n.KeepInput(n.t.Context(), "job-1", time.Now().Add(time.Hour)))
 			n.check()
@@ -349,7 +349,7 @@ func TestLostWrites(t *testing.T) {
 			_, err := v.Cancel(n.t.Context(), "job-1", time.Now(), nil)
 			n.must(err)
 			n.check()
-			n.must(n.Continued(n.t.Context(), "job-1", "job-2"))
+			n.must(n.MarkContinued(n.t.Context(), "job-1", "job-2"))
 			v.forget()
 			for range 3 {
 				if err := n.CheckLostWrites(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {

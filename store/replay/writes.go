@@ -18,7 +18,7 @@ func hasWriter(ctx context.Context) bool { return store.WriterOf(ctx) != nil }
 // ownerWrite makes a write of a job's owner by calling send. It keeps repeat, which
 // makes the write again if the store loses it.
 func (s *Store) ownerWrite(ctx context.Context, f store.Fence, repeat *write, send func(context.Context, store.Fence) error) error {
-	j := s.job(f.JobID)
+	j := s.jobLogFor(f.JobID)
 	if !j.owns(f) { // the fence of an earlier owner; the store refuses it
 		return send(ctx, f)
 	}
@@ -37,10 +37,10 @@ func (s *Store) write(ctx context.Context, id string, repeat *write, send func(c
 	if hasWriter(ctx) {
 		return send(ctx)
 	}
-	j, repairs := s.begin(id, repeat)
+	j, repairs := s.beginWrite(id, repeat)
 	ctx = store.WithWriter(ctx, j.writer)
 	err := send(ctx)
-	if errors.Is(err, store.ErrLostWrites) || errors.Is(err, rowmill.ErrNotFound) && (repeat.needsFence || j.writer.Acked() > 0) {
+	if errors.Is(err, store.ErrLostWrites) || errors.Is(err, rowmill.ErrNotFound) && (repeat.needsFence || j.writer.AckedWrites() > 0) {
 		if err = s.repair(ctx, j); err == nil || errors.Is(err, errEndLost) {
 			repairs = j.repairCount()
 			err = send(ctx)
@@ -57,7 +57,7 @@ func (s *Store) write(ctx context.Context, id string, repeat *write, send func(c
 // whether a revision shows that this write has ended the job; isEnd is nil if the write
 // does not end the job.
 func (s *Store) ownerUpdate(ctx context.Context, f store.Fence, isEnd func(store.Revision) bool, send, repeat func(context.Context, store.Fence) (store.Record, error)) (rec store.Record, err error) {
-	j := s.job(f.JobID)
+	j := s.jobLogFor(f.JobID)
 	w := &write{isEnd: isEnd, do: func(ctx context.Context, f store.Fence) error {
 		rec, err := repeat(ctx, f)
 		if err == nil && rec.Job.Status.Terminal() {
@@ -80,7 +80,7 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 		return s.Store.Create(ctx, rec, idem)
 	}
 	w := &write{create: true, do: s.recreate(rec, idem)}
-	j, repairs := s.begin(rec.Job.ID, w)
+	j, repairs := s.beginWrite(rec.Job.ID, w)
 	stored, existed, err = s.Store.Create(store.WithWriter(ctx, j.writer), rec, idem)
 	outcome := err
 	if existed {
@@ -143,9 +143,9 @@ func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change 
 	})
 	switch {
 	case err == nil:
-		s.job(jobID).setEnded()
+		s.jobLogFor(jobID).setEnded()
 	case errors.Is(err, rowmill.ErrTerminal) && rec.Job.Status == rowmill.StatusCancelled && !hasWriter(ctx):
-		s.job(jobID).confirmEnd(&write{isEnd: cancels, do: again})
+		s.jobLogFor(jobID).confirmEnd(&write{isEnd: cancels, do: again})
 	}
 	return rec, err
 }
@@ -160,7 +160,7 @@ func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.
 		return err
 	})
 	if err == nil {
-		s.job(jobID).setEnded()
+		s.jobLogFor(jobID).setEnded()
 	}
 	return rec, err
 }
@@ -175,14 +175,14 @@ func (s *Store) ReplaceArtifact(ctx context.Context, jobID, variant string, old,
 		return err
 	})
 	if err == nil {
-		s.job(jobID).setEnded()
+		s.jobLogFor(jobID).setEnded()
 	}
 	return rec, err
 }
 
-// Continued records which job continues a job that has ended.
-func (s *Store) Continued(ctx context.Context, jobID, by string) error {
-	note := func(ctx context.Context) error { return s.Store.Continued(ctx, jobID, by) }
+// MarkContinued records which job continues a job that has ended.
+func (s *Store) MarkContinued(ctx context.Context, jobID, by string) error {
+	note := func(ctx context.Context) error { return s.Store.MarkContinued(ctx, jobID, by) }
 	return s.writeAfterEnd(ctx, jobID, note, note)
 }
 
@@ -210,7 +210,7 @@ func (s *Store) writeAfterEnd(ctx context.Context, jobID string, send, repeat fu
 		return err
 	}}, send)
 	if err == nil {
-		s.job(jobID).setEnded()
+		s.jobLogFor(jobID).setEnded()
 	}
 	return err
 }
@@ -232,26 +232,26 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Claim
 	if errors.Is(err, rowmill.ErrLeaseLost) || errors.Is(err, rowmill.ErrTerminal) || errors.Is(err, rowmill.ErrNotFound) {
 		return rec, err
 	}
-	j := s.noteClaim(jobID, session)
+	j := s.recordSentClaim(jobID, session)
 	if err != nil {
 		return rec, err
 	}
-	if j.hasGap(w.Acked() - 1) { // the number of writes before this claim
+	if j.hasGap(w.AckedWrites() - 1) { // the number of writes before this claim
 		j.loseOwnership()
 	}
-	if !j.recordClaim(rec, w.Acked()) {
+	if !j.recordClaim(rec, w.AckedWrites()) {
 		return rec, nil
 	}
 	done, err := j.lockRepair(ctx)
 	if err != nil {
-		j.fallBehind()
+		j.requireRepeat()
 		return rec, err
 	}
 	defer done()
 	s.cfg.Log.Warn("the store had lost this node's claim of the job; the writes after the claim are repeated", "job", jobID)
 	fence := store.Fence{JobID: jobID, Session: session, Epoch: rec.Epoch}
-	if err := s.repeat(ctx, j, fence); err != nil && !errors.Is(err, errEndLost) {
-		j.fallBehind()
+	if err := s.repeatWrites(ctx, j, fence); err != nil && !errors.Is(err, errEndLost) {
+		j.requireRepeat()
 		return rec, err
 	}
 	return s.Get(ctx, jobID)
@@ -299,12 +299,12 @@ func (s *Store) ListParts(ctx context.Context, jobID string) ([]store.Part, erro
 	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
 		return nil, err
 	}
-	least := j.leastState()
+	least := j.computeRequiredState()
 	marks, markErr := s.Revisions(ctx, []string{jobID}, s.name)
 	switch {
 	case markErr != nil:
 		return nil, markErr
-	case least.missingIn(marks[0]):
+	case least.isMissingIn(marks[0]):
 		if err := s.repair(ctx, j); err != nil && !errors.Is(err, errEndLost) {
 			return nil, err
 		}

@@ -25,9 +25,9 @@ func testActive(s *suite) {
 		}
 	}
 	none := s.start.Add(long)
-	ended := s.running(1)
+	ended := s.createRunning(1)
 	s.finish(ended, rowmill.StatusFailed)
-	owned, released := s.running(1), s.running(1)
+	owned, released := s.createRunning(1), s.createRunning(1)
 	oldest := s.create("a")
 	middle, newest := s.create("a"), s.create("a")
 	other := s.create("a\x20")

@@ -13,9 +13,9 @@ import (
 )
 
 func testUpdate(s *suite) {
-	f := s.owned("a")
+	f := s.createClaimed("a")
 	before := s.get(f.JobID)
-	s.wantSame("listed", before.Job, first(s))
+	s.wantSame("listed", before.Job, newestJob(s))
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	after := s.update(f, func(r *store.Record) error {
 		s.wantSame("the record given to the change", before, *r)
@@ -34,7 +34,7 @@ func testUpdate(s *suite) {
 		s.Errorf("the updated record is %s, want the changed values", asJSON(s, after))
 	}
 	s.wantUnchanged(after)
-	s.wantSame("listed", after.Job, first(s))
+	s.wantSame("listed", after.Job, newestJob(s))
 	s.wantSame("specification", before.Spec, after.Spec)
 
 	mine := errors.New("mine")
@@ -51,11 +51,11 @@ func testUpdate(s *suite) {
 	if cleared.Job.System != nil || s.get(f.JobID).Job.System != nil {
 		s.Error("the record still has the system prompt, want none")
 	}
-	s.wantSame("listed", cleared.Job, first(s))
+	s.wantSame("listed", cleared.Job, newestJob(s))
 }
 
-// first returns the newest job of account a.
-func first(s *suite) rowmill.Job {
+// newestJob returns the newest job of account a.
+func newestJob(s *suite) rowmill.Job {
 	s.Helper()
 	jobs, _, err := s.List(s.Context(), "a", 1, "")
 	if err != nil || len(jobs) != 1 {
@@ -82,7 +82,7 @@ func testUpdateTransitions(s *suite) {
 			if to == rowmill.StatusSucceeded {
 				continue // a success needs parts; testFinishRecounts tests it
 			}
-			f := s.owned("a")
+			f := s.createClaimed("a")
 			before := s.update(f, func(r *store.Record) error { return become(r, steps...) })
 			_, err := s.Update(s.Context(), f, func(r *store.Record) error { r.Job.Status = to; return nil })
 			legal := false
@@ -139,7 +139,7 @@ func testUpdateRefuses(s *suite) {
 }
 
 func testUpdatePanics(s *suite) {
-	f := s.owned("a")
+	f := s.createClaimed("a")
 	before := s.get(f.JobID)
 	var wg sync.WaitGroup
 	for range 4 {
@@ -158,7 +158,7 @@ func testUpdatePanics(s *suite) {
 }
 
 func testUpdateRace(s *suite) {
-	f := s.owned("a")
+	f := s.createClaimed("a")
 	const callers = 24
 	var wg sync.WaitGroup
 	for range callers {
@@ -175,7 +175,7 @@ func testUpdateRace(s *suite) {
 }
 
 func testFinish(s *suite) {
-	f := s.running(2)
+	f := s.createRunning(2)
 	s.commit(f, store.Part{Key: "p", Rows: 2})
 	s.wantError("a finish that ends nothing is accepted", errAny)(s.Finish(s.Context(), f, func(*store.Record) error { return nil }))
 	rec, err := s.Finish(s.Context(), f, func(r *store.Record) error {
@@ -194,7 +194,7 @@ func testFinish(s *suite) {
 		s.Errorf("after the finish there are %d parts, %v; want 1", len(parts), err)
 	}
 
-	failed := s.owned("a")
+	failed := s.createClaimed("a")
 	rec, err = s.Finish(s.Context(), failed, func(r *store.Record) error {
 		r.Job.FailureReason = rowmill.Failf(rowmill.CodeDownloadFailed, "gone")
 		return become(r, rowmill.StatusFailed)
@@ -209,7 +209,7 @@ func testFinish(s *suite) {
 
 func testFinishRecounts(s *suite) {
 	succeed := func(r *store.Record) error { return become(r, rowmill.StatusSucceeded) }
-	f := s.running(10)
+	f := s.createRunning(10)
 	attempts := map[string]func(store.Fence) error{
 		"Finish": func(f store.Fence) error { _, err := s.Finish(s.Context(), f, succeed); return err },
 		"Update": func(f store.Fence) error { _, err := s.Update(s.Context(), f, succeed); return err },
@@ -225,7 +225,7 @@ func testFinishRecounts(s *suite) {
 	refuse("no parts")
 	s.must(s.CommitParts(s.Context(), f, []store.Part{{Key: "a", Shard: 0, Rows: 4}, {Key: "b", Shard: 1, Rows: 5}}))
 	refuse("a row missing")
-	other := s.running(10)
+	other := s.createRunning(10)
 	s.commit(other, store.Part{Key: "other", Rows: 1})
 	refuse("the missing row in another job's part")
 	s.commit(f, store.Part{Key: "c", Shard: 1, Rows: 1})
@@ -234,11 +234,11 @@ func testFinishRecounts(s *suite) {
 		s.Errorf("finish with all rows: %v", err)
 	}
 
-	f = s.running(1)
+	f = s.createRunning(1)
 	s.commit(f, store.Part{Key: "a", Rows: 1}, store.Part{Key: "b", Rows: 1})
 	refuse("a row too many")
 
-	f = s.owned("a")
+	f = s.createClaimed("a")
 	s.update(f, func(r *store.Record) error { return become(r, rowmill.StatusStarting, rowmill.StatusRunning) })
 	refuse("rows that were never counted")
 }
@@ -246,7 +246,7 @@ func testFinishRecounts(s *suite) {
 // testTerminal checks that no call changes a job that has ended.
 func testTerminal(s *suite) {
 	for _, end := range []rowmill.Status{rowmill.StatusSucceeded, rowmill.StatusFailed, rowmill.StatusCancelled} {
-		f := s.running(1)
+		f := s.createRunning(1)
 		before := s.finish(f, end)
 		_, update := s.Update(s.Context(), f, func(r *store.Record) error { r.Job.Message = "late"; return nil })
 		_, finish := s.Finish(s.Context(), f, func(r *store.Record) error { r.Job.Status = rowmill.StatusFailed; return nil })
@@ -269,7 +269,7 @@ func testTerminal(s *suite) {
 func testCancel(s *suite) {
 	s.wantError("cancel of an unknown job", rowmill.ErrNotFound)(s.Cancel(s.Context(), "job-none", s.start, nil))
 	now := time.Date(2026, 7, 8, 9, 10, 11, 0, time.FixedZone("east", 3600))
-	f := s.running(5)
+	f := s.createRunning(5)
 	s.commit(f, store.Part{Key: "p", Rows: 2})
 	for name, id := range map[string]string{"pending": s.create("a"), "running": f.JobID} {
 		rec, err := s.Cancel(s.Context(), id, now, func(r *store.Record) {
@@ -303,7 +303,7 @@ func testCancel(s *suite) {
 // calls must succeed.
 func testCancelRace(s *suite) {
 	for range 5 {
-		f := s.running(0)
+		f := s.createRunning(0)
 		var won atomic.Int32
 		var wg sync.WaitGroup
 		count := func(name string, rec store.Record, err error) {
@@ -335,7 +335,7 @@ func testCancelRace(s *suite) {
 
 func testAddArtifact(s *suite) {
 	s.wantError("unknown job", rowmill.ErrNotFound)(s.AddArtifact(s.Context(), "job-none", "v", store.Artifact{Key: "k"}))
-	f := s.running(1)
+	f := s.createRunning(1)
 	s.wantError("running job", rowmill.ErrConflict)(s.AddArtifact(s.Context(), f.JobID, "v", store.Artifact{Key: "k"}))
 	before := s.finish(f, rowmill.StatusSucceeded)
 	for _, variant := range []string{"v", "w"} {
@@ -348,7 +348,7 @@ func testAddArtifact(s *suite) {
 		}
 	}
 	for _, status := range []rowmill.Status{rowmill.StatusFailed, rowmill.StatusCancelled} {
-		ended := s.running(1)
+		ended := s.createRunning(1)
 		if status == rowmill.StatusFailed {
 			s.finish(ended, status)
 		} else if _, err := s.Cancel(s.Context(), ended.JobID, s.start, nil); err != nil {
@@ -366,7 +366,7 @@ func testAddArtifact(s *suite) {
 }
 
 func testReplaceArtifact(s *suite) {
-	f := s.running(1)
+	f := s.createRunning(1)
 	first, second := store.Artifact{Key: "first", Size: 1}, store.Artifact{Key: "second", Size: 2}
 	s.wantError("of a running job", rowmill.ErrConflict)(s.ReplaceArtifact(s.Context(), f.JobID, "v", store.Artifact{}, first))
 	s.finish(f, rowmill.StatusSucceeded)
@@ -384,7 +384,7 @@ func testReplaceArtifact(s *suite) {
 }
 
 func testAddArtifactRace(s *suite) {
-	f := s.running(1)
+	f := s.createRunning(1)
 	s.finish(f, rowmill.StatusSucceeded)
 	var wg sync.WaitGroup
 	winners := make([]string, 8)
@@ -409,7 +409,7 @@ func testAddArtifactRace(s *suite) {
 // testArtifactCrowd adds many artifacts to one record at the same time. All must be
 // stored.
 func testArtifactCrowd(s *suite) {
-	f := s.running(1)
+	f := s.createRunning(1)
 	s.finish(f, rowmill.StatusSucceeded)
 	const crowd = 200
 	var wg sync.WaitGroup

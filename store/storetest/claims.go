@@ -36,8 +36,8 @@ func (s *suite) wantClaims(when, id string, want ...string) {
 	}
 }
 
-// wantTried compares the processes in the field Tried of an orphan.
-func (s *suite) wantTried(when, id string, want ...string) {
+// wantOrphanClaims compares the processes in the field Tried of an orphan.
+func (s *suite) wantOrphanClaims(when, id string, want ...string) {
 	s.Helper()
 	orphans := must(s.Orphans(s.Context(), 100))(s)
 	i := slices.IndexFunc(orphans, func(o store.Orphan) bool { return o.JobID == id })
@@ -58,29 +58,29 @@ func (s *suite) wantTried(when, id string, want ...string) {
 // ends without a release.
 func testClaims(s *suite) {
 	id := s.create("a")
-	s.wantTried("it was never claimed", id)
+	s.wantOrphanClaims("it was never claimed", id)
 	first, dies := s.adopt(id, "p1")
 	s.update(first, func(r *store.Record) error {
 		r.Job.Message = "on"
 		return become(r, rowmill.StatusStarting, rowmill.StatusRunning)
 	})
 	dies()
-	s.wantTried("its first owner died", id, "p1")
+	s.wantOrphanClaims("its first owner died", id, "p1")
 	second, dies := s.adopt(id, "p2")
 	s.wantClaims("claimed again", id, "p1", "p2")
 	dies()
-	s.wantTried("its second owner died", id, "p1", "p2")
+	s.wantOrphanClaims("its second owner died", id, "p1", "p2")
 	s.wantError("a dead session gave the job back", errAny)(s.Release(s.Context(), second))
 	third, _ := s.adopt(id, "p3")
 	s.wantClaims("claimed once more", id, "p1", "p2", "p3")
 	s.must(s.Release(s.Context(), third))
-	s.wantTried("it was given back", id, "p1", "p2")
+	s.wantOrphanClaims("it was given back", id, "p1", "p2")
 	fourth, dies := s.adopt(id, "p4")
 	s.wantClaims("claimed after it was given back", id, "p1", "p2", "p4")
 	s.update(fourth, func(r *store.Record) error { r.RemoveOwnersClaim(); return nil })
 	s.wantClaims("its owner says that it waits", id, "p1", "p2")
 	dies()
-	s.wantTried("it waited", id, "p1", "p2")
+	s.wantOrphanClaims("it waited", id, "p1", "p2")
 }
 
 // testClaimsCleared checks that progress of a job empties its list of claims.
@@ -176,10 +176,10 @@ func testPark(s *suite) {
 	for range 2 {
 		s.must(s.Unpark(s.Context(), id))
 	}
-	s.wantTried("released", id, "p1", "p2")
+	s.wantOrphanClaims("released", id, "p1", "p2")
 	park("p4", 0)
 	s.wantClaims("parked again", id, "p1", "p2")
-	s.wantTried("its time has come", id, "p1", "p2")
+	s.wantOrphanClaims("its time has come", id, "p1", "p2")
 	f, _ = s.adopt(id, "p5")
 	if rec := s.get(id); rec.Job.ParkedUntil != nil {
 		s.Errorf("the job has an owner but is parked until %v, want it not parked", rec.Job.ParkedUntil)

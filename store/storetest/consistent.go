@@ -14,10 +14,10 @@ import (
 // tables holds all keys and values of some tables: tables[TABLE][KEY] is the value.
 type tables map[kv.Table]map[string][]byte
 
-// Consistent checks the tables of an engine directly: the indexes of jobs, the totals of
+// CheckConsistency checks the tables of an engine directly: the indexes of jobs, the totals of
 // jobs and the ledger must match the jobs and parts. s is the store over the engine; no one
 // may use it meanwhile.
-func Consistent(t testing.TB, engine kv.Backend, s store.Store) {
+func CheckConsistency(t testing.TB, engine kv.Backend, s store.Store) {
 	t.Helper()
 	names := []kv.Table{"jobs", "accounts", "waiting", "owned", "parts", "partkeys", "reserved", "specs"}
 	all := tables{}

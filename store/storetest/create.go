@@ -164,7 +164,7 @@ func testIdempotency(s *suite) {
 // testContinuedOnce lets many callers continue one job at the same time. Only one call
 // must create a job.
 func testContinuedOnce(s *suite) {
-	old := s.finish(s.running(2), rowmill.StatusFailed)
+	old := s.finish(s.createRunning(2), rowmill.StatusFailed)
 	const callers = 40
 	made, created := make([]string, callers), make([]bool, callers)
 	var all sync.WaitGroup
@@ -198,7 +198,7 @@ func testContinuedOnce(s *suite) {
 	}
 	old.Job.ContinuedBy, old.Version = &another.Job.ID, old.Version+1
 	s.wantUnchanged(old)
-	open := s.running(2)
+	open := s.createRunning(2)
 	early := s.newRecord("a")
 	early.Spec.Continue = &rowmill.Continuation{Job: open.JobID}
 	if _, existed, err := s.Create(s.Context(), early, nil); err != nil || existed {

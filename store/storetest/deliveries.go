@@ -14,9 +14,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// at returns the time that is this number of seconds after the start of the test, in
+// timeAt returns the time that is this number of seconds after the start of the test, in
 // whole seconds.
-func (s *suite) at(seconds int) *time.Time {
+func (s *suite) timeAt(seconds int) *time.Time {
 	return pointer(s.start.Truncate(time.Second).Add(time.Duration(seconds) * time.Second))
 }
 
@@ -25,7 +25,7 @@ func (s *suite) at(seconds int) *time.Time {
 func (s *suite) delivery(endpoint string, n, due int) store.Delivery {
 	return store.Delivery{
 		ID: fmt.Sprintf("msg-%04d", n), Account: "a", Endpoint: endpoint, Event: "job.succeeded", Job: "job-1",
-		Payload: `{"a": "<&>"}` + "\n", Created: *s.at(0), State: store.DeliveryPending, Due: s.at(due),
+		Payload: `{"a": "<&>"}` + "\n", Created: *s.timeAt(0), State: store.DeliveryPending, Due: s.timeAt(due),
 	}
 }
 
@@ -50,17 +50,17 @@ func (s *suite) getDelivery(id string) store.Delivery {
 // the start.
 func (s *suite) dueDeliveries(seconds, limit int) (ids []string) {
 	s.Helper()
-	due := must(s.DueDeliveries(s.Context(), *s.at(seconds), limit))(s)
+	due := must(s.DueDeliveries(s.Context(), *s.timeAt(seconds), limit))(s)
 	for _, d := range due {
 		ids = append(ids, d.ID)
 	}
 	return ids
 }
 
-// ended returns the delivery d with an ended state. The delivery expires this number of
+// endDelivery returns the delivery d with an ended state. The delivery expires this number of
 // seconds after the start.
-func (s *suite) ended(d store.Delivery, state string, expires int) store.Delivery {
-	d.State, d.Due, d.Expires = state, nil, s.at(expires)
+func (s *suite) endDelivery(d store.Delivery, state string, expires int) store.Delivery {
+	d.State, d.Due, d.Expires = state, nil, s.timeAt(expires)
 	return d
 }
 
@@ -72,8 +72,8 @@ func testDeliveries(s *suite) {
 	again := s.delivery("one", 1, 99)
 	again.Payload = "other"
 	s.createDelivery(again) // the id exists already, so nothing changes
-	first.Attempts = []store.DeliveryAttempt{{At: *s.at(5), Millis: 7, Status: 500, Answer: "no\x00", Error: "not 2xx"}}
-	first.Tries, first.Due = 1, s.at(9)
+	first.Attempts = []store.DeliveryAttempt{{At: *s.timeAt(5), Millis: 7, Status: 500, Answer: "no\x00", Error: "not 2xx"}}
+	first.Tries, first.Due = 1, s.timeAt(9)
 	stale := first
 	first = s.putDelivery(first)
 	if diff := cmp.Diff(first, s.getDelivery(first.ID)); diff != "" || first.Version != 2 {
@@ -105,7 +105,7 @@ func testDeliveries(s *suite) {
 		s.Errorf("an unknown endpoint has the deliveries %v, want none", got)
 	}
 	s.wantError("a page of nothing was given", errAny)(s.ListDeliveries(s.Context(), "one", store.Page{}))
-	for _, bad := range []store.Delivery{{}, s.ended(first, store.DeliveryPending, 1), s.ended(first, "strange", 1)} {
+	for _, bad := range []store.Delivery{{}, s.endDelivery(first, store.DeliveryPending, 1), s.endDelivery(first, "strange", 1)} {
 		s.wantError(fmt.Sprintf("%+v was taken", bad), errAny)(s.CreateDelivery(s.Context(), bad))
 	}
 	s.reopen()
@@ -129,25 +129,25 @@ func testDeliveriesDue(s *suite) {
 	want(20, 9, "msg-0000", "msg-0010")
 	want(20, 1, "msg-0000")
 	taken := s.getDelivery("msg-0000")
-	taken.Due = s.at(60)
+	taken.Due = s.timeAt(60)
 	taken = s.putDelivery(taken)
 	want(20, 9, "msg-0001", "msg-0010")
-	second := s.putDelivery(s.ended(s.getDelivery("msg-0001"), store.DeliveryDelivered, 100))
+	second := s.putDelivery(s.endDelivery(s.getDelivery("msg-0001"), store.DeliveryDelivered, 100))
 	want(20, 9, "msg-0002", "msg-0010")
-	second.State, second.Expires, second.Due = store.DeliveryPending, nil, s.at(11) // the delivery is pending again
+	second.State, second.Expires, second.Due = store.DeliveryPending, nil, s.timeAt(11) // the delivery is pending again
 	second = s.putDelivery(second)
 	want(20, 9, "msg-0001", "msg-0010")
-	s.putDelivery(s.ended(second, store.DeliveryFailed, 40))
+	s.putDelivery(s.endDelivery(second, store.DeliveryFailed, 40))
 	for _, n := range []int{2, 3} {
-		s.putDelivery(s.ended(s.getDelivery(fmt.Sprintf("msg-%04d", n)), store.DeliveryDelivered, 100))
+		s.putDelivery(s.endDelivery(s.getDelivery(fmt.Sprintf("msg-%04d", n)), store.DeliveryDelivered, 100))
 	}
 	want(59, 9, "msg-0010", "msg-0011")
 	want(60, 9, "msg-0010", "msg-0011", "msg-0000")
-	s.putDelivery(s.ended(taken, store.DeliveryFailed, 50))
+	s.putDelivery(s.endDelivery(taken, store.DeliveryFailed, 50))
 	s.reopen()
 	want(99, 9, "msg-0010", "msg-0011")
 	for _, drop := range []struct{ seconds, limit, want int }{{39, 9, 0}, {50, 1, 1}, {50, 9, 1}, {99, 9, 0}, {100, 9, 2}} {
-		if n, err := s.DropDeliveries(s.Context(), *s.at(drop.seconds), drop.limit); err != nil || n != drop.want {
+		if n, err := s.DropDeliveries(s.Context(), *s.timeAt(drop.seconds), drop.limit); err != nil || n != drop.want {
 			s.Errorf("after %d s %d deliveries were dropped, want %d: %v", drop.seconds, n, drop.want, err)
 		}
 	}
@@ -161,7 +161,7 @@ func testDeliveriesDue(s *suite) {
 func testDeliveriesRace(s *suite) {
 	s.createDelivery(s.delivery("one", 1, 0))
 	seen := s.getDelivery("msg-0001")
-	seen.Due = s.at(60)
+	seen.Due = s.timeAt(60)
 	var took atomic.Int32
 	var all sync.WaitGroup
 	for range 8 {
@@ -193,7 +193,7 @@ func testDeliveriesTakenOnce(s *suite) {
 	for range 4 {
 		all.Go(func() {
 			for {
-				due, err := s.DueDeliveries(s.Context(), *s.at(60), 9)
+				due, err := s.DueDeliveries(s.Context(), *s.timeAt(60), 9)
 				if err != nil {
 					s.Errorf("due: %v", err)
 				}
@@ -204,17 +204,17 @@ func testDeliveriesTakenOnce(s *suite) {
 					return
 				}
 				for _, d := range due {
-					if d.Due == nil || d.Due.After(*s.at(60)) {
+					if d.Due == nil || d.Due.After(*s.timeAt(60)) {
 						s.Errorf("%+v is not due", d)
 					}
-					d.Due = s.at(120)
+					d.Due = s.timeAt(120)
 					if d, err = s.PutDelivery(s.Context(), d); err != nil {
 						continue
 					}
 					mu.Lock()
 					taken[d.ID]++
 					mu.Unlock()
-					if _, err = s.PutDelivery(s.Context(), s.ended(d, store.DeliveryDelivered, 500)); err != nil {
+					if _, err = s.PutDelivery(s.Context(), s.endDelivery(d, store.DeliveryDelivered, 500)); err != nil {
 						s.Errorf("put of a delivery that this goroutine has taken: %v", err)
 					}
 				}

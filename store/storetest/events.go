@@ -9,7 +9,7 @@ import (
 )
 
 // wantEvents compares the events of a job without their times. The times must be in order.
-func (s *suite) wantEvents(when, id string, want ...store.Event) {
+func (s *suite) wantEvents(when, id string, want ...store.JobEvent) {
 	s.Helper()
 	events := s.get(id).Events
 	var last int64
@@ -26,18 +26,18 @@ func (s *suite) wantEvents(when, id string, want ...store.Event) {
 func testEvents(s *suite) {
 	id := s.create("a")
 	s.wantEvents("it was never claimed", id)
-	claimed := func(process string, lost bool) store.Event {
-		return store.Event{What: store.EventClaimed, Node: "node " + process, Process: process, Lost: lost}
+	claimed := func(process string, lost bool) store.JobEvent {
+		return store.JobEvent{What: store.EventClaimed, Node: "node " + process, Process: process, Lost: lost}
 	}
 	first, dies := s.adopt(id, "p1")
 	if owner, ok := s.owner(id); !ok || owner.Process != "p1" || owner.At != first.Epoch {
 		s.Errorf("the owner is %+v, %t; want process p1", owner, ok)
 	}
 	s.update(first, func(r *store.Record) error { // as the owner of the job does
-		r.AddEvent(store.Event{At: first.Epoch, What: store.EventWaits, Reason: "a \"server\"\n, another", Until: first.Epoch + 5})
+		r.AddEvent(store.JobEvent{At: first.Epoch, What: store.EventWaits, Reason: "a \"server\"\n, another", Until: first.Epoch + 5})
 		return become(r, rowmill.StatusStarting)
 	})
-	waited := store.Event{What: store.EventWaits, Reason: "a \"server\"\n, another", Until: first.Epoch + 5}
+	waited := store.JobEvent{What: store.EventWaits, Reason: "a \"server\"\n, another", Until: first.Epoch + 5}
 	dies()
 	second, _ := s.adopt(id, "p2")
 	s.wantEvents("its owner died", id, claimed("p1", false), waited, claimed("p2", true))
@@ -47,7 +47,7 @@ func testEvents(s *suite) {
 		s.Errorf("after the release the owner is %+v, want none", owner)
 	}
 	third, _ := s.adopt(id, "p3")
-	all := []store.Event{claimed("p1", false), waited, claimed("p2", true), {What: store.EventReleased}, claimed("p3", false)}
+	all := []store.JobEvent{claimed("p1", false), waited, claimed("p2", true), {What: store.EventReleased}, claimed("p3", false)}
 	s.wantEvents("it was given back", id, all...)
 	s.must(s.CommitParts(s.Context(), third, []store.Part{{Key: "p", Rows: 1, Accepted: []byte("set"), Totals: store.Totals{Rows: 1}}}))
 	s.must(s.Cancel(s.Context(), id, s.start, nil))
@@ -55,10 +55,10 @@ func testEvents(s *suite) {
 }
 
 // owner returns the result of Record.Owner for a job.
-func (s *suite) owner(id string) (store.Event, bool) {
+func (s *suite) owner(id string) (store.JobEvent, bool) {
 	s.Helper()
 	rec := s.get(id)
-	return rec.Owner()
+	return rec.OwnerClaim()
 }
 
 // testEventsBounded checks the limit of the list of events, and that events of waits are
@@ -68,7 +68,7 @@ func testEventsBounded(s *suite) {
 	f, dies := s.adopt(id, "p1")
 	s.update(f, func(r *store.Record) error {
 		for i := range store.MaxEvents {
-			r.AddEvent(store.Event{At: f.Epoch, What: store.EventWaits, Reason: fmt.Sprint(i)})
+			r.AddEvent(store.JobEvent{At: f.Epoch, What: store.EventWaits, Reason: fmt.Sprint(i)})
 		}
 		return nil
 	})

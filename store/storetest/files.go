@@ -130,7 +130,7 @@ func (s *suite) batch(account, dialect string) string {
 	s.Helper()
 	rec := s.newRecord(account)
 	deadline := s.start.Add(time.Hour).Truncate(time.Second)
-	rec.Spec.Raw = &rowmill.Raw{Dialect: dialect, Path: "/v1/p", InputFile: "file-1", Window: "1h", Deadline: &deadline, Metadata: map[string]string{"k": "v"}}
+	rec.Spec.Raw = &rowmill.RawBatch{Dialect: dialect, Path: "/v1/p", InputFile: "file-1", Window: "1h", Deadline: &deadline, Metadata: map[string]string{"k": "v"}}
 	stored, _, err := s.Create(s.Context(), rec, nil)
 	if err != nil {
 		s.Fatal(err)
@@ -149,7 +149,7 @@ func testBatches(s *suite) {
 	}
 	slices.Sort(want)
 	read := func(page store.Page) (ids []string, more bool, err error) {
-		batches, more, err := s.Batches(s.Context(), "a", rowmill.DialectOpenAI, page)
+		batches, more, err := s.ListBatches(s.Context(), "a", rowmill.DialectOpenAI, page)
 		for _, b := range batches {
 			ids = append(ids, b.Job.ID)
 		}

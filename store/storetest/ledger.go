@@ -78,7 +78,7 @@ func (s *suite) wantKeys(account, model string, want map[string]store.Totals) {
 	}
 	s.wantEqual(fmt.Sprintf("usage of %s by account %s by key", model, account), want, got)
 	for key, totals := range want {
-		if charge := priced(model).Charge(totals.InputTokens, totals.OutputTokens); costs[key] != charge {
+		if charge := priced(model).TokenCost(totals.InputTokens, totals.OutputTokens); costs[key] != charge {
 			s.Errorf("%s costs key %q of account %s %v, want %v", model, key, account, costs[key], charge)
 		}
 	}
@@ -116,7 +116,7 @@ func (s *suite) wantUsage(account string, want map[string]store.Totals) {
 	s.wantEqual(fmt.Sprintf("usage of account %s", account), want, got)
 	s.checkSumOfKeys(account)
 	for model, totals := range want {
-		if charge := priced(model).Charge(totals.InputTokens, totals.OutputTokens); costs[model] != charge {
+		if charge := priced(model).TokenCost(totals.InputTokens, totals.OutputTokens); costs[model] != charge {
 			s.Errorf("%s costs account %s %v, want %v", model, account, costs[model], charge)
 		}
 	}
@@ -351,7 +351,7 @@ func testUsageByDay(s *suite) {
 		s.Advance(time.Duration(1+n) * 24 * time.Hour) // longer than the ttl of a session
 	}
 	at := func(n int) store.Usage {
-		return store.Usage{Day: day.AddDate(0, 0, n), Model: "m", Totals: of, Cost: priced("m").Charge(10, 20)}
+		return store.Usage{Day: day.AddDate(0, 0, n), Model: "m", Totals: of, Cost: priced("m").TokenCost(10, 20)}
 	}
 	for _, tt := range []struct {
 		from, to time.Time

@@ -53,7 +53,7 @@ func testNamesApart(s *suite) {
 // testTotalsGrowByDigits raises the progress of a job across powers of ten, where decimal text does
 // not sort like numbers.
 func testTotalsGrowByDigits(s *suite) {
-	f := s.running(1 << 40)
+	f := s.createRunning(1 << 40)
 	var sum int64
 	for i, n := range []int64{0, 9, 1, 89, 1, 1<<53 - 99, 1 << 53, 1 << 62, 7} {
 		s.must(s.CommitParts(s.Context(), f, []store.Part{{Key: fmt.Sprint(i), Rows: 1, Totals: store.Totals{Rows: n, InputTokens: n}}}))
@@ -97,7 +97,7 @@ func testLargeSums(s *suite) {
 // testReplaceManyParts replaces more parts than a store reads or writes in one step.
 func testReplaceManyParts(s *suite) {
 	const parts, each = 1201, 200
-	f := s.running(parts)
+	f := s.createRunning(parts)
 	var batch []store.Part
 	for i := range parts {
 		batch = append(batch, store.Part{Key: fmt.Sprint("p", i), Shard: 5, Rows: 1})

@@ -39,11 +39,11 @@ func RunMove(t *testing.T, from, to func(t *testing.T) Harness) {
 	}
 }
 
-// Everything fills a store with records of every kind, in every state that is stored
+// FillStore fills a store with records of every kind, in every state that is stored
 // differently, and leaves no session.
-func Everything(t *testing.T, s store.Store, now time.Time) {
+func FillStore(t *testing.T, s store.Store, now time.Time) {
 	t.Helper()
-	(&suite{T: t, Store: s, start: now.Add(-time.Hour).Truncate(time.Millisecond).UTC()}).everything()
+	(&suite{T: t, Store: s, start: now.Add(-time.Hour).Truncate(time.Millisecond).UTC()}).fillStore()
 }
 
 // These are the ids of jobs that the method everything creates and that tests use.
@@ -53,8 +53,8 @@ const (
 	movedLosing = "job-0007" // running: one part is lost, one is not
 )
 
-// everything fills the store of a suite, as Everything does.
-func (s *suite) everything() {
+// fillStore fills the store of a suite, as Everything does.
+func (s *suite) fillStore() {
 	s.Helper()
 	rec := s.newRecord("a")
 	rec.Spec.Model, rec.Job.KeyID = priced("m"), pointer("key-1")
@@ -87,15 +87,15 @@ func (s *suite) everything() {
 	}); err != nil {
 		s.Fatal(err)
 	}
-	kept := s.cancelled("b", s.time())
+	kept := s.createCancelled("b", s.time())
 	s.must(s.KeepInput(s.Context(), kept, s.start.Add(time.Hour)))
 	losing := s.spending("c", "m3")
 	s.spend(losing, "lost", store.Totals{Rows: 2, InputTokens: 20})
 	s.spend(losing, "kept", store.Totals{Rows: 1, InputTokens: 5})
 	s.must(s.LoseParts(s.Context(), losing, []string{"lost"}, nil))
-	gone := s.cancelled("c", s.time())
+	gone := s.createCancelled("c", s.time())
 	s.must(s.RemoveData(s.Context(), gone, s.start))
-	s.must(s.DataGone(s.Context(), gone))
+	s.must(s.MarkDataDeleted(s.Context(), gone))
 
 	s.createFile(s.file("a", "batch", 0))
 	s.createFile(s.file("a", "results", 1))
@@ -103,11 +103,11 @@ func (s *suite) everything() {
 	s.createDelivery(s.delivery("one", 2, 3))
 	s.createDelivery(s.delivery("two", 3, 4))
 	sent := s.getDelivery("msg-0003")
-	s.putDelivery(s.ended(sent, store.DeliveryDelivered, 60))
+	s.putDelivery(s.endDelivery(sent, store.DeliveryDelivered, 60))
 	s.appendAudit(s.entry("a", 1))
 	s.appendAudit(s.entry("b", 2))
 	for i, key := range []store.Key{
-		{ID: "key-1", Hash: []byte{0, 255}, Account: "a", Role: "admin", Name: "ops", Created: s.start, Expires: s.at(9), RequestsPerMinute: pointer(0)},
+		{ID: "key-1", Hash: []byte{0, 255}, Account: "a", Role: "admin", Name: "ops", Created: s.start, Expires: s.timeAt(9), RequestsPerMinute: pointer(0)},
 		{ID: "key-2", Hash: []byte("x"), Account: "b", Role: "reader", Created: s.start, Dialect: "sdk"},
 	} {
 		if err := s.PutKey(s.Context(), key); err != nil {
@@ -141,15 +141,15 @@ func (s *suite) movable() store.Movable {
 
 // exportAll exports a store. It returns the entries, the entries as sorted JSON texts
 // without the expiry of idempotency keys, and these expiry times.
-func (s *suite) exportAll() (entries []store.Entry, texts []string, expires []time.Time) {
+func (s *suite) exportAll() (entries []store.ExportEntry, texts []string, expires []time.Time) {
 	s.Helper()
-	err := s.movable().Export(s.Context(), func(e store.Entry) error {
+	err := s.movable().Export(s.Context(), func(e store.ExportEntry) error {
 		entries = append(entries, e)
 		if i := e.Idempotency; i != nil {
 			expires = append(expires, i.Expires)
 			at := *i
 			at.Expires = time.Time{} // compared separately, because the clocks of the stores differ a little
-			e = store.Entry{Idempotency: &at}
+			e = store.ExportEntry{Idempotency: &at}
 		}
 		texts = append(texts, e.Kind()+" "+asJSON(s, e))
 		return nil
@@ -162,7 +162,7 @@ func (s *suite) exportAll() (entries []store.Entry, texts []string, expires []ti
 }
 
 // importAll imports entries, three at a time.
-func (s *suite) importAll(entries []store.Entry) {
+func (s *suite) importAll(entries []store.ExportEntry) {
 	s.Helper()
 	for some := range slices.Chunk(entries, 3) {
 		s.must(s.movable().Import(s.Context(), some))
@@ -202,7 +202,7 @@ func (s *suite) readEverything() map[string]any {
 		note("usage by key of "+account, keyed, err)
 		files, _, err := s.ListFiles(ctx, account, "batch", store.Page{Limit: 100})
 		note("files of "+account, files, err)
-		batches, _, err := s.Batches(ctx, account, rowmill.DialectOpenAI, store.Page{Limit: 100})
+		batches, _, err := s.ListBatches(ctx, account, rowmill.DialectOpenAI, store.Page{Limit: 100})
 		for i := range batches {
 			batches[i].Session = ""
 		}
@@ -223,7 +223,7 @@ func (s *suite) readEverything() map[string]any {
 		note("deliveries to "+endpoint, deliveries, err)
 	}
 	for _, seconds := range []int{3, 100} {
-		deliveries, err := s.DueDeliveries(ctx, *s.at(seconds), 100)
+		deliveries, err := s.DueDeliveries(ctx, *s.timeAt(seconds), 100)
 		note(fmt.Sprintf("deliveries due at %d", seconds), deliveries, err)
 	}
 	keys, err := s.ListKeys(ctx)
@@ -243,7 +243,7 @@ func (s *suite) readEverything() map[string]any {
 // testMoveWhole checks that every kind of entry is moved, and that every read and list finds
 // the entry.
 func testMoveWhole(a, b *suite) {
-	a.everything()
+	a.fillStore()
 	entries, texts, expires := a.exportAll()
 	kinds := map[string]bool{}
 	for _, e := range entries {
@@ -254,7 +254,7 @@ func testMoveWhole(a, b *suite) {
 			}
 		}
 	}
-	if want := reflect.TypeFor[store.Entry]().NumField(); len(kinds) != want {
+	if want := reflect.TypeFor[store.ExportEntry]().NumField(); len(kinds) != want {
 		a.Errorf("entries of %d kinds were exported, want all %d kinds: %v", len(kinds), want, kinds)
 	}
 	b.importAll(entries)
@@ -273,7 +273,7 @@ func testMoveWhole(a, b *suite) {
 // testMoveGoesOn checks that moved jobs, values and deliveries can be used and changed in
 // the new store.
 func testMoveGoesOn(a, b *suite) {
-	a.everything()
+	a.fillStore()
 	entries, _, _ := a.exportAll()
 	b.importAll(entries)
 	b.start, b.made = a.start, a.made
@@ -305,7 +305,7 @@ func testMoveGoesOn(a, b *suite) {
 	for _, u := range b.usage("a") {
 		charged = charged.Plus(u.Cost)
 	}
-	if want := priced("m").Charge(336, 82); charged != want {
+	if want := priced("m").TokenCost(336, 82); charged != want {
 		b.Errorf("the account was charged %v, want %v", charged, want)
 	}
 	limit := 0.5
@@ -327,14 +327,14 @@ func testMoveGoesOn(a, b *suite) {
 		b.Errorf("put a value at its version: version %d, %v; want version 4", version, err)
 	}
 	d := b.getDelivery("msg-0002")
-	b.putDelivery(b.ended(d, store.DeliveryFailed, 60))
+	b.putDelivery(b.endDelivery(d, store.DeliveryFailed, 60))
 	if got := b.dueDeliveries(4, 10); len(got) != 0 {
 		b.Errorf("due deliveries after 4 s are %v, want none", got)
 	}
 	if got := b.dueDeliveries(5, 10); !slices.Equal(got, []string{"msg-0001"}) {
 		b.Errorf("due deliveries after 5 s are %v, want msg-0001", got)
 	}
-	if n, err := b.DropDeliveries(b.Context(), *b.at(60), 10); n != 2 || err != nil {
+	if n, err := b.DropDeliveries(b.Context(), *b.timeAt(60), 10); n != 2 || err != nil {
 		b.Errorf("%d expired deliveries were dropped, %v; want 2", n, err)
 	}
 	if err := b.DeleteFile(b.Context(), b.file("a", "results", 1).ID); err != nil {
@@ -347,7 +347,7 @@ func testMoveGoesOn(a, b *suite) {
 
 // testMoveRepeated checks that a repeated import changes nothing.
 func testMoveRepeated(a, b *suite) {
-	a.everything()
+	a.fillStore()
 	entries, texts, _ := a.exportAll()
 	b.importAll(entries)
 	b.importAll(entries)
@@ -358,9 +358,9 @@ func testMoveRepeated(a, b *suite) {
 
 // testMoveRefused checks that a store that a node uses is not exported.
 func testMoveRefused(a, _ *suite) {
-	a.everything()
+	a.fillStore()
 	session := a.session()
-	err := a.movable().Export(a.Context(), func(store.Entry) error { return nil })
+	err := a.movable().Export(a.Context(), func(store.ExportEntry) error { return nil })
 	if !errors.Is(err, rowmill.ErrConflict) {
 		a.Errorf("export while a session is open: %v, want ErrConflict", err)
 	}
@@ -368,10 +368,10 @@ func testMoveRefused(a, _ *suite) {
 		a.Fatal(err)
 	}
 	stop := errors.New("stop")
-	if err := a.movable().Export(a.Context(), func(store.Entry) error { return stop }); !errors.Is(err, stop) {
+	if err := a.movable().Export(a.Context(), func(store.ExportEntry) error { return stop }); !errors.Is(err, stop) {
 		a.Errorf("export with a visit that fails: %v, want the error of visit", err)
 	}
-	if err := a.movable().Import(a.Context(), []store.Entry{{}}); err == nil {
+	if err := a.movable().Import(a.Context(), []store.ExportEntry{{}}); err == nil {
 		a.Error("Import accepted an entry without a kind, want an error")
 	}
 }
@@ -379,7 +379,7 @@ func testMoveRefused(a, _ *suite) {
 // testMoveCleared checks that a cleared store is like a new store.
 func testMoveCleared(a, _ *suite) {
 	nothing := a.readEverything()
-	a.everything()
+	a.fillStore()
 	entries, texts, _ := a.exportAll()
 	if err := a.movable().Clear(a.Context()); err != nil {
 		a.Fatal(err)

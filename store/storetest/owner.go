@@ -157,15 +157,17 @@ func testRelease(s *suite) {
 }
 
 func testFencing(s *suite) {
-	f := s.owned("a")
+	f := s.createClaimed("a")
 	before := s.get(f.JobID)
 	for name, makeInvalid := range map[string]func(*store.Fence){
-		"with an older epoch":         func(f *store.Fence) { f.Epoch-- },
-		"with a later epoch":          func(f *store.Fence) { f.Epoch++ },
-		"with another session":        func(f *store.Fence) { f.Session = s.session() },
-		"with an unknown session":     func(f *store.Fence) { f.Session = "unknown" },
-		"without a session":           func(f *store.Fence) { f.Session = "" },
-		"as the owner of another job": func(g *store.Fence) { *g = store.Fence{JobID: f.JobID, Session: s.owned("b").Session, Epoch: 1} },
+		"with an older epoch":     func(f *store.Fence) { f.Epoch-- },
+		"with a later epoch":      func(f *store.Fence) { f.Epoch++ },
+		"with another session":    func(f *store.Fence) { f.Session = s.session() },
+		"with an unknown session": func(f *store.Fence) { f.Session = "unknown" },
+		"without a session":       func(f *store.Fence) { f.Session = "" },
+		"as the owner of another job": func(g *store.Fence) {
+			*g = store.Fence{JobID: f.JobID, Session: s.createClaimed("b").Session, Epoch: 1}
+		},
 	} {
 		invalid := f
 		makeInvalid(&invalid)
@@ -387,8 +389,8 @@ func testOneOwner(s *suite) {
 // testRevisions compares the results of Revisions with the records, also for a missing
 // record.
 func testRevisions(s *suite) {
-	f, waiting := s.running(3), s.create("b")
-	ended := s.running(1)
+	f, waiting := s.createRunning(3), s.create("b")
+	ended := s.createRunning(1)
 	s.finish(ended, rowmill.StatusFailed)
 	marks, err := s.Revisions(s.Context(), []string{waiting, "job-none", f.JobID, ended.JobID}, "nobody")
 	if err != nil || len(marks) != 4 {

@@ -34,7 +34,7 @@ func (s *suite) wantParts(id string, want ...string) {
 }
 
 func testCommitParts(s *suite) {
-	f := s.running(100)
+	f := s.createRunning(100)
 	before := s.get(f.JobID)
 	part := store.Part{
 		Key: "jobs/x/parts/1", Shard: 3, Rows: 2, Accepted: []byte{0, 255, 1},
@@ -58,7 +58,7 @@ func testCommitParts(s *suite) {
 
 // testCommitPartsRepeated repeats commits: late, and with only some of the parts.
 func testCommitPartsRepeated(s *suite) {
-	f := s.running(100)
+	f := s.createRunning(100)
 	of := func(key string, n int64) store.Part {
 		return store.Part{Key: key, Rows: n, Totals: store.Totals{Rows: n, InputTokens: n, OutputTokens: n}}
 	}
@@ -86,7 +86,7 @@ func testCommitPartsRepeated(s *suite) {
 		s.Errorf("part a has %d rows after a repeat, want 1", got)
 	}
 	// The same key in another job is another part.
-	other := s.running(1)
+	other := s.createRunning(1)
 	s.commit(other, a)
 	s.wantParts(other.JobID, "a")
 
@@ -98,7 +98,7 @@ func testCommitPartsRepeated(s *suite) {
 }
 
 func testCommitPartsRace(s *suite) {
-	f := s.running(64)
+	f := s.createRunning(64)
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {
@@ -118,7 +118,7 @@ func testCommitPartsRace(s *suite) {
 }
 
 func testReplaceParts(s *suite) {
-	f := s.running(100)
+	f := s.createRunning(100)
 	s.commit(f,
 		store.Part{Key: "0a", Shard: 0, Rows: 1}, store.Part{Key: "1a", Shard: 1, Rows: 2},
 		store.Part{Key: "1b", Shard: 1, Rows: 3}, store.Part{Key: "2a", Shard: 2, Rows: 9})
@@ -159,10 +159,10 @@ func testReplaceParts(s *suite) {
 }
 
 func testLoseParts(s *suite) {
-	whole := s.running(1)
+	whole := s.createRunning(1)
 	s.finish(whole, rowmill.StatusSucceeded)
 	s.wantError("of a job that succeeded", rowmill.ErrConflict)(s.LoseParts(s.Context(), store.Fence{JobID: whole.JobID}, []string{"all"}, nil))
-	f := s.running(8)
+	f := s.createRunning(8)
 	of := func(rows, failed int64) store.Totals {
 		return store.Totals{Rows: rows, Failed: failed, InputTokens: 10 * rows, OutputTokens: 3 * rows}
 	}
@@ -242,7 +242,7 @@ func testLoseParts(s *suite) {
 
 func testListParts(s *suite) {
 	s.wantError("parts of an unknown job", rowmill.ErrNotFound)(s.ListParts(s.Context(), "job-none"))
-	f := s.running(100)
+	f := s.createRunning(100)
 	if parts := s.parts(f.JobID); len(parts) != 0 {
 		s.Errorf("a new job has the parts %v, want none", parts)
 	}
@@ -261,7 +261,7 @@ func testListParts(s *suite) {
 
 func testDropParts(s *suite) {
 	s.wantError("parts of an unknown job", rowmill.ErrNotFound)(s.DropParts(s.Context(), "job-none"))
-	f, other := s.running(3), s.running(1)
+	f, other := s.createRunning(3), s.createRunning(1)
 	s.commit(f, store.Part{Key: "a", Rows: 2}, store.Part{Key: "b", Shard: 1, Rows: 1})
 	s.commit(other, store.Part{Key: "a", Rows: 1})
 	s.wantError("parts of a running job", rowmill.ErrConflict)(s.DropParts(s.Context(), f.JobID))

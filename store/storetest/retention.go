@@ -10,8 +10,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// cancelled creates a job of an account, cancels it at the time at, and returns its id.
-func (s *suite) cancelled(account string, at time.Time) string {
+// createCancelled creates a job of an account, cancels it at the time at, and returns its id.
+func (s *suite) createCancelled(account string, at time.Time) string {
 	s.Helper()
 	id := s.create(account)
 	s.must(s.Cancel(s.Context(), id, at, nil))
@@ -43,10 +43,10 @@ func testRetainedJobs(s *suite) {
 	s.wantAccountsWithData()
 	s.wantRetained("a", at(31), 10)
 	s.create("open")
-	late := s.cancelled("a", at(3))
-	early := s.cancelled("a", at(1))
-	middle := s.cancelled("a", at(2))
-	ab := s.cancelled("ab", at(1))
+	late := s.createCancelled("a", at(3))
+	early := s.createCancelled("a", at(1))
+	middle := s.createCancelled("a", at(2))
+	ab := s.createCancelled("ab", at(1))
 	s.reopen()
 	s.wantAccountsWithData("a", "ab")
 	s.wantRetained("a", at(31), 10, early, middle, late)
@@ -58,7 +58,7 @@ func testRetainedJobs(s *suite) {
 	s.wantRetained("open", at(31), 10)
 	s.wantError("a limit of 0 is accepted", errAny)(s.RetainedJobs(s.Context(), "a", at(31), 0))
 
-	done, failed := s.running(3), s.running(3)
+	done, failed := s.createRunning(3), s.createRunning(3)
 	s.finish(done, rowmill.StatusSucceeded)
 	s.finish(failed, rowmill.StatusFailed)
 	s.wantRetained("a", at(-60), 10) // the owners wrote an end in May, but retention counts from the store's clock
@@ -81,8 +81,8 @@ func testTime(s *suite) {
 func testEndIsTheStores(s *suite) {
 	const days = 24 * time.Hour
 	now := s.Now().UTC()
-	behind, ahead, near := s.cancelled("a", now.Add(-100*days)), s.cancelled("a", now.Add(100*days)), s.cancelled("a", now.Add(-time.Second))
-	f := s.running(1)
+	behind, ahead, near := s.createCancelled("a", now.Add(-100*days)), s.createCancelled("a", now.Add(100*days)), s.createCancelled("a", now.Add(-time.Second))
+	f := s.createRunning(1)
 	s.commit(f, store.Part{Key: "all", Rows: 1, Complete: true})
 	finished := must(s.Finish(s.Context(), f, func(r *store.Record) error { return r.Job.Become(rowmill.StatusSucceeded, now.Add(-100*days)) }))(s)
 	s.wantUnchanged(finished)
@@ -99,7 +99,7 @@ func testEndIsTheStores(s *suite) {
 		if _, err := s.RemoveData(s.Context(), id, now); err != nil {
 			s.Errorf("remove data: %v", err)
 		}
-		if err := s.DataGone(s.Context(), id); err != nil {
+		if err := s.MarkDataDeleted(s.Context(), id); err != nil {
 			s.Errorf("data gone: %v", err)
 		}
 	}
@@ -113,13 +113,13 @@ func testEndIsTheStores(s *suite) {
 func testRemoveData(s *suite) {
 	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	s.wantError("remove the data of an unknown job", rowmill.ErrNotFound)(s.RemoveData(s.Context(), "job-none", now))
-	s.wantError("the data of an unknown job is gone", rowmill.ErrNotFound)(s.DataGone(s.Context(), "job-none"))
-	f := s.running(2)
+	s.wantError("the data of an unknown job is gone", rowmill.ErrNotFound)(s.MarkDataDeleted(s.Context(), "job-none"))
+	f := s.createRunning(2)
 	before := s.get(f.JobID)
 	s.wantError("remove the data of a running job", rowmill.ErrConflict)(s.RemoveData(s.Context(), f.JobID, now))
 	s.wantUnchanged(before)
 	before = s.finish(f, rowmill.StatusSucceeded)
-	s.wantError("the data of a job that has it is gone", rowmill.ErrConflict)(s.DataGone(s.Context(), f.JobID))
+	s.wantError("the data of a job that has it is gone", rowmill.ErrConflict)(s.MarkDataDeleted(s.Context(), f.JobID))
 	s.wantRetained("a", now, 10, f.JobID)
 
 	removed := must(s.RemoveData(s.Context(), f.JobID, now))(s)
@@ -136,7 +136,7 @@ func testRemoveData(s *suite) {
 	s.wantRetained("a", now, 10, f.JobID)
 
 	for range 2 {
-		if err := s.DataGone(s.Context(), f.JobID); err != nil {
+		if err := s.MarkDataDeleted(s.Context(), f.JobID); err != nil {
 			s.Errorf("data gone: %v", err)
 		}
 	}
@@ -151,8 +151,8 @@ func testRemoveData(s *suite) {
 // testShowRunning checks that ShowRunning is stored, for open and ended jobs.
 func testShowRunning(s *suite) {
 	s.wantError("show an unknown job", rowmill.ErrNotFound)(s.ShowRunning(s.Context(), "job-none"))
-	f := s.running(1)
-	ended := s.cancelled("a", s.start)
+	f := s.createRunning(1)
+	ended := s.createCancelled("a", s.start)
 	for _, id := range []string{f.JobID, ended} {
 		want := s.get(id)
 		want.ShownRunning, want.Version = true, want.Version+1
@@ -182,7 +182,7 @@ func testDueJobs(s *suite) {
 	at := func(second int) time.Time { return now.Add(time.Duration(second) * time.Second) }
 	s.wantDue(at(31), 10)
 	s.create("open")
-	late, early := s.cancelled("a", at(3)), s.cancelled("b", at(1))
+	late, early := s.createCancelled("a", at(3)), s.createCancelled("b", at(1))
 	s.wantDue(at(1).Add(-time.Second), 10)
 	s.wantDue(at(2), 10, early)
 	s.wantDue(at(31), 10, early, late)
@@ -202,15 +202,15 @@ func testDueJobs(s *suite) {
 	s.reopen()
 	s.wantDue(at(3), 10)
 	s.wantDue(at(31), 10, late, early)
-	s.must(s.DataGone(s.Context(), late))
+	s.must(s.MarkDataDeleted(s.Context(), late))
 	s.wantDue(at(31), 10, early)
 	for range 2 {
-		if err := s.InputGone(s.Context(), early, at(11)); err != nil {
+		if err := s.MarkInputRemoved(s.Context(), early, at(11)); err != nil {
 			s.Errorf("input gone: %v", err)
 		}
 	}
 	s.wantDue(at(31), 10)
-	done, failed := s.running(3), s.running(3)
+	done, failed := s.createRunning(3), s.createRunning(3)
 	s.finish(done, rowmill.StatusSucceeded)
 	s.finish(failed, rowmill.StatusFailed)
 	s.wantDue(at(31), 10, done.JobID, failed.JobID)
@@ -220,12 +220,12 @@ func testDueJobs(s *suite) {
 // are removed.
 func testInput(s *suite) {
 	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
-	open := s.running(2)
+	open := s.createRunning(2)
 	before := s.get(open.JobID)
 	for what, err := range map[string]error{
 		"keep":      s.KeepInput(s.Context(), open.JobID, now),
-		"gone":      s.InputGone(s.Context(), open.JobID, now),
-		"continued": s.Continued(s.Context(), open.JobID, "job-next"),
+		"gone":      s.MarkInputRemoved(s.Context(), open.JobID, now),
+		"continued": s.MarkContinued(s.Context(), open.JobID, "job-next"),
 	} {
 		if !errors.Is(err, rowmill.ErrConflict) {
 			s.Errorf("%s, of a running job: %v, want ErrConflict", what, err)
@@ -234,8 +234,8 @@ func testInput(s *suite) {
 	s.wantUnchanged(before)
 	for what, err := range map[string]error{
 		"keep":      s.KeepInput(s.Context(), "job-none", now),
-		"gone":      s.InputGone(s.Context(), "job-none", now),
-		"continued": s.Continued(s.Context(), "job-none", "job-next"),
+		"gone":      s.MarkInputRemoved(s.Context(), "job-none", now),
+		"continued": s.MarkContinued(s.Context(), "job-none", "job-next"),
 	} {
 		if !errors.Is(err, rowmill.ErrNotFound) {
 			s.Errorf("%s, of an unknown job: %v, want ErrNotFound", what, err)
@@ -249,11 +249,11 @@ func testInput(s *suite) {
 	want.InputUntil, want.Spec.Inline, want.Version = &now, nil, want.Version+1
 	s.wantUnchanged(want)
 	for _, by := range []string{"job-2", "job-3", "job-1", "job-3"} {
-		s.must(s.Continued(s.Context(), open.JobID, by))
+		s.must(s.MarkContinued(s.Context(), open.JobID, by))
 	}
 	want.Job.ContinuedBy, want.Version = pointer("job-3"), want.Version+2
 	s.wantUnchanged(want)
-	s.must(s.InputGone(s.Context(), open.JobID, now))
+	s.must(s.MarkInputRemoved(s.Context(), open.JobID, now))
 	want.InputRemoved, want.Version = &now, want.Version+1
 	s.wantUnchanged(want)
 	s.must(s.KeepInput(s.Context(), open.JobID, now.Add(time.Hour)))

@@ -110,9 +110,9 @@ func testListValues(s *suite) {
 // testReopen checks that all acknowledged data is still there after the store was closed
 // and opened again.
 func testReopen(s *suite) {
-	f := s.running(4)
+	f := s.createRunning(4)
 	s.commit(f, store.Part{Key: "a", Rows: 1}, store.Part{Key: "b", Rows: 2})
-	done := s.running(1)
+	done := s.createRunning(1)
 	s.finish(done, rowmill.StatusSucceeded)
 	waiting := s.create("b")
 	var before []store.Record
@@ -145,7 +145,7 @@ func testReopen(s *suite) {
 
 // testContext checks that a cancelled context stops every call without an effect.
 func testContext(s *suite) {
-	f := s.running(5)
+	f := s.createRunning(5)
 	s.commit(f, store.Part{Key: "a", Rows: 1})
 	before := s.get(f.JobID)
 	ctx := endedContext()
@@ -185,7 +185,7 @@ func testContext(s *suite) {
 		"AccountsWithData": func() { _, err = s.AccountsWithData(ctx) },
 		"RetainedJobs":     func() { _, err = s.RetainedJobs(ctx, "a", s.start, 1) },
 		"RemoveData":       func() { _, err = s.RemoveData(ctx, f.JobID, s.start) },
-		"DataGone":         func() { err = s.DataGone(ctx, f.JobID) },
+		"DataGone":         func() { err = s.MarkDataDeleted(ctx, f.JobID) },
 		"ShowRunning":      func() { err = s.ShowRunning(ctx, f.JobID) },
 		"Ping":             func() { err = s.Ping(ctx) },
 	}

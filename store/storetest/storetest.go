@@ -293,16 +293,16 @@ func (s *suite) claim(id, session string) store.Fence {
 	return store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
 }
 
-// owned creates and claims a job of an account.
-func (s *suite) owned(account string) store.Fence {
+// createClaimed creates and claims a job of an account.
+func (s *suite) createClaimed(account string) store.Fence {
 	s.Helper()
 	return s.claim(s.create(account), s.session())
 }
 
-// running creates a claimed and running job with this number of rows.
-func (s *suite) running(rows int64) store.Fence {
+// createRunning creates a claimed and running job with this number of rows.
+func (s *suite) createRunning(rows int64) store.Fence {
 	s.Helper()
-	f := s.owned("a")
+	f := s.createClaimed("a")
 	s.update(f, func(r *store.Record) error {
 		r.Job.NumRows = &rows
 		return become(r, rowmill.StatusStarting, rowmill.StatusRunning)

@@ -206,11 +206,11 @@ func testUnknownMembers(s *suite) {
 	})
 	g.keepsMembers("ShowRunning", func() error { return s.ShowRunning(ctx, f.JobID) })
 	g.keepsMembers("KeepInput", func() error { return s.KeepInput(ctx, f.JobID, s.start.Add(time.Hour)) })
-	g.keepsMembers("InputGone", func() error { return s.InputGone(ctx, f.JobID, s.start.Add(2*time.Hour)) })
-	g.keepsMembers("Continued", func() error { return s.Continued(ctx, f.JobID, "job-next") })
+	g.keepsMembers("InputGone", func() error { return s.MarkInputRemoved(ctx, f.JobID, s.start.Add(2*time.Hour)) })
+	g.keepsMembers("Continued", func() error { return s.MarkContinued(ctx, f.JobID, "job-next") })
 	g.keepsMembers("RemoveData", func() error { _, err := s.RemoveData(ctx, f.JobID, s.start); return err })
 	g.keepsMembers("DropParts", func() error { return s.DropParts(ctx, f.JobID) }, "part "+f.JobID)
-	g.keepsMembers("DataGone", func() error { return s.DataGone(ctx, f.JobID) })
+	g.keepsMembers("DataGone", func() error { return s.MarkDataDeleted(ctx, f.JobID) })
 	other := s.create("a")
 	g.keepsMembers("Cancel", func() error {
 		_, err := s.Cancel(ctx, other, s.start, func(r *store.Record) { r.Job.Message = "cancelled" })
@@ -229,13 +229,13 @@ func (g *memberCheck) deliveries() {
 	g.createDelivery(d)
 	d.Version, d.Tries = 1, 1
 	for _, at := range []int{1, 2} {
-		d.Attempts = append(d.Attempts, store.DeliveryAttempt{At: *g.at(at), Status: 500})
+		d.Attempts = append(d.Attempts, store.DeliveryAttempt{At: *g.timeAt(at), Status: 500})
 		g.keepsMembers("PutDelivery", func() (err error) {
 			d, err = g.PutDelivery(g.Context(), d)
 			return err
 		})
 	}
-	d = g.ended(d, store.DeliveryFailed, 9)
+	d = g.endDelivery(d, store.DeliveryFailed, 9)
 	g.keepsMembers("PutDelivery of an ended delivery", func() error { _, err := g.PutDelivery(g.Context(), d); return err })
 	g.keepsMembers("CreateDelivery once more", func() error { return g.CreateDelivery(g.Context(), g.delivery("one", 1, 5)) })
 	if g.added["delivery msg-0001:/attempts/0"] == nil {
@@ -310,7 +310,7 @@ func testNewerRecords(s *suite) {
 			"ShowRunning": func() error { return s.ShowRunning(ctx, newer) },
 			"RemoveData":  func() error { _, err := s.RemoveData(ctx, endedID, now); return err },
 			"DropParts":   func() error { return s.DropParts(ctx, endedID) },
-			"DataGone":    func() error { return s.DataGone(ctx, endedID) },
+			"DataGone":    func() error { return s.MarkDataDeleted(ctx, endedID) },
 		} {
 			s.wantError(fmt.Sprintf("%s: %s", tt.name, what), store.ErrNewer)(write())
 		}

@@ -57,10 +57,10 @@ func testWriters(s *suite) {
 		_, err := s.AddArtifact(ctx, f.JobID, "columns", store.Artifact{Key: "k", Size: 1})
 		return err
 	}}
-	continued := write{"continued", func(ctx context.Context) error { return s.Continued(ctx, f.JobID, "job-2") }}
+	continued := write{"continued", func(ctx context.Context) error { return s.MarkContinued(ctx, f.JobID, "job-2") }}
 	keep := write{"keep the input", func(ctx context.Context) error { return s.KeepInput(ctx, f.JobID, time.Now().Add(time.Hour)) }}
 	drop := write{"drop the parts", func(ctx context.Context) error { return s.DropParts(ctx, f.JobID) }}
-	gone := write{"the input is gone", func(ctx context.Context) error { return s.InputGone(ctx, f.JobID, time.Now()) }}
+	gone := write{"the input is gone", func(ctx context.Context) error { return s.MarkInputRemoved(ctx, f.JobID, time.Now()) }}
 	remove := write{"remove the data", func(ctx context.Context) error { _, err := s.RemoveData(ctx, f.JobID, time.Now()); return err }}
 	cancel := write{"cancel", func(ctx context.Context) error { _, err := s.Cancel(ctx, f.JobID, time.Now(), nil); return err }}
 	claim := write{"claim", func(ctx context.Context) error {
@@ -81,8 +81,8 @@ func testWriters(s *suite) {
 			if err := write.do(store.WithWriter(ctx, w)); err != nil {
 				s.Fatalf("%s: %v", write.name, err)
 			}
-			if got := countOf(w); got != before+1 || w.Acked() != got {
-				s.Errorf("after %s the record has %d writes of the writer, and the writer knows of %d; want %d", write.name, got, w.Acked(), before+1)
+			if got := countOf(w); got != before+1 || w.AckedWrites() != got {
+				s.Errorf("after %s the record has %d writes of the writer, and the writer knows of %d; want %d", write.name, got, w.AckedWrites(), before+1)
 			}
 		}
 	}
@@ -96,7 +96,7 @@ func testWriters(s *suite) {
 			s.wantError(fmt.Sprintf("%s after a write of its writer was lost", write.name), store.ErrLostWrites)(write.do(store.WithWriter(ctx, w)))
 		}
 		s.wantUnchanged(before)
-		w.Reset(held)
+		w.ResetAcked(held)
 	}
 	counted(other, write{"create", func(ctx context.Context) error {
 		_, _, err := s.Create(ctx, Record(f.JobID, "a", "row"), nil)

@@ -27,17 +27,17 @@ func (c *Counter) Count(text string) int {
 	return c.learned.Estimate(n)
 }
 
-// AtMost returns an upper limit of Count without counting.
-func (c *Counter) AtMost(text string) int {
-	n := c.measure.AtMost(text)
+// CountUpperBound returns an upper limit of Count without counting.
+func (c *Counter) CountUpperBound(text string) int {
+	n := c.measure.CountUpperBound(text)
 	if c.known {
 		return n
 	}
 	return max(c.learned.Estimate(0), c.learned.Estimate(n)) // wrong reports of a server can give a line with a negative slope
 }
 
-// Exact reports whether the server certainly counts as Count does.
-func (c *Counter) Exact(text string) bool { return c.known && c.measure.Exact(text) }
+// IsExact reports whether the server certainly counts as Count does.
+func (c *Counter) IsExact(text string) bool { return c.known && c.measure.IsExact(text) }
 
 // Observe gives the calibration the count that the server reported for a row, and
 // reports the new mean error.
@@ -54,7 +54,7 @@ func (c *Counter) Fit(ctx context.Context, text string, limit int, ask func(cont
 	if len(text)+c.measure.Overhead() <= limit { // a token has at least one byte
 		return text, true, nil
 	}
-	if ask != nil && !c.Exact(text) {
+	if ask != nil && !c.IsExact(text) {
 		return fitAsking(ctx, text, limit, ask)
 	}
 	if c.known {
@@ -62,7 +62,7 @@ func (c *Counter) Fit(ctx context.Context, text string, limit int, ask func(cont
 		return cut, ok, nil
 	}
 	if n := c.Count(text); n > limit {
-		text = Beginning(text, int(float64(len(text))*float64(limit)/float64(n)))
+		text = TruncateToBytes(text, int(float64(len(text))*float64(limit)/float64(n)))
 	}
 	return text, true, nil
 }
@@ -78,13 +78,13 @@ func fitAsking(ctx context.Context, text string, limit int, ask func(context.Con
 		if text == "" {
 			return text, false, nil
 		}
-		text = Beginning(text, min(len(text)-1, len(text)*limit/n))
+		text = TruncateToBytes(text, min(len(text)-1, len(text)*limit/n))
 	}
 }
 
-// Beginning returns the longest prefix of text with at most n bytes that ends between
+// TruncateToBytes returns the longest prefix of text with at most n bytes that ends between
 // two characters.
-func Beginning(text string, n int) string {
+func TruncateToBytes(text string, n int) string {
 	for n = max(0, min(n, len(text))); n > 0 && n < len(text) && text[n]&0xC0 == 0x80; n-- {
 	}
 	return text[:n]
@@ -100,7 +100,9 @@ const BytesPerToken = 4
 
 func (byteEstimate) Count(text string) int { return (len(text) + BytesPerToken - 1) / BytesPerToken }
 
-func (byteEstimate) Truncate(text string, n int) string { return Beginning(text, n*BytesPerToken) }
+func (byteEstimate) Truncate(text string, n int) string {
+	return TruncateToBytes(text, n*BytesPerToken)
+}
 
 // Counters makes the counters of a node's jobs. It keeps the calibration of a
 // model after the job ends. It is safe for concurrent use.
@@ -131,7 +133,7 @@ func (s *Counters) Counter(model rowmill.Model, system string) (*Counter, error)
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", model.ID, err)
 	}
-	known := exact(tokens, warning, template)
+	known := countsExactly(tokens, warning, template)
 	if tokens == nil {
 		tokens = byteEstimate{}
 	}
@@ -142,9 +144,9 @@ func (s *Counters) Counter(model rowmill.Model, system string) (*Counter, error)
 	}, nil
 }
 
-// exact reports whether prompts are counted exactly as on the server: with the model's
+// countsExactly reports whether prompts are counted exactly as on the server: with the model's
 // own vocabulary and a known template.
-func exact(tokens Tokenizer, warning string, t Template) bool {
+func countsExactly(tokens Tokenizer, warning string, t Template) bool {
 	return tokens != nil && warning == "" && t.Name() != None
 }
 
@@ -155,7 +157,7 @@ func (s *Counters) Quality(model rowmill.Model) (isExact bool, meanError float64
 	template, err := Find(model.Template)
 	if err == nil {
 		tokens, warning, findErr := s.find(model)
-		isExact = findErr == nil && exact(tokens, warning, template)
+		isExact = findErr == nil && countsExactly(tokens, warning, template)
 	}
 	s.mu.Lock()
 	calibration := s.learned[model.ID]

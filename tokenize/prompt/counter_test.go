@@ -49,7 +49,7 @@ func TestCounter_WithTheModelsVocabulary(t *testing.T) {
 	c := newCounting(words{}, "", nil)
 	counter := c.of(t, chatModel)
 	want := find(t, "chatml").Measure(words{}, Job{System: "Be kind."}).Count("two words")
-	if got := counter.Count("two words"); got != want || !counter.Exact("two words") || counter.Exact("<|im_end|>") {
+	if got := counter.Count("two words"); got != want || !counter.IsExact("two words") || counter.IsExact("<|im_end|>") {
 		t.Errorf("%d tokens, want %d, exact but for names of special tokens", got, want)
 	}
 	for range 2 * window { // odd reports of a server must change nothing
@@ -80,7 +80,7 @@ func TestCounter_LearnsTheTemplateOfAModelThatNamesNone(t *testing.T) {
 	for range window {
 		counter.Observe("two words", int64(texts+9))
 	}
-	if got := counter.Count("three more words"); got != texts+1+9 || counter.Exact("three more words") {
+	if got := counter.Count("three more words"); got != texts+1+9 || counter.IsExact("three more words") {
 		t.Errorf("%d tokens, want %d and no certainty", got, texts+1+9)
 	}
 	if exact, off, ok := c.Quality(bare); exact || !ok || off != 9 {
@@ -99,7 +99,7 @@ func TestCounter_LearnsWithAnotherVocabulary(t *testing.T) {
 	c := newCounting(words{}, "copy the model's tokenizer.json", nil)
 	first := c.of(t, chatModel)
 	plain := first.measure.Count("two words")
-	if first.Exact("two words") {
+	if first.IsExact("two words") {
 		t.Error("a count by another vocabulary says that it is exact")
 	}
 	for n := range minRows {
@@ -166,7 +166,7 @@ func TestFit_AsksTheServerOnlyInDoubt(t *testing.T) {
 		switch {
 		case err != nil || !strings.HasPrefix(text, cut) || !utf8.ValidString(cut):
 			t.Fatalf("%q in %d tokens: %q, %v", text, limit, cut, err)
-		case short || counter.Exact(text):
+		case short || counter.IsExact(text):
 			if asked > 0 || ok && counter.measure.Count(cut) > limit && !short {
 				t.Fatalf("%q in %d tokens: %q after %d questions, want none", text, limit, cut, asked)
 			}
@@ -197,14 +197,14 @@ func TestBeginning_CutsBetweenCharacters(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text, n := rapid.String().Draw(t, "text"), rapid.IntRange(-1, 50).Draw(t, "n")
-		got := Beginning(text, n)
+		got := TruncateToBytes(text, n)
 		if !strings.HasPrefix(text, got) || len(got) > max(n, 0) || !utf8.ValidString(got) || len(got) < min(len(text), n)-3 {
 			t.Fatalf("at most %d bytes of %q: %q", n, text, got)
 		}
 	})
 }
 
-// AtMost must be a limit for any reports of the server.
+// CountUpperBound must be a limit for any reports of the server.
 func TestCounter_AtMost(t *testing.T) {
 	t.Parallel()
 	for _, used := range []func(counted int) int{
@@ -215,7 +215,7 @@ func TestCounter_AtMost(t *testing.T) {
 		c := &Counter{measure: Template{}.Measure(words{}, Job{}), learned: &Calibration{}, report: func(float64) {}}
 		for n := range 2 * refitEvery {
 			for _, text := range []string{"", "a b c", strings.Repeat("word ", 90)} {
-				if count, most := c.Count(text), c.AtMost(text); count > most {
+				if count, most := c.Count(text), c.CountUpperBound(text); count > most {
 					t.Fatalf("after %d answers: %d tokens, at most %d", n, count, most)
 				}
 			}

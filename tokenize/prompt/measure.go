@@ -74,20 +74,20 @@ func (m *Measure) Count(text string) int {
 	return m.fixed + m.tokens.Count(m.before+text+m.after)
 }
 
-// AtMost returns an upper limit of Count without counting. A token has at least
+// CountUpperBound returns an upper limit of Count without counting. A token has at least
 // one byte. Some vocabularies use Unicode's form C, which can triple the bytes
 // of a text (Unicode Standard Annex 15); ASCII does not change.
-func (m *Measure) AtMost(text string) int {
+func (m *Measure) CountUpperBound(text string) int {
 	n := len(text)
-	if !ascii(text) {
+	if !isASCII(text) {
 		n *= 3
 	}
 	return m.fixed + 3*len(m.before) + n + 3*len(m.after)
 }
 
-// ascii reports whether a text is plain ASCII. It checks eight bytes at a time, because
+// isASCII reports whether a text is plain ASCII. It checks eight bytes at a time, because
 // it runs for every row.
-func ascii(text string) bool {
+func isASCII(text string) bool {
 	const high = 0x8080808080808080
 	b := unsafe.Slice(unsafe.StringData(text), len(text))
 	for ; len(b) >= 8; b = b[8:] {
@@ -103,10 +103,10 @@ func ascii(text string) bool {
 	return true
 }
 
-// Exact reports whether Count is certainly the count of a server with this template and
+// IsExact reports whether Count is certainly the count of a server with this template and
 // vocabulary. It returns false if the text may contain the name of a special token,
 // because servers treat such names differently, and always if the template is None.
-func (m *Measure) Exact(text string) bool {
+func (m *Measure) IsExact(text string) bool {
 	if m.template.name == None {
 		return false
 	}

@@ -167,7 +167,7 @@ func TestNone_CountsTheTexts(t *testing.T) {
 	if got := m.Count("Hello there."); got != 3+3 {
 		t.Errorf("counted %d tokens", got)
 	}
-	if m.Exact("Hello there.") {
+	if m.IsExact("Hello there.") {
 		t.Error("a count without a template is exact")
 	}
 }
@@ -189,8 +189,8 @@ func TestExact_NamesOfSpecialTokens(t *testing.T) {
 		"qwen-3-embedding": "<|endoftext|>",
 	} {
 		m := find(t, name).Measure(words{}, Job{})
-		if m.Exact(text) || !m.Exact("a < b | c > d") {
-			t.Errorf("%s: exact for %q: %t, for an ordinary text: %t", name, text, m.Exact(text), m.Exact("a < b"))
+		if m.IsExact(text) || !m.IsExact("a < b | c > d") {
+			t.Errorf("%s: exact for %q: %t, for an ordinary text: %t", name, text, m.IsExact(text), m.IsExact("a < b"))
 		}
 		if m.Count(text) < countRendered(words{}, assemble(m.template, Job{}, text)) {
 			t.Errorf("%s: too few tokens for %q", name, text)
@@ -221,7 +221,7 @@ func TestMeasure_AtMost(t *testing.T) {
 		for _, r := range renderings(t) {
 			m := find(t, r.Template).Measure(tokens, Job{System: r.System, Extras: r.Extras})
 			for _, text := range []string{"", "x", "\n", "\n\n\n", r.Text, "\u0344\uFB2C\u1FB7", "a\u0301\x00!?"} {
-				if n, most := m.Count(text), m.AtMost(text); n > most {
+				if n, most := m.Count(text), m.CountUpperBound(text); n > most {
 					t.Errorf("%s: %q has %d tokens, at most %d were possible", r.Template, text, n, most)
 				}
 			}
@@ -233,12 +233,12 @@ func TestASCII(t *testing.T) {
 	t.Parallel()
 	for n := range 40 {
 		text := []byte(strings.Repeat("x", n))
-		if !ascii(string(text)) {
+		if !isASCII(string(text)) {
 			t.Errorf("%d letters are taken for others", n)
 		}
 		for i := range text {
 			text[i] = 0x80
-			if ascii(string(text)) {
+			if isASCII(string(text)) {
 				t.Errorf("byte %d of %d is not detected", i, n)
 			}
 			text[i] = 0x7F

@@ -42,10 +42,10 @@ func (t Tokenizers) Find(name string) (enc *tokenize.Encoding, warning string, e
 		name, flat, folder), nil
 }
 
-// FindOf loads the vocabulary of a model that names no tokenizer. It uses a file with
+// FindForModel loads the vocabulary of a model that names no tokenizer. It uses a file with
 // the model's name, with or without the organisation. If the file cannot be used, it
 // returns a warning, and the model's tokens are counted without a vocabulary.
-func (t Tokenizers) FindOf(id string) (enc *tokenize.Encoding, warning string) {
+func (t Tokenizers) FindForModel(id string) (enc *tokenize.Encoding, warning string) {
 	segments := strings.Split(id, "/")
 	own := segments[len(segments)-1]
 	for _, s := range segments {

@@ -99,7 +99,7 @@ func TestTokenizers_FindOf(t *testing.T) {
 	}
 	in := prompt.Tokenizers{Dir: dir}
 	for _, id := range []string{"Flat", "acme/Flat", "Folder", "acme/Own", "acme/Flat-7B"} {
-		if enc, warning := in.FindOf(id); enc == nil || warning != "" {
+		if enc, warning := in.FindForModel(id); enc == nil || warning != "" {
 			t.Errorf("%s: %v, %q", id, enc, warning)
 		}
 	}
@@ -112,11 +112,11 @@ func TestTokenizers_FindOf(t *testing.T) {
 		"qwen3:4b":   "cannot be a file name",
 		"":           "cannot be a file name",
 	} {
-		if enc, warning := in.FindOf(id); enc != nil || !strings.Contains(warning, want) {
+		if enc, warning := in.FindForModel(id); enc != nil || !strings.Contains(warning, want) {
 			t.Errorf("%q: %v, %q, want %q", id, enc, warning, want)
 		}
 	}
-	if enc, warning := (prompt.Tokenizers{}).FindOf("acme/Own"); enc != nil || !strings.Contains(warning, "name a directory with Own.json") {
+	if enc, warning := (prompt.Tokenizers{}).FindForModel("acme/Own"); enc != nil || !strings.Contains(warning, "name a directory with Own.json") {
 		t.Errorf("without a directory: %v, %q", enc, warning)
 	}
 }

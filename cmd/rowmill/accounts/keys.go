@@ -22,11 +22,11 @@ import (
 )
 
 // commands holds the data that all commands of this package share.
-type commands struct{ command.Set }
+type commands struct{ command.GroupOptions }
 
 // Keys returns `rowmill keys`.
 func Keys(service connect.Options) *cobra.Command {
-	c := &commands{command.Set{Options: service}}
+	c := &commands{command.GroupOptions{Options: service}}
 	return c.Group(&cobra.Command{
 		Use:   "keys",
 		Short: "Create, list, rotate and revoke API keys",
@@ -108,7 +108,7 @@ func (c *commands) printNewKey(k client.Key, answer client.Answer, how string) e
 	}
 	ends := "it does not expire"
 	if k.ExpiresAt != nil {
-		ends = "it expires at " + terminal.Moment(k.ExpiresAt)
+		ends = "it expires at " + terminal.FormatTime(k.ExpiresAt)
 	}
 	return c.printSecretOnce(answer, fmt.Sprintf("%s %s key %s of account %s; %s. Keep its text", how, k.Role, k.ID, terminal.Printable(k.Account), ends), k.Key)
 }
@@ -146,7 +146,7 @@ account default, the keys of all accounts.`,
 				if k.RequestsPerMinute != nil {
 					perMinute = terminal.Count(*k.RequestsPerMinute)
 				}
-				row(terminal.Dashed(k.ID, k.Account, k.Role, k.Name, day(&k.CreatedAt), day(k.ExpiresAt), day(k.LastUsedAt), terminal.Value(k.Dialect), perMinute)...)
+				row(terminal.DashEmpty(k.ID, k.Account, k.Role, k.Name, day(&k.CreatedAt), day(k.ExpiresAt), day(k.LastUsedAt), terminal.Deref(k.Dialect), perMinute)...)
 			}
 		})
 	})

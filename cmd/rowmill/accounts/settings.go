@@ -19,7 +19,7 @@ const never = "never"
 
 // Settings returns `rowmill settings`.
 func Settings(service connect.Options) *cobra.Command {
-	c := &commands{command.Set{Options: service}}
+	c := &commands{command.GroupOptions{Options: service}}
 	return c.Group(&cobra.Command{
 		Use:   "settings",
 		Short: "Show and change how long the data of an account is kept",
@@ -49,7 +49,7 @@ func (c *commands) previewSettings() *cobra.Command {
 			c.Term.Say("account %s", terminal.Printable(p.Account))
 			row("KEPT FOR", "JOBS TO REMOVE", "BYTES OF RESULTS", "THE OLDEST ENDED", "THE NEXT REMOVAL")
 			for _, e := range p.Presets {
-				row(terminal.Dashed(keptFor(e.RetentionDays), jobsToRemove(e), terminal.Count(e.ResultBytes), terminal.Moment(e.OldestEndedAt), terminal.Moment(e.NextAt))...)
+				row(terminal.DashEmpty(keptFor(e.RetentionDays), jobsToRemove(e), terminal.Count(e.ResultBytes), terminal.FormatTime(e.OldestEndedAt), terminal.FormatTime(e.NextAt))...)
 			}
 			if !p.LookedAtAll {
 				c.Term.Say("only the %d jobs that ended first were checked", p.LookedAt)
@@ -128,7 +128,7 @@ func (c *commands) printRemovals(ctx context.Context, api *client.Client, days i
 	}
 	for _, e := range p.Presets {
 		if e.RetentionDays != nil && *e.RetentionDays == days && e.Jobs > 0 {
-			c.Term.Say("the data of %s jobs will be removed within minutes; the oldest ended at %s", jobsToRemove(e), terminal.Moment(e.OldestEndedAt))
+			c.Term.Say("the data of %s jobs will be removed within minutes; the oldest ended at %s", jobsToRemove(e), terminal.FormatTime(e.OldestEndedAt))
 		}
 	}
 	return nil

@@ -18,7 +18,7 @@ import (
 
 // Webhooks returns `rowmill webhooks`.
 func Webhooks(service connect.Options) *cobra.Command {
-	c := &commands{command.Set{Options: service}}
+	c := &commands{command.GroupOptions{Options: service}}
 	return c.Group(&cobra.Command{
 		Use:   "webhooks",
 		Short: "Send events about the ends of jobs to an address",
@@ -93,9 +93,9 @@ func (c *commands) listWebhooks() *cobra.Command {
 					events = strings.Join(w.Events, " ")
 				}
 				if w.Disabled {
-					state = "disabled: " + terminal.Value(w.DisabledReason)
+					state = "disabled: " + terminal.Deref(w.DisabledReason)
 				}
-				row(terminal.Dashed(w.ID, w.URL, events, state, w.SecretPrefix+"…", day(&w.CreatedAt), w.Description)...)
+				row(terminal.DashEmpty(w.ID, w.URL, events, state, w.SecretPrefix+"…", day(&w.CreatedAt), w.Description)...)
 			}
 		})
 	}))
@@ -121,7 +121,7 @@ exit code is 1.`,
 		}
 		err = c.Table(answer.Raw, func(row terminal.Row) {
 			row("EVENT", "ACCEPTED", "STATUS", "TOOK", "ERROR", "ANSWER")
-			row(terminal.Dashed(test.Event, map[bool]string{true: "yes", false: "no"}[test.Delivered], status(test.Attempt), took(test.Attempt), terminal.Value(test.Attempt.Error), firstLine(test.Attempt.Answer))...)
+			row(terminal.DashEmpty(test.Event, map[bool]string{true: "yes", false: "no"}[test.Delivered], status(test.Attempt), took(test.Attempt), terminal.Deref(test.Attempt.Error), firstLine(test.Attempt.Answer))...)
 		})
 		if err == nil && !test.Delivered {
 			err = exit.With(exit.Failure, errors.New("the receiver did not accept the event"))
@@ -189,7 +189,7 @@ after it was delivered or has failed.`,
 				if n := len(d.Attempts); n > 0 {
 					last = d.Attempts[n-1]
 				}
-				row(terminal.Dashed(d.ID, d.Event, terminal.Value(d.JobID), day(&d.CreatedAt), d.State, fmt.Sprint(len(d.Attempts)), status(last), terminal.Value(last.Error), day(d.NextAttemptAt))...)
+				row(terminal.DashEmpty(d.ID, d.Event, terminal.Deref(d.JobID), day(&d.CreatedAt), d.State, fmt.Sprint(len(d.Attempts)), status(last), terminal.Deref(last.Error), day(d.NextAttemptAt))...)
 			}
 		})
 		if err == nil && page.NextCursor != "" && !c.JSON() {

@@ -36,14 +36,14 @@ const slowest = 1 << 20
 
 // commands holds the flags of `rowmill backup`.
 type commands struct {
-	command.Set
+	command.GroupOptions
 	rate  string
 	force bool
 }
 
 // Command returns `rowmill backup`.
 func Command(service connect.Options) *cobra.Command {
-	c := &commands{Set: command.Set{Options: service}}
+	c := &commands{GroupOptions: command.GroupOptions{Options: service}}
 	cmd := &cobra.Command{
 		Use:   "backup FILE|-",
 		Short: "Copy all data of a single node, while it runs",
@@ -79,19 +79,19 @@ says what to copy, and in which order.
 	cmd.Flags().BoolVar(&c.force, "force", false, "replace the file if it exists")
 	c.Flags(cmd)
 	return c.SetBody(cmd, func(ctx context.Context, api *client.Client, args []string) error {
-		pace, err := c.pace()
+		pace, err := c.parseRate()
 		if err != nil {
 			return exit.With(exit.Usage, fmt.Errorf("--rate: %w", err))
 		}
 		if args[0] == stdout {
 			return c.stream(ctx, api, pace)
 		}
-		return c.save(ctx, api, args[0], pace)
+		return c.saveArchive(ctx, api, args[0], pace)
 	})
 }
 
-// pace returns the value of --rate in bytes per second; 0 means no limit.
-func (c *commands) pace() (int64, error) {
+// parseRate returns the value of --rate in bytes per second; 0 means no limit.
+func (c *commands) parseRate() (int64, error) {
 	if c.rate == "" {
 		return 0, nil
 	}
@@ -107,12 +107,12 @@ func (c *commands) stream(ctx context.Context, api *client.Client, pace int64) e
 	if out, ok := c.Term.Out.(*os.File); ok && term.IsTerminal(int(out.Fd())) {
 		return exit.With(exit.Usage, errors.New("standard output is a terminal; name a file, or pipe the archive into a command"))
 	}
-	_, err := c.receive(ctx, api, c.Term.Out, pace)
+	_, err := c.downloadArchive(ctx, api, c.Term.Out, pace)
 	return err
 }
 
-// save writes the archive to a file that appears only after it is complete.
-func (c *commands) save(ctx context.Context, api *client.Client, path string, pace int64) (err error) {
+// saveArchive writes the archive to a file that appears only after it is complete.
+func (c *commands) saveArchive(ctx context.Context, api *client.Client, path string, pace int64) (err error) {
 	switch _, err := os.Lstat(path); {
 	case err == nil && !c.force:
 		return exit.With(exit.Usage, fmt.Errorf("%s exists; choose another name or replace it with --force", path))
@@ -125,7 +125,7 @@ func (c *commands) save(ctx context.Context, api *client.Client, path string, pa
 	}
 	defer os.Remove(part.Name())
 	defer part.Close()
-	header, err := c.receive(ctx, api, part, pace)
+	header, err := c.downloadArchive(ctx, api, part, pace)
 	if err != nil {
 		return err
 	}
@@ -143,10 +143,10 @@ func (c *commands) save(ctx context.Context, api *client.Client, path string, pa
 	return nil
 }
 
-// receive downloads the archive to out, and checks the archive at the same time.
-func (c *commands) receive(ctx context.Context, api *client.Client, out io.Writer, pace int64) (backup.Header, error) {
+// downloadArchive downloads the archive to out, and checks the archive at the same time.
+func (c *commands) downloadArchive(ctx context.Context, api *client.Client, out io.Writer, pace int64) (backup.Header, error) {
 	progress := terminal.NewProgress(c.Term)
-	defer progress.Pause()
+	defer progress.Clear()
 	checked, feed := io.Pipe()
 	var header backup.Header
 	var fault error
@@ -159,7 +159,7 @@ func (c *commands) receive(ctx context.Context, api *client.Client, out io.Write
 		}
 		checked.CloseWithError(fault)
 	}()
-	w := &sink{ctx: ctx, out: out, pace: pace, began: time.Now()}
+	w := &rateLimitedWriter{ctx: ctx, out: out, pace: pace, began: time.Now()}
 	_, err := api.Backup(ctx, io.MultiWriter(w, feed))
 	feed.CloseWithError(err) // after a nil error, the reader gets the end of the archive
 	<-done
@@ -189,8 +189,8 @@ func Reporter(t *terminal.IO, progress *terminal.Progress, phase string) func(h 
 	}
 }
 
-// A sink is a writer that passes data to out and limits the rate of the writes.
-type sink struct {
+// A rateLimitedWriter is a writer that passes data to out and limits the rate of the writes.
+type rateLimitedWriter struct {
 	ctx   context.Context
 	out   io.Writer
 	pace  int64 // bytes per second; 0 means no limit
@@ -199,7 +199,7 @@ type sink struct {
 	err   error // last error of a write to out
 }
 
-func (s *sink) Write(p []byte) (n int, err error) {
+func (s *rateLimitedWriter) Write(p []byte) (n int, err error) {
 	n, s.err = s.out.Write(p)
 	s.bytes += int64(n)
 	if s.err != nil || s.pace == 0 {

@@ -32,7 +32,7 @@ const (
 
 // A bench is one run of the command, with its flags and measurements.
 type bench struct {
-	command.Set
+	command.GroupOptions
 	model     string
 	length    time.Duration
 	rounds    int
@@ -49,7 +49,7 @@ type bench struct {
 
 // Command returns `rowmill bench`.
 func Command(service connect.Options) *cobra.Command {
-	b := &bench{Set: command.Set{Options: service}}
+	b := &bench{GroupOptions: command.GroupOptions{Options: service}}
 	cmd := b.SetPrintingBody(&cobra.Command{
 		Use:   "bench",
 		Short: "Measure a deployment for a minute, and print what to change",
@@ -107,11 +107,11 @@ func (b *bench) run(ctx context.Context, api *client.Client) error {
 		return exit.With(exit.Usage, err)
 	}
 	b.nonce, b.measured, b.reached, b.sent = strings.ToLower(rand.Text()[:8]), verdict.Measured{}, nil, 0
-	model, servers, err := b.look(ctx, api)
+	model, servers, err := b.findModelServers(ctx, api)
 	if err != nil {
 		return err
 	}
-	targets, err := b.reach(ctx, api, model, servers)
+	targets, err := b.connectServers(ctx, api, model, servers)
 	defer targets.close()
 	if err != nil {
 		return err
@@ -126,13 +126,13 @@ func (b *bench) run(ctx context.Context, api *client.Client) error {
 	b.announce(model, "at most", most)
 	rows := fewestRows
 	if len(targets) > 0 {
-		rate, err := b.climb(ctx, targets)
+		rate, err := b.findPeakRate(ctx, targets)
 		if err != nil {
 			return driveError(ctx, err)
 		}
 		rows = b.rowsFor(rate, 2*b.rounds)
 	} else {
-		job, err := b.job(ctx, api, model, "first", rows) // measures the speed, so that the rounds need not include the slow first answers of servers
+		job, err := b.runJob(ctx, api, model, "first", rows) // measures the speed, so that the rounds need not include the slow first answers of servers
 		if err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (b *bench) run(ctx context.Context, api *client.Client) error {
 			b.measured.Direct = append(b.measured.Direct, rate)
 			b.Term.Say("round %d of %d: the servers %s rows/s", round+1, b.rounds, figure(rate))
 		}
-		job, err := b.job(ctx, api, model, fmt.Sprint("round ", round+1), rows)
+		job, err := b.runJob(ctx, api, model, fmt.Sprint("round ", round+1), rows)
 		if err != nil {
 			return err
 		}
@@ -186,8 +186,8 @@ func (b *bench) announce(model client.Model, when string, rows int) {
 	b.Term.Say("%s", terminal.Printable(text))
 }
 
-// look returns the model to measure, and its servers that are up.
-func (b *bench) look(ctx context.Context, api *client.Client) (client.Model, []client.Engine, error) {
+// findModelServers returns the model to measure, and its servers that are up.
+func (b *bench) findModelServers(ctx context.Context, api *client.Client) (client.Model, []client.Engine, error) {
 	models, _, err := api.ListModels(ctx)
 	if err != nil {
 		return client.Model{}, nil, fmt.Errorf("list models: %w", err)

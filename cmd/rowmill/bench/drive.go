@@ -55,9 +55,9 @@ func (b *bench) sampling() map[string]any {
 	return map[string]any{"max_tokens": b.maxTokens, "temperature": 0.7}
 }
 
-// reach returns the servers, ready for direct requests. If this machine cannot reach
+// connectServers returns the servers, ready for direct requests. If this machine cannot reach
 // one of them, reach returns no servers and writes the reason to b.measured.
-func (b *bench) reach(ctx context.Context, api *client.Client, model client.Model, servers []client.Engine) (targets, error) {
+func (b *bench) connectServers(ctx context.Context, api *client.Client, model client.Model, servers []client.Engine) (targets, error) {
 	key, err := b.engineKey()
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (b *bench) reach(ctx context.Context, api *client.Client, model client.Mode
 	}
 	var all targets
 	for _, e := range servers {
-		one, err := b.target(ctx, model, e, here[e.Node], key)
+		one, err := b.openTarget(ctx, model, e, here[e.Node], key)
 		if err != nil {
 			all.close()
 			b.measured.Unreached = fmt.Sprintf("%s of node %s: %v", e.Name, e.Node, err)
@@ -80,7 +80,7 @@ func (b *bench) reach(ctx context.Context, api *client.Client, model client.Mode
 	return all, nil
 }
 
-func (b *bench) target(ctx context.Context, model client.Model, e client.Engine, here bool, key string) (target, error) {
+func (b *bench) openTarget(ctx context.Context, model client.Model, e client.Engine, here bool, key string) (target, error) {
 	if e.URL == nil {
 		return target{}, errors.New("the node has not announced the URL of this inference server")
 	}
@@ -135,9 +135,9 @@ func isLoopback(address string) bool {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// climb finds the number of requests in flight at which the servers are fastest, and
+// findPeakRate finds the number of requests in flight at which the servers are fastest, and
 // returns their rate there in rows per second.
-func (b *bench) climb(ctx context.Context, t targets) (float64, error) {
+func (b *bench) findPeakRate(ctx context.Context, t targets) (float64, error) {
 	begun := time.Now()
 	// The first answers of a server are slow, so they must not count for its rate.
 	if _, err := t.runAll(ctx, b.prompts("first", firstInFlight*len(t)), firstInFlight); err != nil {
@@ -146,7 +146,7 @@ func (b *bench) climb(ctx context.Context, t targets) (float64, error) {
 	b.sent += firstInFlight * len(t)
 	best, flat := 0.0, 0
 	for n := firstInFlight; n <= mostInFlight; n *= 2 {
-		step, sent, err := t.step(ctx, b.prompts(fmt.Sprint("step ", n), max(b.maxRows, climbWaves*n*len(t))), n, b.length/40)
+		step, sent, err := t.measureRate(ctx, b.prompts(fmt.Sprint("step ", n), max(b.maxRows, climbWaves*n*len(t))), n, b.length/40)
 		b.sent += sent
 		var refused *engine.Error
 		if errors.As(err, &refused) && refused.Overloaded && best > 0 {
@@ -177,22 +177,22 @@ func (b *bench) climb(ctx context.Context, t targets) (float64, error) {
 // the rate, in rows per second, from the first request to the last answer.
 func (t targets) runAll(ctx context.Context, rows []string, inFlight int) (float64, error) {
 	begun := time.Now()
-	if _, err := t.drive(ctx, rows, inFlight, func(int) bool { return false }, func() {}); err != nil {
+	if _, err := t.sendRows(ctx, rows, inFlight, func(int) bool { return false }, func() {}); err != nil {
 		return 0, err
 	}
 	return float64(len(rows)) / time.Since(begun).Seconds(), nil
 }
 
-// step sends rows to the servers for the time least, or longer: until climbWaves times
+// measureRate sends rows to the servers for the time least, or longer: until climbWaves times
 // the number of rows in flight were sent. It returns the rate while all slots are in
 // use: the measurement begins when as many rows are answered as run at once, and ends
 // when the last row is sent.
-func (t targets) step(ctx context.Context, rows []string, inFlight int, least time.Duration) (rate float64, sent int, err error) {
+func (t targets) measureRate(ctx context.Context, rows []string, inFlight int, least time.Duration) (rate float64, sent int, err error) {
 	begun := time.Now()
 	var mu sync.Mutex
 	var answers []time.Time
 	var last time.Time
-	sent, err = t.drive(ctx, rows, inFlight, func(next int) bool {
+	sent, err = t.sendRows(ctx, rows, inFlight, func(next int) bool {
 		over := next >= climbWaves*inFlight*len(t) && time.Since(begun) > least
 		mu.Lock()
 		defer mu.Unlock()
@@ -222,11 +222,11 @@ func (t targets) step(ctx context.Context, rows []string, inFlight int, least ti
 	return float64(len(answers)) / answers[len(answers)-1].Sub(begun).Seconds(), sent, nil
 }
 
-// drive sends rows in order, each to a server with fewer than inFlight rows in flight,
+// sendRows sends rows in order, each to a server with fewer than inFlight rows in flight,
 // until over returns true or all rows are sent. It returns how many rows were answered.
 // If a server refuses a row, the run ends with an error, because refused rows would
 // make the rate wrong.
-func (t targets) drive(ctx context.Context, rows []string, inFlight int, over func(next int) bool, answered func()) (int, error) {
+func (t targets) sendRows(ctx context.Context, rows []string, inFlight int, over func(next int) bool, answered func()) (int, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	var next, sent atomic.Int64
 	for _, one := range t {

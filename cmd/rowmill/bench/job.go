@@ -23,9 +23,9 @@ const (
 	jobDescribed = "made by rowmill bench to measure this deployment; it deletes its data"
 )
 
-// job runs n rows as a Rowmill job, and deletes the job's data, also after an
+// runJob runs n rows as a Rowmill job, and deletes the job's data, also after an
 // interrupt. run names the job.
-func (b *bench) job(ctx context.Context, api *client.Client, model client.Model, run string, n int) (verdict.Job, error) {
+func (b *bench) runJob(ctx context.Context, api *client.Client, model client.Model, run string, n int) (verdict.Job, error) {
 	if err := ctx.Err(); err != nil {
 		return verdict.Job{}, context.Cause(ctx)
 	}
@@ -40,7 +40,7 @@ func (b *bench) job(ctx context.Context, api *client.Client, model client.Model,
 		Name: fmt.Sprintf("rowmill bench %s, %s", b.nonce, run), Description: jobDescribed,
 	})
 	if err != nil {
-		return verdict.Job{}, b.refused(err, n)
+		return verdict.Job{}, b.submitError(err, n)
 	}
 	within := b.length + jobPatience
 	waiting, stop := context.WithTimeoutCause(ctx, within, exit.With(exit.Timeout, fmt.Errorf("%s has not ended after %v: `rowmill actors --job` says what it waits for", made.JobID, within)))
@@ -49,7 +49,7 @@ func (b *bench) job(ctx context.Context, api *client.Client, model client.Model,
 	if err == nil && job.Status == rowmill.StatusSucceeded {
 		seen.Bytes, err = api.Stream(ctx, made.JobID, client.Results{Format: "parquet"}, io.Discard)
 	}
-	if tidied := b.tidy(ctx, api, made.JobID); tidied != nil {
+	if tidied := b.cleanUpJob(ctx, api, made.JobID); tidied != nil {
 		b.Term.Say("the data of %s is not deleted: %s", made.JobID, terminal.Printable(tidied.Error()))
 	}
 	if err != nil {
@@ -68,9 +68,9 @@ func (b *bench) job(ctx context.Context, api *client.Client, model client.Model,
 	return seen, nil
 }
 
-// refused returns the error of a submission that the service refused. If a quota is the
+// submitError returns the error of a submission that the service refused. If a quota is the
 // reason, the error includes the remedy.
-func (b *bench) refused(err error, n int) error {
+func (b *bench) submitError(err error, n int) error {
 	var refusal *client.APIError
 	if errors.As(err, &refusal) {
 		switch refusal.Code {
@@ -132,9 +132,9 @@ func (b *bench) follow(ctx context.Context, api *client.Client, id string, n int
 	}
 }
 
-// tidy cancels a job that has not ended and deletes the job's data. It also works after
+// cleanUpJob cancels a job that has not ended and deletes the job's data. It also works after
 // an interrupt of the command.
-func (b *bench) tidy(ctx context.Context, api *client.Client, id string) error {
+func (b *bench) cleanUpJob(ctx context.Context, api *client.Client, id string) error {
 	interrupted := ctx.Err() != nil
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
 	defer cancel()

@@ -38,11 +38,11 @@ type times struct {
 func (b *bench) print(model client.Model) error {
 	r := report{
 		Model: model.ID, Simulated: b.measured.Simulated, Servers: b.servers, Nodes: b.measured.Nodes,
-		Driven: append([]string{}, b.reached...), Sent: b.sent, Verdict: verdict.Of(b.measured),
+		Driven: append([]string{}, b.reached...), Sent: b.sent, Verdict: verdict.Explain(b.measured),
 		Steps: append([]verdict.Step{}, b.measured.Steps...), Jobs: b.measured.Jobs,
 	}
 	for _, s := range b.measured.Storage {
-		r.Storage = append(r.Storage, times{s.Node, verdict.Over(s.Commits), verdict.Over(s.Syncs), verdict.Over(s.Puts), verdict.Over(s.Gets), s.ObjectBytes})
+		r.Storage = append(r.Storage, times{s.Node, verdict.NewSpread(s.Commits), verdict.NewSpread(s.Syncs), verdict.NewSpread(s.Puts), verdict.NewSpread(s.Gets), s.ObjectBytes})
 	}
 	return b.Print(r, r.text)
 }
@@ -93,7 +93,7 @@ func (r report) text(w io.Writer) error {
 			if p.Nodes > 0 {
 				nodes = terminal.Count(int64(p.Nodes))
 			}
-			row(terminal.Dashed(p.Name, terminal.Count(int64(p.Rows)), nodes, p.Basis)...)
+			row(terminal.DashEmpty(p.Name, terminal.Count(int64(p.Rows)), nodes, p.Basis)...)
 		}
 	})
 	if err != nil {

@@ -22,9 +22,9 @@ import (
 // and the API key come from, and the exit codes.
 const Help = connect.Help + "\n\n" + exit.Help
 
-// A Set holds the data that the commands of a group share: the options of the service,
+// A GroupOptions holds the data that the commands of a group share: the options of the service,
 // and the values of flags that several commands have.
-type Set struct {
+type GroupOptions struct {
 	connect.Options
 	Account string // set by the flag --account
 	form    string // value of the flag --print, such as table or json
@@ -33,18 +33,18 @@ type Set struct {
 // A Body does the work of a command. api is a client of the service.
 type Body func(ctx context.Context, api *client.Client, args []string) error
 
-// Group adds the commands below to cmd, which itself only shows its help. It also adds
+// Group adds subcommands to cmd, which itself only shows its help. It also adds
 // the flags that name the service; they apply to all these commands.
-func (s *Set) Group(cmd *cobra.Command, below ...*cobra.Command) *cobra.Command {
+func (s *GroupOptions) Group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	s.Flags(cmd)
-	cmd.AddCommand(below...)
+	cmd.AddCommand(subcommands...)
 	return cmd
 }
 
 // SetBody makes cmd run body. It creates the client for body and closes it afterwards.
-func (s *Set) SetBody(cmd *cobra.Command, body Body) *cobra.Command {
+func (s *GroupOptions) SetBody(cmd *cobra.Command, body Body) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		api, err := s.Client()
 		if err != nil {
@@ -59,7 +59,7 @@ func (s *Set) SetBody(cmd *cobra.Command, body Body) *cobra.Command {
 // SetPrintingBody is like SetBody, for a body that prints with Print or Table. It also
 // adds the flag --print. forms are the values of the flag, and the first form is the
 // default; without forms, the values are table and json.
-func (s *Set) SetPrintingBody(cmd *cobra.Command, body Body, forms ...string) *cobra.Command {
+func (s *GroupOptions) SetPrintingBody(cmd *cobra.Command, body Body, forms ...string) *cobra.Command {
 	if len(forms) == 0 {
 		forms = []string{"table", "json"}
 	}
@@ -75,17 +75,17 @@ func (s *Set) SetPrintingBody(cmd *cobra.Command, body Body, forms ...string) *c
 }
 
 // AddAccountFlag adds the flag --account, for commands that can work on another account.
-func (s *Set) AddAccountFlag(cmd *cobra.Command) *cobra.Command {
+func (s *GroupOptions) AddAccountFlag(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringVar(&s.Account, "account", "", "the account (default: that of the key)")
 	return cmd
 }
 
 // JSON reports whether the user asked for JSON output.
-func (s *Set) JSON() bool { return s.form == "json" }
+func (s *GroupOptions) JSON() bool { return s.form == "json" }
 
 // Print writes the document as JSON if the user asked for JSON. Otherwise it calls
 // text.
-func (s *Set) Print(document any, text func(w io.Writer) error) error {
+func (s *GroupOptions) Print(document any, text func(w io.Writer) error) error {
 	if s.JSON() {
 		return terminal.JSON(s.Term.Out, document)
 	}
@@ -93,7 +93,7 @@ func (s *Set) Print(document any, text func(w io.Writer) error) error {
 }
 
 // Table is like Print, but prints the rows of a table if the user did not ask for JSON.
-func (s *Set) Table(document any, rows func(row terminal.Row)) error {
+func (s *GroupOptions) Table(document any, rows func(row terminal.Row)) error {
 	return s.Print(document, func(w io.Writer) error { return terminal.Table(w, rows) })
 }
 

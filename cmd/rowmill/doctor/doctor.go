@@ -38,14 +38,14 @@ const (
 var slowTasks = []string{"read the input", "wait for writes", "stop a worker", "drop parts later"}
 
 type doctor struct {
-	command.Set
+	command.GroupOptions
 	config string
 	found  []client.Finding
 }
 
 // Command returns `rowmill doctor`.
 func Command(service connect.Options) *cobra.Command {
-	d := &doctor{Set: command.Set{Options: service}}
+	d := &doctor{GroupOptions: command.GroupOptions{Options: service}}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check a deployment from outside, and print what to do",
@@ -109,7 +109,7 @@ func (d *doctor) lookAtSettings() {
 		d.addFinding("settings", Fail, err.Error(), "correct "+d.config+"; docs/configuration.md has all settings")
 		return
 	}
-	found := OfSettings(set, d.Term.Now())
+	found := CheckSettings(set, d.Term.Now())
 	d.found = append(d.found, found...)
 	if len(found) == 0 {
 		d.addFinding("settings", OK, d.config+" is valid", "")
@@ -200,7 +200,7 @@ func (d *doctor) lookAtActors(ctx context.Context, api *client.Client) {
 	}
 	well := true
 	for _, a := range listed.Actors {
-		text, level, remedy := judge(a)
+		text, level, remedy := diagnoseActor(a)
 		if level == OK {
 			continue
 		}
@@ -215,9 +215,9 @@ func (d *doctor) lookAtActors(ctx context.Context, api *client.Client) {
 	}
 }
 
-// judge decides whether an actor is stuck, and returns the finding. The level is OK if
+// diagnoseActor decides whether an actor is stuck, and returns the finding. The level is OK if
 // nothing is wrong.
-func judge(a client.Actor) (text, level, remedy string) {
+func diagnoseActor(a client.Actor) (text, level, remedy string) {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	message, task := seconds(a.OldestMessageSeconds), seconds(a.TaskSeconds)
 	switch {
@@ -240,7 +240,7 @@ func (d *doctor) print(asJSON bool) error {
 	if asJSON {
 		err = terminal.JSON(d.Term.Out, map[string]any{"findings": d.found, "ok": !failed})
 	} else {
-		err = d.lines(d.Term.Out)
+		err = d.writeFindings(d.Term.Out)
 	}
 	if err == nil && failed {
 		err = exit.With(exit.Failure, errFound)
@@ -248,7 +248,7 @@ func (d *doctor) print(asJSON bool) error {
 	return err
 }
 
-func (d *doctor) lines(w io.Writer) error {
+func (d *doctor) writeFindings(w io.Writer) error {
 	for _, f := range d.found {
 		if _, err := io.WriteString(w, terminal.Finding(f.Level, f.Check+": "+f.Text, f.Remedy)+"\n"); err != nil {
 			return err

@@ -24,7 +24,7 @@ func loaded(t *testing.T) settings.Settings {
 // its remedy.
 func TestOfSettings(t *testing.T) {
 	t.Parallel()
-	if found := OfSettings(loaded(t), time.Now()); len(found) != 0 {
+	if found := CheckSettings(loaded(t), time.Now()); len(found) != 0 {
 		t.Errorf("the defaults: %+v", found)
 	}
 	authority, err := certtest.NewAuthority()
@@ -58,7 +58,7 @@ func TestOfSettings(t *testing.T) {
 	} {
 		set := loaded(t)
 		test.change(&set)
-		found := OfSettings(set, test.now)
+		found := CheckSettings(set, test.now)
 		if len(found) != len(test.remedy) {
 			t.Errorf("%s: %+v", name, found)
 			continue
@@ -110,7 +110,7 @@ func TestWhatIsStuck(t *testing.T) {
 		{client.Actor{State: "running", Task: "wait for an engine", TaskSeconds: 90}, Warn, "no server of its model has been up for 1m30s"},
 		{client.Actor{State: "panicked"}, Warn, "panicked"},
 	} {
-		text, level, remedy := judge(test.actor)
+		text, level, remedy := diagnoseActor(test.actor)
 		if level != test.level || !strings.Contains(text, test.says) || (remedy == "") != (level == OK) {
 			t.Errorf("%+v: %s %q %q", test.actor, level, text, remedy)
 		}

@@ -29,9 +29,9 @@ const (
 // is long enough to get a new certificate.
 const expiresSoon = 14 * 24 * time.Hour
 
-// OfSettings returns problems in valid settings, such as an API that is open to the
+// CheckSettings returns problems in valid settings, such as an API that is open to the
 // network.
-func OfSettings(set settings.Settings, now time.Time) []client.Finding {
+func CheckSettings(set settings.Settings, now time.Time) []client.Finding {
 	var found []client.Finding
 	say := func(check, level, text, remedy string) {
 		found = append(found, client.Finding{Check: check, Level: level, Text: text, Remedy: remedy})
@@ -67,16 +67,16 @@ func OfSettings(set settings.Settings, now time.Time) []client.Finding {
 	if set.ClockOffset != 0 {
 		say("clock", Fail, fmt.Sprintf("clock_offset is %v: times in records are wrong by this much", set.ClockOffset), "remove clock_offset; it is only for tests")
 	}
-	found = append(found, OfCertificates(set, now)...)
+	found = append(found, CheckCertificates(set, now)...)
 	slices.SortStableFunc(found, func(a, b client.Finding) int {
 		return cmp.Or(strings.Compare(a.Check, b.Check), strings.Compare(a.Text, b.Text))
 	})
 	return found
 }
 
-// OfCertificates returns a finding for each certificate that has expired, expires soon,
+// CheckCertificates returns a finding for each certificate that has expired, expires soon,
 // or cannot be read.
-func OfCertificates(set settings.Settings, now time.Time) (found []client.Finding) {
+func CheckCertificates(set settings.Settings, now time.Time) (found []client.Finding) {
 	files := CertificateFiles(set)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		file := files[name]

@@ -20,16 +20,16 @@ func diff(before, after string) []string {
 		tail = append(tail, " "+a[len(a)-1])
 		a, b = a[:len(a)-1], b[:len(b)-1]
 	}
-	out := append(head, middle(a, b)...)
+	out := append(head, diffMiddle(a, b)...)
 	for i := len(tail) - 1; i >= 0; i-- {
 		out = append(out, tail[i])
 	}
 	return out
 }
 
-// middle compares two texts without a common start or end. It returns lines in the same
+// diffMiddle compares two texts without a common start or end. It returns lines in the same
 // form as diff.
-func middle(a, b []string) (out []string) {
+func diffMiddle(a, b []string) (out []string) {
 	if len(a)*len(b) > maxCells {
 		for _, line := range a {
 			out = append(out, "-"+line)

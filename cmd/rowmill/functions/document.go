@@ -44,10 +44,10 @@ func writeYAML(w io.Writer, f client.Function) error {
 		return fmt.Errorf("read the definition: %w", err)
 	}
 	d := document{
-		Name: f.Name, Description: f.Description, Model: f.Model, System: f.System, Prompt: f.Prompt, Schema: numbers(exact.Schema),
+		Name: f.Name, Description: f.Description, Model: f.Model, System: f.System, Prompt: f.Prompt, Schema: convertNumbers(exact.Schema),
 	}
 	if len(exact.Sampling) > 0 {
-		d.Sampling = numbers(exact.Sampling)
+		d.Sampling = convertNumbers(exact.Sampling)
 	}
 	for _, in := range f.Inputs {
 		d.Inputs = append(d.Inputs, input(in))
@@ -60,9 +60,9 @@ func writeYAML(w io.Writer, f client.Function) error {
 	return enc.Close()
 }
 
-// numbers turns the JSON numbers in a value into integers and floats. Otherwise YAML
+// convertNumbers turns the JSON numbers in a value into integers and floats. Otherwise YAML
 // would write them as text.
-func numbers(value any) any {
+func convertNumbers(value any) any {
 	switch v := value.(type) {
 	case json.Number:
 		if n, err := v.Int64(); err == nil {
@@ -75,11 +75,11 @@ func numbers(value any) any {
 		return f
 	case []any:
 		for i := range v {
-			v[i] = numbers(v[i])
+			v[i] = convertNumbers(v[i])
 		}
 	case map[string]any:
 		for name := range v {
-			v[name] = numbers(v[name])
+			v[name] = convertNumbers(v[name])
 		}
 	}
 	return value

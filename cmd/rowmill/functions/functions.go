@@ -26,11 +26,11 @@ import (
 const maxFile = 32 << 20
 
 // commands holds the data that all commands of this package share.
-type commands struct{ command.Set }
+type commands struct{ command.GroupOptions }
 
 // Command returns `rowmill functions`.
 func Command(service connect.Options) *cobra.Command {
-	c := &commands{command.Set{Options: service}}
+	c := &commands{command.GroupOptions{Options: service}}
 	return c.Group(&cobra.Command{
 		Use:   "functions",
 		Short: "Publish Functions and run them",
@@ -117,7 +117,7 @@ func (c *commands) list() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("list Functions: %w", err)
 		}
-		return c.show(found.Functions, "functions")
+		return c.printFunctions(found.Functions, "functions")
 	}))
 }
 
@@ -131,16 +131,16 @@ func (c *commands) revisions() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("list revisions: %w", err)
 		}
-		return c.show(found.Revisions, "revisions")
+		return c.printFunctions(found.Revisions, "revisions")
 	}))
 }
 
-// show prints a table of Functions or revisions. what is the name of the list in JSON.
-func (c *commands) show(found []client.Function, what string) error {
+// printFunctions prints a table of Functions or revisions. listName is the name of the list in JSON.
+func (c *commands) printFunctions(found []client.Function, listName string) error {
 	if found == nil {
 		found = []client.Function{} // JSON needs a list, not null
 	}
-	return c.Table(map[string][]client.Function{what: found}, func(row terminal.Row) {
+	return c.Table(map[string][]client.Function{listName: found}, func(row terminal.Row) {
 		row("NAME", "REVISION", "MODEL", "INPUTS", "CREATED", "PUBLISHED", "DESCRIPTION")
 		for _, f := range found {
 			var names []string
@@ -151,8 +151,8 @@ func (c *commands) show(found []client.Function, what string) error {
 				}
 				names = append(names, name)
 			}
-			row(terminal.Dashed(f.Name, strconv.Itoa(f.Revision), f.Model, terminal.Few(names),
-				terminal.Moment(&f.Created), terminal.Moment(f.Published), f.Description)...)
+			row(terminal.DashEmpty(f.Name, strconv.Itoa(f.Revision), f.Model, terminal.JoinFew(names),
+				terminal.FormatTime(&f.Created), terminal.FormatTime(f.Published), f.Description)...)
 		}
 	})
 }
@@ -213,7 +213,7 @@ the one before; with one revision, it compares that one with the published one.`
 	}, func(ctx context.Context, api *client.Client, args []string) error {
 		var numbers []int
 		for _, arg := range args[1:] {
-			n, err := revisionOf(arg)
+			n, err := parseRevision(arg)
 			if err != nil {
 				return err
 			}
@@ -257,8 +257,8 @@ func (c *commands) compare(all []client.Function, name string, before, after int
 	return nil
 }
 
-// revisionOf parses an argument that is the number of a revision.
-func revisionOf(arg string) (int, error) {
+// parseRevision parses an argument that is the number of a revision.
+func parseRevision(arg string) (int, error) {
 	n, err := strconv.Atoi(arg)
 	if err != nil || n < 1 {
 		return 0, exit.With(exit.Usage, fmt.Errorf("a revision is a whole number of at least 1, is %q", arg))
@@ -272,7 +272,7 @@ func (c *commands) rollback() *cobra.Command {
 		Short: "Publish an earlier revision, or a draft",
 		Args:  cobra.ExactArgs(2),
 	}, func(ctx context.Context, api *client.Client, args []string) error {
-		n, err := revisionOf(args[1])
+		n, err := parseRevision(args[1])
 		if err != nil {
 			return err
 		}

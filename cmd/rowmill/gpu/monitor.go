@@ -41,7 +41,7 @@ func (m *Monitor) Read(ctx context.Context) ([]GPU, error) {
 	m.mu.Lock()
 	if m.reading == nil && (m.taken.IsZero() || time.Since(m.taken) >= maxAge) {
 		m.reading = make(chan struct{})
-		go m.read()
+		go m.refresh()
 	}
 	reading := m.reading
 	m.mu.Unlock()
@@ -59,10 +59,10 @@ func (m *Monitor) Read(ctx context.Context) ([]GPU, error) {
 	return m.gpus, m.err
 }
 
-// read takes a new reading from the source. It runs in its own goroutine: if the driver
+// refresh takes a new reading from the source. It runs in its own goroutine: if the driver
 // is broken, nvidia-smi may hang and cannot be killed. The source limits the time of a
 // reading if it can.
-func (m *Monitor) read() {
+func (m *Monitor) refresh() {
 	gpus, err := m.source.Read(context.Background())
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -15,9 +15,9 @@ import (
 )
 
 func (c *commands) attach() *cobra.Command {
-	var s saving
+	var s resultFlags
 	var timeout time.Duration
-	cmd := c.ofJobs(&cobra.Command{
+	cmd := c.withJobCompletion(&cobra.Command{
 		Use:   "attach JOB",
 		Short: "Follow a job and write its results",
 		Long: `Follow a job until it ends and write its results. For an estimate it prints the
@@ -33,7 +33,7 @@ Ctrl-C detaches: the job continues, and the same command follows it again.`,
 		if err := s.resolve(args[0]); err != nil {
 			return err
 		}
-		return c.finish(ctx, api, args[0], &s, timeout)
+		return c.followAndSave(ctx, api, args[0], &s, timeout)
 	})
 }
 
@@ -41,9 +41,9 @@ func timeoutFlag(cmd *cobra.Command, timeout *time.Duration) {
 	cmd.Flags().DurationVar(timeout, "timeout", 0, "stop waiting after this time, such as 30m; the job goes on (default: wait for ever)")
 }
 
-// finish follows a job until it ends, and writes its results. If following stops before
+// followAndSave follows a job until it ends, and writes its results. If following stops before
 // the job ends, finish prints how to continue.
-func (c *commands) finish(ctx context.Context, api *client.Client, id string, s *saving, timeout time.Duration) error {
+func (c *commands) followAndSave(ctx context.Context, api *client.Client, id string, s *resultFlags, timeout time.Duration) error {
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout,
@@ -76,8 +76,8 @@ func (c *commands) summary(job client.Job, watched time.Duration) {
 		took = job.Completed.Sub(*job.Started)
 	}
 	line := fmt.Sprintf("%s succeeded: %s rows in %s, %s tokens in, %s out", job.ID,
-		terminal.Count(terminal.Value(job.NumRows)), terminal.Span(took),
-		terminal.Count(terminal.Value(job.InputTokens)), terminal.Count(terminal.Value(job.OutputTokens)))
+		terminal.Count(terminal.Deref(job.NumRows)), terminal.FormatDuration(took),
+		terminal.Count(terminal.Deref(job.InputTokens)), terminal.Count(terminal.Deref(job.OutputTokens)))
 	c.Term.Say("%s", line)
 	if job.FailedRows > 0 {
 		c.Term.Say("%s rows failed and have no output; see why: rowmill jobs errors %s", terminal.Count(job.FailedRows), job.ID)
@@ -95,7 +95,7 @@ func (c *commands) summary(job client.Job, watched time.Duration) {
 
 // printHowToReattach prints that the job continues without this program, and how to follow or
 // cancel the job. It prints even with --quiet.
-func (c *commands) printHowToReattach(id string, s *saving, why error) {
+func (c *commands) printHowToReattach(id string, s *resultFlags, why error) {
 	var signal exit.Signal
 	if errors.As(why, &signal) {
 		fmt.Fprintln(c.Term.Err, "detached")

@@ -30,15 +30,15 @@ type Config struct {
 
 // commands holds the data that all commands of this package share.
 type commands struct {
-	command.Set
+	command.GroupOptions
 	poll, patience time.Duration
 }
 
 // Command returns `rowmill jobs`.
 func Command(cfg Config) *cobra.Command {
 	c := &commands{
-		Set:  command.Set{Options: cfg.Options},
-		poll: cmp.Or(cfg.Poll, time.Second), patience: cmp.Or(cfg.Patience, 2*time.Minute),
+		GroupOptions: command.GroupOptions{Options: cfg.Options},
+		poll:         cmp.Or(cfg.Poll, time.Second), patience: cmp.Or(cfg.Patience, 2*time.Minute),
 	}
 	return c.Group(&cobra.Command{
 		Use:   "jobs",
@@ -56,8 +56,8 @@ Data goes to standard output, everything else to standard error.
 	}, c.submit(), c.attach(), c.list(), c.get(), c.status(), c.cancel(), c.resume(), c.release(), c.results(), c.errors(), c.rows())
 }
 
-// ofJobs makes shell completion offer job IDs as the arguments of a command.
-func (c *commands) ofJobs(cmd *cobra.Command) *cobra.Command {
+// withJobCompletion makes shell completion offer job IDs as the arguments of a command.
+func (c *commands) withJobCompletion(cmd *cobra.Command) *cobra.Command {
 	cmd.ValidArgsFunction = c.completeJobs
 	return cmd
 }
@@ -79,7 +79,7 @@ func (c *commands) completeJobs(cmd *cobra.Command, args []string, _ string) ([]
 	}
 	var out []string
 	for _, job := range page.Jobs {
-		out = append(out, job.ID+"\t"+strings.TrimSpace(string(job.Status)+" "+terminal.Value(job.Name)))
+		out = append(out, job.ID+"\t"+strings.TrimSpace(string(job.Status)+" "+terminal.Deref(job.Name)))
 	}
 	return out, none
 }

@@ -18,7 +18,7 @@ func (c *commands) printEstimate(job client.Job) error {
 	}
 	return terminal.Table(c.Term.Out, func(row terminal.Row) {
 		row("model", job.Model)
-		row("rows", rowsOf(job))
+		row("rows", formatRows(job))
 		writeEstimate(row, job)
 	})
 }

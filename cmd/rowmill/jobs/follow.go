@@ -26,19 +26,19 @@ const firstEvent = 5 * time.Second
 // follow shows a job's progress until the job ends, and returns the job's record. If
 // the service does not answer, it tries again until the time patience has passed.
 func (c *commands) follow(ctx context.Context, api *client.Client, id string) (client.Job, error) {
-	f := &following{commands: c, id: id, progress: terminal.NewProgress(c.Term), lastAnswer: c.Term.Now()}
-	defer f.progress.Pause()
+	f := &jobFollower{commands: c, id: id, progress: terminal.NewProgress(c.Term), lastAnswer: c.Term.Now()}
+	defer f.progress.Clear()
 	pause := min(firstPoll, c.poll)
 	listened := false
 	for {
 		job, err := api.Job(ctx, id)
-		over, err := f.take(ctx, job, err)
+		over, err := f.handleAnswer(ctx, job, err)
 		if over || err != nil {
 			return job, err
 		}
 		if !f.unreachable && pause == c.poll && !listened {
 			listened = true
-			if over, err := f.listen(ctx, api); over || err != nil {
+			if over, err := f.followEvents(ctx, api); over || err != nil {
 				return f.last, err
 			}
 		}
@@ -51,8 +51,8 @@ func (c *commands) follow(ctx context.Context, api *client.Client, id string) (c
 	}
 }
 
-// A following is the state of the command while it follows one job.
-type following struct {
+// A jobFollower is the state of the command while it follows one job.
+type jobFollower struct {
 	*commands
 	id          string
 	progress    *terminal.Progress
@@ -63,10 +63,10 @@ type following struct {
 	wait        time.Duration // pause before the next request that the service asked for
 }
 
-// take handles the answer to a request for the job: a record or an error. over reports
+// handleAnswer handles the answer to a request for the job: a record or an error. over reports
 // whether the job has ended. The returned error ends the following; it is nil if the
 // command must try again.
-func (f *following) take(ctx context.Context, job client.Job, err error) (over bool, _ error) {
+func (f *jobFollower) handleAnswer(ctx context.Context, job client.Job, err error) (over bool, _ error) {
 	f.wait = 0
 	var refusal *client.APIError
 	if errors.As(err, &refusal) {
@@ -78,7 +78,7 @@ func (f *following) take(ctx context.Context, job client.Job, err error) (over b
 	case err == nil:
 		f.unreachable, f.lastAnswer, f.last = false, f.Term.Now(), job
 		for ; f.warned < len(job.Warnings); f.warned++ {
-			f.progress.Pause()
+			f.progress.Clear()
 			f.Term.Say("warning: %s", job.Warnings[f.warned])
 		}
 		f.progress.Update(snapshot(job, f.lastAnswer))
@@ -87,7 +87,7 @@ func (f *following) take(ctx context.Context, job client.Job, err error) (over b
 		return false, fmt.Errorf("follow %s: %w", f.id, err)
 	case !f.unreachable:
 		f.unreachable = true
-		f.progress.Pause()
+		f.progress.Clear()
 		f.Term.Say("%v; trying again for %v, the job goes on", err, f.patience)
 	}
 	return false, nil
@@ -99,11 +99,11 @@ type streamItem struct {
 	err   error
 }
 
-// listen follows the job by the service's events until the job ends. If it returns
+// followEvents follows the job by the service's events until the job ends. If it returns
 // false and no error, the caller must request the job instead of events: the service or
 // a proxy does not support events, has no room for a stream, or sent an answer that a
 // request for the job explains better.
-func (f *following) listen(ctx context.Context, api *client.Client) (over bool, _ error) {
+func (f *jobFollower) followEvents(ctx context.Context, api *client.Client) (over bool, _ error) {
 	ctx, leave := context.WithCancel(ctx)
 	var ended sync.WaitGroup
 	defer ended.Wait()
@@ -136,7 +136,7 @@ func (f *following) listen(ctx context.Context, api *client.Client) (over bool, 
 			}
 			begun = true
 			silent.Stop()
-			if over, err := f.take(ctx, h.event.Job, h.err); over || err != nil {
+			if over, err := f.handleAnswer(ctx, h.event.Job, h.err); over || err != nil {
 				return over, err
 			}
 		case <-silent.C:
@@ -155,7 +155,7 @@ func snapshot(job client.Job, now time.Time) terminal.Snapshot {
 	s := terminal.Snapshot{
 		Now: now, Phase: string(job.Status), Note: job.Message, Unit: "rows",
 		Done: job.RowsDone, Total: -1, Failed: job.FailedRows,
-		Tokens: terminal.Value(job.InputTokens) + terminal.Value(job.OutputTokens),
+		Tokens: terminal.Deref(job.InputTokens) + terminal.Deref(job.OutputTokens),
 	}
 	if job.NumRows != nil && (job.Status == rowmill.StatusRunning || job.Status.Terminal()) {
 		s.Total = *job.NumRows

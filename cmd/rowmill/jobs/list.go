@@ -42,7 +42,7 @@ func (c *commands) list() *cobra.Command {
 			return page.Jobs, page.NextCursor, err
 		},
 		cells: func(job client.Job) []string {
-			return []string{job.ID, string(job.Status), rowsOf(job), job.Model, terminal.Ago(c.Term.Now().Sub(job.Created)), terminal.Value(job.Name)}
+			return []string{job.ID, string(job.Status), formatRows(job), job.Model, terminal.Ago(c.Term.Now().Sub(job.Created)), terminal.Deref(job.Name)}
 		},
 	}.command(c, &cobra.Command{
 		Use:     "list",
@@ -70,7 +70,7 @@ func (c *commands) errors() *cobra.Command {
 		cells: func(row client.FailedRow) []string {
 			return []string{strconv.FormatInt(row.Row, 10), row.Code, row.Message}
 		},
-	}.command(c, c.ofJobs(&cobra.Command{
+	}.command(c, c.withJobCompletion(&cobra.Command{
 		Use:   "errors JOB",
 		Short: "List the rows that failed, and why",
 		Long:  "List the rows that failed, and why. With -o json, raw_output has the engine's answers.",

@@ -16,7 +16,7 @@ func (c *commands) resume() *cobra.Command {
 	var params client.ResumeJobParams
 	var priority rowmill.Priority
 	var again bool
-	cmd := c.ofJobs(&cobra.Command{
+	cmd := c.withJobCompletion(&cobra.Command{
 		Use:   "resume JOB",
 		Short: "Run the rest of an ended job",
 		Long: `Create a job that takes over the committed rows of a failed or cancelled job, or of

@@ -64,7 +64,7 @@ func TestResultsPartial(t *testing.T) {
 func TestResultsPartialHaveTheirOwnName(t *testing.T) {
 	t.Parallel()
 	for partial, want := range map[bool]string{true: "n.partial.parquet", false: "n.results.parquet"} {
-		var s saving
+		var s resultFlags
 		s.want.Partial = partial
 		if err := s.resolve("n"); err != nil || s.path != want {
 			t.Errorf("partial %v: %q, %v", partial, s.path, err)

@@ -24,15 +24,15 @@ var endings = map[string]string{"parquet": ".parquet", "csv": ".zip", "json": ".
 // stdout is the file name that means standard output.
 const stdout = "-"
 
-// saving holds the flags that say where and how results are written.
-type saving struct {
+// resultFlags holds the flags that say where and how results are written.
+type resultFlags struct {
 	want  client.Results
 	path  string // empty until resolve derives it from the name of the input
 	force bool
 }
 
 // flags adds the flags for writing results to a command.
-func (s *saving) flags(cmd *cobra.Command) {
+func (s *resultFlags) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&s.path, "output", "", "file for the results, - for standard output (default: NAME.results.parquet in this folder)")
 	flags.StringVar(&s.want.Format, "format", "", "parquet, csv (a ZIP archive holding it) or json (default: by the ending of --output, else parquet)")
@@ -45,7 +45,7 @@ func (s *saving) flags(cmd *cobra.Command) {
 // resolve sets the format and the path of the results. It returns an error for problems
 // that would otherwise appear only after the job has run. name is the default file
 // name, without an ending.
-func (s *saving) resolve(name string) error {
+func (s *resultFlags) resolve(name string) error {
 	ending := strings.ToLower(filepath.Ext(s.path))
 	if s.want.Format == "" {
 		s.want.Format = "parquet"
@@ -88,7 +88,7 @@ func (s *saving) resolve(name string) error {
 
 // flagsText returns the flags that write the same file in another command, with a space
 // before them. It returns an empty text if there is no path.
-func (s *saving) flagsText() string {
+func (s *resultFlags) flagsText() string {
 	if s.path == "" {
 		return ""
 	}
@@ -104,7 +104,7 @@ func (s *saving) flagsText() string {
 }
 
 // save writes the results of a job to a file or to standard output.
-func (c *commands) save(ctx context.Context, api *client.Client, id string, s *saving) error {
+func (c *commands) save(ctx context.Context, api *client.Client, id string, s *resultFlags) error {
 	if s.path == stdout {
 		if _, err := api.Stream(ctx, id, s.want, c.Term.Out); err != nil {
 			return fmt.Errorf("results of %s: %w", id, err)
@@ -117,7 +117,7 @@ func (c *commands) save(ctx context.Context, api *client.Client, id string, s *s
 			progress.Update(terminal.Snapshot{Now: c.Term.Now(), Phase: "download", Done: done, Total: total, Size: true})
 		}
 	})
-	progress.Pause()
+	progress.Clear()
 	if err != nil {
 		return fmt.Errorf("results of %s: %w", id, err)
 	}

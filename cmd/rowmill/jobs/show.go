@@ -18,7 +18,7 @@ import (
 )
 
 func (c *commands) get() *cobra.Command {
-	return c.SetPrintingBody(c.ofJobs(&cobra.Command{
+	return c.SetPrintingBody(c.withJobCompletion(&cobra.Command{
 		Use:     "get JOB",
 		Short:   "Show a job's record",
 		Example: "  rowmill jobs get job-…\n  rowmill jobs get job-… -o json | jq .output_tokens",
@@ -66,15 +66,15 @@ func writeRecord(row terminal.Row, job client.Job) {
 		line("failure", fmt.Sprintf("%s (%s)", f.Message, f.Code))
 		line("", f.AdditionalContext)
 	}
-	line("name", terminal.Value(job.Name))
-	line("description", terminal.Value(job.Description))
+	line("name", terminal.Deref(job.Name))
+	line("description", terminal.Deref(job.Description))
 	line("model", job.Model)
 	line("priority", strconv.Itoa(int(job.Priority)))
-	line("rows", rowsOf(job))
-	line("continues", terminal.Value(job.Continues))
-	line("continued by", terminal.Value(job.ContinuedBy))
+	line("rows", formatRows(job))
+	line("continues", terminal.Deref(job.Continues))
+	line("continued by", terminal.Deref(job.ContinuedBy))
 	if job.ParkedUntil != nil {
-		line("parked until", terminal.Moment(job.ParkedUntil))
+		line("parked until", terminal.FormatTime(job.ParkedUntil))
 	}
 	writeCounts(row, job)
 	line("input tokens", count(job.InputTokens))
@@ -86,10 +86,10 @@ func writeRecord(row terminal.Row, job client.Job) {
 	if sampling, err := json.Marshal(job.Sampling); err == nil && len(job.Sampling) > 0 {
 		line("sampling", string(sampling))
 	}
-	line("key", terminal.Value(job.KeyID))
-	line("created", terminal.Moment(&job.Created))
-	line("started", terminal.Moment(job.Started))
-	line("completed", terminal.Moment(job.Completed))
+	line("key", terminal.Deref(job.KeyID))
+	line("created", terminal.FormatTime(&job.Created))
+	line("started", terminal.FormatTime(job.Started))
+	line("completed", terminal.FormatTime(job.Completed))
 	for _, warning := range job.Warnings {
 		line("warning", warning)
 	}
@@ -116,7 +116,7 @@ func writeCounts(row terminal.Row, job client.Job) {
 }
 
 func (c *commands) status() *cobra.Command {
-	return c.SetPrintingBody(c.ofJobs(&cobra.Command{
+	return c.SetPrintingBody(c.withJobCompletion(&cobra.Command{
 		Use:   "status JOB",
 		Short: "Show a job's status",
 		Long:  "Show a job's status on standard output, and the service's message about it on standard error.",
@@ -137,7 +137,7 @@ func (c *commands) status() *cobra.Command {
 }
 
 func (c *commands) cancel() *cobra.Command {
-	return c.SetBody(c.ofJobs(&cobra.Command{
+	return c.SetBody(c.withJobCompletion(&cobra.Command{
 		Use:   "cancel JOB...",
 		Short: "Cancel jobs",
 		Long:  "Cancel jobs. A job that has ended is not changed; the exit code is then 1.",
@@ -160,7 +160,7 @@ func (c *commands) cancel() *cobra.Command {
 }
 
 func (c *commands) release() *cobra.Command {
-	return c.SetBody(c.ofJobs(&cobra.Command{
+	return c.SetBody(c.withJobCompletion(&cobra.Command{
 		Use:   "release JOB...",
 		Short: "Run parked jobs now",
 		Long: `Run parked jobs now.
@@ -183,8 +183,8 @@ A parked job also runs again by itself, after an hour (jobs.park_time).`,
 }
 
 func (c *commands) results() *cobra.Command {
-	var s saving
-	cmd := c.ofJobs(&cobra.Command{
+	var s resultFlags
+	cmd := c.withJobCompletion(&cobra.Command{
 		Use:   "results JOB",
 		Short: "Write the results of a job to a file",
 		Long: `Write the results of a succeeded job to a file.
@@ -213,25 +213,25 @@ an ended job.`,
 			if err != nil {
 				return fmt.Errorf("results of %s: %w", args[0], err)
 			}
-			c.sayPartial(job)
+			c.printPartialHint(job)
 		}
 		return c.save(ctx, api, args[0], &s)
 	})
 }
 
-// sayPartial prints how many rows of a job are done, if its results are incomplete.
-func (c *commands) sayPartial(job client.Job) {
+// printPartialHint prints how many rows of a job are done, if its results are incomplete.
+func (c *commands) printPartialHint(job client.Job) {
 	switch {
 	case job.Status == rowmill.StatusSucceeded || job.NumRows == nil: // all rows are done, or the number of rows is unknown
 	case !job.Status.Terminal():
-		c.Term.Say("%s is %s with %s rows done; the other rows are null", job.ID, job.Status, rowsOf(job))
+		c.Term.Say("%s is %s with %s rows done; the other rows are null", job.ID, job.Status, formatRows(job))
 	case job.RowsDone < *job.NumRows:
-		c.Term.Say("%s is %s with %s rows done; the other rows are null; to run them: rowmill jobs resume %s", job.ID, job.Status, rowsOf(job), job.ID)
+		c.Term.Say("%s is %s with %s rows done; the other rows are null; to run them: rowmill jobs resume %s", job.ID, job.Status, formatRows(job), job.ID)
 	}
 }
 
 func (c *commands) rows() *cobra.Command {
-	return c.SetBody(c.ofJobs(&cobra.Command{
+	return c.SetBody(c.withJobCompletion(&cobra.Command{
 		Use:     "rows JOB N...",
 		Short:   "Show single rows: input, output, tokens, attempts",
 		Long:    "Show single rows as JSON, one document for each. Rows are numbered from 0.",
@@ -262,8 +262,8 @@ func count(n *int64) string {
 	return terminal.Count(*n)
 }
 
-// rowsOf formats the number of done rows and of all rows of a job, such as 5/10.
-func rowsOf(job client.Job) string {
+// formatRows formats the number of done rows and of all rows of a job, such as 5/10.
+func formatRows(job client.Job) string {
 	if job.NumRows == nil {
 		return "-"
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// size holds the number of rows and tokens of an input; zero if the input was not
+// inputSize holds the number of rows and tokens of an input; zero if the input was not
 // counted.
-type size struct {
+type inputSize struct {
 	rows   int64
 	tokens int64 // estimated tokens of all prompts
 }
@@ -39,9 +39,9 @@ func promptCounter(s *submission) func(text string) int {
 	return counter.Count
 }
 
-// count reads the whole input once and returns its size. So an error in the last line
+// measureInput reads the whole input once and returns its size. So an error in the last line
 // of the input is found before anything is sent.
-func (s *source) count(ctx context.Context, tokens func(text string) int) (n size, err error) {
+func (s *localInput) measureInput(ctx context.Context, tokens func(text string) int) (n inputSize, err error) {
 	for row, err := range s.rows() {
 		if err != nil {
 			return n, exit.With(exit.Failure, err)
@@ -63,7 +63,7 @@ func (s *source) count(ctx context.Context, tokens func(text string) int) (n siz
 // checkQuotas returns an error if an input has more rows than the account may run in
 // one job, and prints a warning if it has too many tokens. It runs before any row is
 // sent.
-func (c *commands) checkQuotas(ctx context.Context, api *client.Client, name string, priority rowmill.Priority, n size) error {
+func (c *commands) checkQuotas(ctx context.Context, api *client.Client, name string, priority rowmill.Priority, n inputSize) error {
 	limits, _, err := api.GetQuotas(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // the service checks the quotas again
@@ -109,7 +109,7 @@ func (c *commands) chooseModel(ctx context.Context, api *client.Client, s *submi
 		s.Model = served[0]
 		c.Term.Say("using the model %s, the only one that is served; --model overrides", s.Model)
 	default:
-		return exit.With(exit.Usage, fmt.Errorf("no server has %s, the default model; choose one with --model: %s", catalog.DefaultModel, terminal.Few(served)))
+		return exit.With(exit.Usage, fmt.Errorf("no server has %s, the default model; choose one with --model: %s", catalog.DefaultModel, terminal.JoinFew(served)))
 	}
 	return nil
 }

@@ -20,12 +20,12 @@ const maxRow = 64 << 20
 // the input.
 const kindAuto = "auto"
 
-// A source is a local input that can be read several times: once to check and count the
+// A localInput is a local input that can be read several times: once to check and count the
 // rows before anything is sent, and once to send them.
-type source struct {
+type localInput struct {
 	name string // name of the input in messages
 	opts input.Options
-	kind input.Kind
+	kind input.DetectedFormat
 	file *os.File
 	size int64
 	temp bool // file is a temporary copy of standard input, which Close removes
@@ -33,8 +33,8 @@ type source struct {
 
 // openSource opens a file and detects its format. For the path "-" it copies standard
 // input to a temporary file. opts come from the flags.
-func openSource(path string, opts input.Options, stdin io.Reader) (s *source, err error) {
-	s = &source{name: path, opts: opts}
+func openSource(path string, opts input.Options, stdin io.Reader) (s *localInput, err error) {
+	s = &localInput{name: path, opts: opts}
 	defer func() {
 		if err != nil {
 			s.Close()
@@ -68,7 +68,7 @@ func openSource(path string, opts input.Options, stdin io.Reader) (s *source, er
 }
 
 // spool copies standard input to a temporary file, so that it can be read twice.
-func (s *source) spool(stdin io.Reader) error {
+func (s *localInput) spool(stdin io.Reader) error {
 	file, err := os.CreateTemp("", "rowmill-input-*")
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (s *source) spool(stdin io.Reader) error {
 }
 
 // Close closes the file, and removes it if it is a copy of standard input.
-func (s *source) Close() {
+func (s *localInput) Close() {
 	if s.file == nil {
 		return
 	}
@@ -91,7 +91,7 @@ func (s *source) Close() {
 
 // rows returns the rows of the input. It reads the input from its start, in the same
 // way as the service reads a file.
-func (s *source) rows() iter.Seq2[string, error] {
+func (s *localInput) rows() iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		rows, err := input.Open(s.file, s.size, s.opts)
 		if err != nil {
@@ -118,7 +118,7 @@ var flagNames = strings.NewReplacer("id_column_name", "--id-column", "column_nam
 
 // wrapError adds the name of the input to an error. In an error about a field of the
 // submission, it also replaces the name of the field by the name of the flag.
-func (s *source) wrapError(err error) error {
+func (s *localInput) wrapError(err error) error {
 	var failure *rowmill.Failure
 	switch {
 	case err == nil:

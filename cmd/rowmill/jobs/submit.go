@@ -43,7 +43,7 @@ type submission struct {
 	kind    string
 	detach  bool
 	timeout time.Duration
-	save    saving
+	save    resultFlags
 }
 
 func (c *commands) submit() *cobra.Command {
@@ -128,7 +128,7 @@ rowmill quotas.
 }
 
 func (c *commands) runSubmit(ctx context.Context, api *client.Client, from string, s *submission) error {
-	if err := s.read(); err != nil {
+	if err := s.readFlags(); err != nil {
 		return exit.With(exit.Usage, err)
 	}
 	if !s.detach && !s.Estimate {
@@ -141,7 +141,7 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, from strin
 	}
 	created := func() {} // called after the job was created
 	if isURL(from) {
-		if err := s.fromURL(from); err != nil {
+		if err := s.setURL(from); err != nil {
 			return exit.With(exit.Usage, err)
 		}
 		if s.Priority == bySize {
@@ -149,7 +149,7 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, from strin
 			c.Term.Say("using priority %d, because the number of rows at the URL is not known yet; --priority overrides", s.Priority)
 		}
 	} else {
-		in, sent, err := c.fromFile(ctx, api, from, s)
+		in, sent, err := c.prepareFile(ctx, api, from, s)
 		if err != nil {
 			return err
 		}
@@ -175,11 +175,11 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, from strin
 		_, err := fmt.Fprintln(c.Term.Out, made.JobID)
 		return err
 	}
-	return c.finish(ctx, api, made.JobID, &s.save, s.timeout)
+	return c.followAndSave(ctx, api, made.JobID, &s.save, s.timeout)
 }
 
-// read checks the flags, reads the files that they name, and fills in the submission.
-func (s *submission) read() error {
+// readFlags checks the flags, reads the files that they name, and fills in the submission.
+func (s *submission) readFlags() error {
 	if s.Format = s.kind; s.Format == kindAuto {
 		s.Format = ""
 	}
@@ -223,14 +223,14 @@ func (s *submission) read() error {
 		if _, twice := s.Sampling[name]; twice {
 			return fmt.Errorf("--param %s is given twice", name)
 		}
-		s.Sampling[name] = typed(value)
+		s.Sampling[name] = parseParamValue(value)
 	}
 	return nil
 }
 
-// typed returns the value of a sampling parameter: decoded from JSON if it is valid
+// parseParamValue returns the value of a sampling parameter: decoded from JSON if it is valid
 // JSON, otherwise as text. Numbers keep every digit.
-func typed(value string) any {
+func parseParamValue(value string) any {
 	dec := json.NewDecoder(strings.NewReader(value))
 	dec.UseNumber()
 	var v any
@@ -243,7 +243,7 @@ func typed(value string) any {
 	return v
 }
 
-func (s *submission) fromURL(address string) error {
+func (s *submission) setURL(address string) error {
 	if _, err := url.Parse(address); err != nil {
 		return errors.New("the URL is malformed") // do not show the URL: it may hold a signature
 	}
@@ -251,11 +251,11 @@ func (s *submission) fromURL(address string) error {
 	return nil
 }
 
-// fromFile opens a local input, then checks and counts its rows. It uploads a table
+// prepareFile opens a local input, then checks and counts its rows. It uploads a table
 // that is large or needs more than one column; other inputs are sent with the
 // submission. The caller closes the input after it is sent, and calls created after the
 // job was created.
-func (c *commands) fromFile(ctx context.Context, api *client.Client, path string, s *submission) (in *source, created func(), err error) {
+func (c *commands) prepareFile(ctx context.Context, api *client.Client, path string, s *submission) (in *localInput, created func(), err error) {
 	if strings.HasPrefix(path, "s3://") {
 		return nil, nil, exit.With(exit.Usage, errors.New("s3:// addresses are not accepted; make a presigned https URL"))
 	}
@@ -273,9 +273,9 @@ func (c *commands) fromFile(ctx context.Context, api *client.Client, path string
 	if fields {
 		c.Term.Say("%s is a Function: its inputs are the columns of %s", s.Model, in.name)
 	}
-	var size size
+	var size inputSize
 	if !fields || in.kind.Format != input.FormatJSONL { // JSONL cannot be read without a column
-		if size, err = in.count(ctx, promptCounter(s)); err != nil {
+		if size, err = in.measureInput(ctx, promptCounter(s)); err != nil {
 			return nil, nil, err
 		}
 		c.Term.Say("%s: %s rows of %s", in.name, terminal.Count(size.rows), in.describe())
@@ -311,7 +311,7 @@ func isFunction(ctx context.Context, api *client.Client, name string) bool {
 	return err == nil // after an error, the submission reports a missing model or a service that does not answer
 }
 
-func (s *source) describe() string {
+func (s *localInput) describe() string {
 	kind := map[input.Format]string{
 		input.FormatCSV: "CSV", input.FormatTSV: "tab-separated values", input.FormatParquet: "Parquet", input.FormatJSONL: "JSON lines", input.FormatLines: "plain text",
 	}[s.kind.Format]

@@ -155,7 +155,7 @@ func TestSubmitUploadsTables(t *testing.T) {
 
 func TestNoteOfAnUpload(t *testing.T) {
 	t.Parallel()
-	n := note{filepath.Join(t.TempDir(), "a", "b.json")}
+	n := uploadProgressFile{filepath.Join(t.TempDir(), "a", "b.json")}
 	if got := n.read(); got.Upload != "" {
 		t.Errorf("before: %+v", got)
 	}

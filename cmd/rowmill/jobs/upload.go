@@ -22,8 +22,8 @@ const uploadAbove = 8 << 20
 // saves its progress, so that the same command continues after an interruption. The
 // caller calls done after the job is created: done deletes the saved progress, and the
 // file on the service.
-func (c *commands) upload(ctx context.Context, api *client.Client, in *source) (file string, done func(), err error) {
-	note := noteOf(api, in)
+func (c *commands) upload(ctx context.Context, api *client.Client, in *localInput) (file string, done func(), err error) {
+	note := uploadProgressFileOf(api, in)
 	progress := terminal.NewProgress(c.Term)
 	u := client.Upload{Name: filepath.Base(in.file.Name()), Size: in.size, File: in.file, From: note.read(), Save: note.write}
 	if u.From.Upload != "" {
@@ -33,7 +33,7 @@ func (c *commands) upload(ctx context.Context, api *client.Client, in *source) (
 		progress.Update(terminal.Snapshot{Now: c.Term.Now(), Phase: "upload", Done: done, Total: total, Size: true})
 	}
 	file, err = api.Upload(ctx, u)
-	progress.Pause()
+	progress.Clear()
 	if err != nil {
 		return "", nil, err
 	}
@@ -45,30 +45,30 @@ func (c *commands) upload(ctx context.Context, api *client.Client, in *source) (
 	}, nil
 }
 
-// A note is a local file that holds the progress of an upload. If the note is lost or
+// A uploadProgressFile is a local file that holds the progress of an upload. If the note is lost or
 // wrong, the upload starts again.
-type note struct{ path string }
+type uploadProgressFile struct{ path string }
 
-// noteOf returns the note for uploading a file to a service. If the file has changed,
+// uploadProgressFileOf returns the note for uploading a file to a service. If the file has changed,
 // the note is another one. An empty note saves nothing.
-func noteOf(api *client.Client, in *source) note {
+func uploadProgressFileOf(api *client.Client, in *localInput) uploadProgressFile {
 	dir, err := os.UserCacheDir()
 	if err != nil || in.temp {
-		return note{}
+		return uploadProgressFile{}
 	}
 	path, err := filepath.Abs(in.file.Name())
 	if err != nil {
-		return note{}
+		return uploadProgressFile{}
 	}
 	info, err := in.file.Stat()
 	if err != nil {
-		return note{}
+		return uploadProgressFile{}
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%d\n%d", api.Server(), path, info.Size(), info.ModTime().UnixNano()))
-	return note{filepath.Join(dir, "rowmill", "uploads", hex.EncodeToString(sum[:12])+".json")}
+	return uploadProgressFile{filepath.Join(dir, "rowmill", "uploads", hex.EncodeToString(sum[:12])+".json")}
 }
 
-func (n note) read() (u client.Uploaded) {
+func (n uploadProgressFile) read() (u client.Uploaded) {
 	content, err := os.ReadFile(n.path)
 	if err != nil || json.Unmarshal(content, &u) != nil {
 		return client.Uploaded{}
@@ -76,7 +76,7 @@ func (n note) read() (u client.Uploaded) {
 	return u
 }
 
-func (n note) write(u client.Uploaded) {
+func (n uploadProgressFile) write(u client.Uploaded) {
 	content, err := json.Marshal(u)
 	if err != nil || n.path == "" || os.MkdirAll(filepath.Dir(n.path), 0o700) != nil {
 		return
@@ -87,4 +87,4 @@ func (n note) write(u client.Uploaded) {
 	}
 }
 
-func (n note) remove() { _ = os.Remove(n.path) }
+func (n uploadProgressFile) remove() { _ = os.Remove(n.path) }

@@ -25,7 +25,7 @@ func Command(version, date string) *cobra.Command {
 		Args:   cobra.ExactArgs(1),
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return write(cmd.Root(), args[0], footer(version, date))
+			return writePages(cmd.Root(), args[0], footer(version, date))
 		},
 	}
 }
@@ -37,7 +37,7 @@ func footer(version, date string) string {
 	return fmt.Sprintf(`"%s" "Rowmill %s" "Rowmill"`, escape(date), escape(version))
 }
 
-func write(cmd *cobra.Command, dir, footer string) error {
+func writePages(cmd *cobra.Command, dir, footer string) error {
 	file := filepath.Join(dir, title(cmd)+".1")
 	if err := os.WriteFile(file, []byte(Page(cmd, footer)), 0o644); err != nil { //nolint:gosec // readable by all users
 		return fmt.Errorf("write a page: %w", err)
@@ -46,7 +46,7 @@ func write(cmd *cobra.Command, dir, footer string) error {
 		if !below.IsAvailableCommand() {
 			continue
 		}
-		if err := write(below, dir, footer); err != nil {
+		if err := writePages(below, dir, footer); err != nil {
 			return err
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 // Actors returns `rowmill actors`.
 func Actors(service connect.Options) *cobra.Command {
-	c := &commands{Set: command.Set{Options: service}}
+	c := &commands{GroupOptions: command.GroupOptions{Options: service}}
 	var filter client.ListActorsParams
 	var minAge time.Duration
 	cmd := c.SetPrintingBody(&cobra.Command{
@@ -66,7 +66,7 @@ its mailbox one after another. It runs slow work as a task, in the background.
 		return c.Table(answer.Raw, func(row terminal.Row) {
 			row("AGE", "KIND", "JOB OR ENGINE", "NODE", "MAIL", "OLDEST", "TASK", "RESTARTS", "LAST ERROR")
 			for _, a := range found.Actors {
-				row(terminal.Dashed(c.actor(a)...)...)
+				row(terminal.DashEmpty(c.actorCells(a)...)...)
 			}
 		})
 	})
@@ -79,8 +79,8 @@ its mailbox one after another. It runs slow work as a task, in the background.
 	return cmd
 }
 
-// actor returns the cells of an actor's line in the table.
-func (c *commands) actor(a client.Actor) []string {
+// actorCells returns the cells of an actor's line in the table.
+func (c *commands) actorCells(a client.Actor) []string {
 	kind, task, trouble := a.Kind, "", ""
 	if a.State != "running" {
 		kind += ", " + a.State

@@ -21,13 +21,13 @@ import (
 
 // commands holds the data that all commands of this package share.
 type commands struct {
-	command.Set
+	command.GroupOptions
 	wait time.Duration
 }
 
 // Command returns `rowmill nodes`.
 func Command(service connect.Options) *cobra.Command {
-	c := &commands{Set: command.Set{Options: service}}
+	c := &commands{GroupOptions: command.GroupOptions{Options: service}}
 	return c.Group(&cobra.Command{
 		Use:   "nodes",
 		Short: "Show and drain the nodes of a service",
@@ -65,8 +65,8 @@ marks the node that answered. The values are about a second old.`,
 				if n.State != "running" {
 					role += ", " + n.State
 				}
-				row(terminal.Dashed(name, n.ID, n.URL, role, n.Version, terminal.Few(n.Models), terminal.Count(n.Jobs),
-					terminal.Count(n.InFlight)+"/"+terminal.Count(n.Window), terminal.Moment(n.Since))...)
+				row(terminal.DashEmpty(name, n.ID, n.URL, role, n.Version, terminal.JoinFew(n.Models), terminal.Count(n.Jobs),
+					terminal.Count(n.InFlight)+"/"+terminal.Count(n.Window), terminal.FormatTime(n.Since))...)
 			}
 		})
 	})
@@ -104,7 +104,7 @@ func (c *commands) drainNode(ctx context.Context, api *client.Client, name strin
 	if err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
-	node, err := pick(before.Nodes, name)
+	node, err := findNode(before.Nodes, name)
 	if err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
@@ -125,9 +125,9 @@ func (c *commands) drainNode(ctx context.Context, api *client.Client, name strin
 	return nil
 }
 
-// pick returns the node with this ID, or else with this name, which must be unique. An
+// findNode returns the node with this ID, or else with this name, which must be unique. An
 // empty name means the node that answered the request.
-func pick(nodes []client.Node, name string) (client.Node, error) {
+func findNode(nodes []client.Node, name string) (client.Node, error) {
 	var named []client.Node
 	for _, n := range nodes {
 		if n.ID == name || name == "" && n.Self {

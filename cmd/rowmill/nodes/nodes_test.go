@@ -83,7 +83,7 @@ func start(t *testing.T) *program {
 func TestList(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	p.Run("nodes list").Want(0).Table(
+	p.Run("nodes list").Want(0).WantTable(
 		"NODE ID ADDRESS ROLE VERSION MODELS JOBS ROWS SINCE",
 		"gpu1 gpu1-a http://10.0.0.1:8088 both v1 m1, m2, m3, m4, m5 and 2 more 3 17/1,024 2026-11-21T12:00:00Z",
 		"gpu2* gpu2-b http://10.0.0.2:8088 engines, draining v1 - 0 0/0 -",

@@ -16,7 +16,7 @@ import (
 
 // Models returns `rowmill models`.
 func Models(service connect.Options) *cobra.Command {
-	c := &commands{Set: command.Set{Options: service}}
+	c := &commands{GroupOptions: command.GroupOptions{Options: service}}
 	return c.Group(&cobra.Command{
 		Use:   "models",
 		Short: "Show the models that jobs can use",
@@ -55,7 +55,7 @@ correction. SERVED BY names each node and engine that takes rows now.`,
 				if served && len(m.ServedBy) == 0 {
 					continue
 				}
-				row(terminal.Dashed(m.ID, string(m.Kind), size(m.ContextLength), size(m.Dimension),
+				row(terminal.DashEmpty(m.ID, string(m.Kind), size(m.ContextLength), size(m.Dimension),
 					price(m.InputPrice), price(m.OutputPrice), counted(m), servedBy(m))...)
 			}
 		})
@@ -90,5 +90,5 @@ func servedBy(m client.Model) string {
 			names = append(names, name)
 		}
 	}
-	return terminal.Few(names)
+	return terminal.JoinFew(names)
 }

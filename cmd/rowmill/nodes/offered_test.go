@@ -19,7 +19,7 @@ func TestModels(t *testing.T) {
 		}},
 		{Node: "gpu2", Name: "b:8000", Kind: "ollama", Models: []engine.ServedModel{{Name: "vectors", Kind: rowmill.KindEmbedding, Dimension: 64}, {Name: "new"}}},
 	}
-	p.Run("models list --served").Want(0).Table(
+	p.Run("models list --served").Want(0).WantTable(
 		"MODEL KIND CONTEXT DIMENSION USD IN USD OUT COUNTED SERVED BY",
 		"gpt-oss-20b reasoning 8,192 - 0.05 0.2 server gpu1/a:8000",
 		"gpt-oss-20b-no-thinking generation 8,192 - 0.05 0.2 server gpu1/a:8000",

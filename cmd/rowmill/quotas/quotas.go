@@ -20,11 +20,11 @@ import (
 )
 
 // commands holds the data that all commands of this package share.
-type commands struct{ command.Set }
+type commands struct{ command.GroupOptions }
 
 // Command returns `rowmill quotas`.
 func Command(service connect.Options) *cobra.Command {
-	c := &commands{command.Set{Options: service}}
+	c := &commands{command.GroupOptions{Options: service}}
 	return c.Group(&cobra.Command{
 		Use:   "quotas",
 		Short: "Show and change the quotas of an account",
@@ -75,7 +75,7 @@ func (c *commands) show(q client.Quotas, answer client.Answer) error {
 		}
 		for _, bound := range q.Quotas {
 			own := client.OwnQuota{}
-			if i := ownAt(q.Own.Quotas, bound.Priority); i >= 0 {
+			if i := ownQuotaIndex(q.Own.Quotas, bound.Priority); i >= 0 {
 				own = q.Own.Quotas[i]
 			}
 			line(fmt.Sprintf("rows of a job, priority %d", bound.Priority), count(bound.RowQuota), own.RowQuota != nil)
@@ -97,8 +97,8 @@ func count(n int64) string {
 	return terminal.Count(n)
 }
 
-// ownAt returns the index of the account's own quota for a priority, or -1.
-func ownAt(own []client.OwnQuota, priority rowmill.Priority) int {
+// ownQuotaIndex returns the index of the account's own quota for a priority, or -1.
+func ownQuotaIndex(own []client.OwnQuota, priority rowmill.Priority) int {
 	return slices.IndexFunc(own, func(q client.OwnQuota) bool { return q.Priority == priority })
 }
 
@@ -111,16 +111,16 @@ const (
 // unnamed is the value of change.priority without the flag --priority.
 const unnamed rowmill.Priority = -1
 
-// change holds the flags of `rowmill quotas set`. A nil field does not change its
+// quotaChange holds the flags of `rowmill quotas set`. A nil field does not change its
 // quota.
-type change struct {
+type quotaChange struct {
 	priority     rowmill.Priority
 	rows, tokens *string
 	cost         *string
 }
 
 func (c *commands) set() *cobra.Command {
-	ch := change{}
+	ch := quotaChange{}
 	cmd := &cobra.Command{
 		Use:   "set",
 		Short: "Change quotas of an account",
@@ -147,13 +147,13 @@ submitted earlier keep their quotas.`,
 		if !flags.Changed("priority") {
 			ch.priority = unnamed
 		}
-		return c.apply(ctx, api, ch)
+		return c.applyChange(ctx, api, ch)
 	}))
 }
 
-// apply changes the account's own quotas. It returns an error if another client changes
+// applyChange changes the account's own quotas. It returns an error if another client changes
 // them at the same time.
-func (c *commands) apply(ctx context.Context, api *client.Client, ch change) error {
+func (c *commands) applyChange(ctx context.Context, api *client.Client, ch quotaChange) error {
 	if err := ch.check(); err != nil {
 		return exit.With(exit.Usage, err)
 	}
@@ -174,7 +174,7 @@ func (c *commands) apply(ctx context.Context, api *client.Client, ch change) err
 
 // check returns an error if the change names no quota, or if a flag is missing or
 // invalid.
-func (ch change) check() error {
+func (ch quotaChange) check() error {
 	bounds, invalid := ch.rows != nil || ch.tokens != nil, ch.priority.Validate()
 	switch {
 	case !bounds && ch.cost == nil:
@@ -192,10 +192,10 @@ func (ch change) check() error {
 
 // applyTo returns own, the account's own quotas, with the change applied. It returns an
 // error if a flag has an invalid value.
-func (ch change) applyTo(own client.OwnQuotas) (client.OwnQuotas, error) {
+func (ch quotaChange) applyTo(own client.OwnQuotas) (client.OwnQuotas, error) {
 	own.Quotas = slices.Clone(own.Quotas)
 	if ch.rows != nil || ch.tokens != nil {
-		at := ownAt(own.Quotas, ch.priority)
+		at := ownQuotaIndex(own.Quotas, ch.priority)
 		if at < 0 {
 			at = len(own.Quotas)
 			own.Quotas = append(own.Quotas, client.OwnQuota{Priority: ch.priority})

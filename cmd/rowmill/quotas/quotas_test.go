@@ -58,14 +58,14 @@ func TestQuotasShowWhereTheyComeFrom(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	const head = "QUOTA VALUE FROM"
-	p.Run("quotas get").Want(0, "account default").Table(
+	p.Run("quotas get").Want(0, "account default").WantTable(
 		head,
 		"rows of a job, priority 0 1,000 configuration",
 		"input tokens of a job, priority 0 1,000,000 configuration",
 		"rows of a job, priority 1 1,000,000 configuration",
 		"input tokens of a job, priority 1 10,000,000 configuration",
 		"cost of a month no limit configuration")
-	p.Run("quotas set --priority 1 --rows 5000000 --cost-usd 12.5").Want(0).Table(
+	p.Run("quotas set --priority 1 --rows 5000000 --cost-usd 12.5").Want(0).WantTable(
 		head,
 		"rows of a job, priority 0 1,000 configuration",
 		"input tokens of a job, priority 0 1,000,000 configuration",
@@ -75,7 +75,7 @@ func TestQuotasShowWhereTheyComeFrom(t *testing.T) {
 	// Quotas without a flag do not change.
 	p.Run("quotas set --priority 0 --tokens 7").Want(0)
 	p.Run("quotas set --priority 1 --tokens 8").Want(0)
-	p.Run("quotas get").Want(0).Table(
+	p.Run("quotas get").Want(0).WantTable(
 		head,
 		"rows of a job, priority 0 1,000 configuration",
 		"input tokens of a job, priority 0 7 account",
@@ -141,7 +141,7 @@ func TestQuotasSetLosesNoUpdate(t *testing.T) {
 			return
 		}
 		p.answered = nil // another client is first
-		if _, err := p.Store.PutValue(t.Context(), apiquotas.Value("default"), json.RawMessage(`{"cost_quota_usd":9}`), 0); err != nil {
+		if _, err := p.Store.PutValue(t.Context(), apiquotas.ValueName("default"), json.RawMessage(`{"cost_quota_usd":9}`), 0); err != nil {
 			t.Error(err)
 		}
 	}
@@ -153,7 +153,7 @@ func TestQuotasSetLosesNoUpdate(t *testing.T) {
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	p.Run("usage").Want(0, "account default, 2026-02-01 to 2026-02-28").Table(
+	p.Run("usage").Want(0, "account default, 2026-02-01 to 2026-02-28").WantTable(
 		"DAY MODEL ROWS FAILED COPIES TOKENS IN TOKENS OUT USD", "total 0 0 0 0 0 0.000000")
 	_, key := access.NewKey("acme", caller.RoleUser, "nightly", p.Now)
 	noError(t, p.Store.PutKey(t.Context(), key))
@@ -174,21 +174,21 @@ func TestUsage(t *testing.T) {
 		noError(t, p.Store.CommitParts(t.Context(), owner, []store.Part{part}))
 		p.Now = p.Now.AddDate(0, 0, 1)
 	}
-	p.Run("usage --account acme --from 2026-02-01").Want(0).Table(
+	p.Run("usage --account acme --from 2026-02-01").Want(0).WantTable(
 		"DAY MODEL ROWS FAILED COPIES TOKENS IN TOKENS OUT USD",
 		"2026-02-28 m 1,500 1 300 2,000,000 1,000,000 0.500000",
 		"2026-03-01 m 1,500 1 300 2,000,000 1,000,000 0.500000",
 		"total 3,000 2 600 4,000,000 2,000,000 1.000000")
-	p.Run("usage --account acme --from 2026-02-01 --group-by key").Want(0).Table(
+	p.Run("usage --account acme --from 2026-02-01 --group-by key").Want(0).WantTable(
 		"KEY NAME ROWS FAILED COPIES TOKENS IN TOKENS OUT USD",
 		key.ID+" nightly 3,000 2 600 4,000,000 2,000,000 1.000000",
 		"total 3,000 2 600 4,000,000 2,000,000 1.000000")
-	p.Run("usage --account acme --from 2026-02-01 --group-by model,day --key "+key.ID).Want(0).Table(
+	p.Run("usage --account acme --from 2026-02-01 --group-by model,day --key "+key.ID).Want(0).WantTable(
 		"DAY MODEL ROWS FAILED COPIES TOKENS IN TOKENS OUT USD",
 		"2026-02-28 m 1,500 1 300 2,000,000 1,000,000 0.500000",
 		"2026-03-01 m 1,500 1 300 2,000,000 1,000,000 0.500000",
 		"total 3,000 2 600 4,000,000 2,000,000 1.000000")
-	p.Run("usage --account acme --key 000000000000").Want(0).Table(
+	p.Run("usage --account acme --key 000000000000").Want(0).WantTable(
 		"DAY MODEL ROWS FAILED COPIES TOKENS IN TOKENS OUT USD", "total 0 0 0 0 0 0.000000")
 	p.Run("usage --key nightly").Want(1, "key_id", "rowmill keys list")
 	p.Run("usage --account acme --to 2026-02-28 -o json").Want(0, `"cost_usd": 0.5`, `"from": "2026-02-01"`)

@@ -26,7 +26,7 @@ const (
 
 // Usage returns `rowmill usage`.
 func Usage(service connect.Options) *cobra.Command {
-	c := &commands{command.Set{Options: service}}
+	c := &commands{command.GroupOptions{Options: service}}
 	var q client.GetUsageParams
 	groups := []string{byDay, byModel}
 	cmd := &cobra.Command{
@@ -116,13 +116,13 @@ func columns(groups []string) (heads []string, cells func(client.UsageLine) []st
 	}
 	return heads, func(l client.UsageLine) (cells []string) {
 		if day {
-			cells = append(cells, terminal.Value(l.Day))
+			cells = append(cells, terminal.Deref(l.Day))
 		}
 		if model {
-			cells = append(cells, terminal.Value(l.Model))
+			cells = append(cells, terminal.Deref(l.Model))
 		}
 		if key {
-			cells = append(cells, terminal.Dashed(terminal.Value(l.KeyID), terminal.Value(l.KeyName))...)
+			cells = append(cells, terminal.DashEmpty(terminal.Deref(l.KeyID), terminal.Deref(l.KeyName))...)
 		}
 		return cells
 	}

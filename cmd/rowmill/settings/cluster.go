@@ -103,8 +103,8 @@ func (o Objects) Bucket() (name, prefix string) {
 	return name, strings.Trim(prefix, "/")
 }
 
-// Service returns the URL of the S3 service.
-func (o Objects) Service() string {
+// ServiceURL returns the URL of the S3 service.
+func (o Objects) ServiceURL() string {
 	switch {
 	case o.Endpoint != "":
 		return o.Endpoint
@@ -239,8 +239,8 @@ func (c Cluster) Exposure() []string {
 	return out
 }
 
-// complete sets PeerListen, if it is empty, from Listen.
-func (c *Cluster) complete() {
+// fillDefaults sets PeerListen, if it is empty, from Listen.
+func (c *Cluster) fillDefaults() {
 	if c.PeerListen != "" || c.Listen == "" {
 		return
 	}
@@ -358,9 +358,9 @@ func (s Settings) checkCluster(check checker) {
 		"goes with cluster.tls_key and cluster.tls_ca: set all three, or none")
 }
 
-// withoutUser returns a URL without the user, the password and the query, for people to
+// stripUserInfo returns a URL without the user, the password and the query, for people to
 // read.
-func withoutUser(text string) string {
+func stripUserInfo(text string) string {
 	scheme, rest, found := strings.Cut(text, "://")
 	if !found {
 		return ""
@@ -370,11 +370,11 @@ func withoutUser(text string) string {
 	return scheme + "://" + rest
 }
 
-// Place returns where the records are: "embedded", or the URL of Redis without the user
+// Location returns where the records are: "embedded", or the URL of Redis without the user
 // and the password.
-func (s Store) Place() string {
+func (s Store) Location() string {
 	if s.Embedded() {
 		return "embedded"
 	}
-	return withoutUser(s.URL.Reveal())
+	return stripUserInfo(s.URL.Reveal())
 }

@@ -164,7 +164,7 @@ func TestStoreURLStaysSecret(t *testing.T) {
 		"rediss://:hu@sh@a":                      "rediss://a",
 		"redis+sentinel://u:hush@a:1,b:2/mill/0": "redis+sentinel://a:1,b:2/mill/0",
 	} {
-		if got := (Store{URL: Secret(text)}).Place(); got != place {
+		if got := (Store{URL: Secret(text)}).Location(); got != place {
 			t.Errorf("%s is shown as %s", text, got)
 		}
 	}
@@ -238,7 +238,7 @@ func TestBucketOfURL(t *testing.T) {
 	for o, want := range map[Objects]string{
 		{}: "https://s3.amazonaws.com", {Region: "eu-west-1"}: "https://s3.eu-west-1.amazonaws.com", {Region: "eu-west-1", Endpoint: "http://a:1"}: "http://a:1",
 	} {
-		if got := o.Service(); got != want {
+		if got := o.ServiceURL(); got != want {
 			t.Errorf("%+v: %s", o, got)
 		}
 	}

@@ -51,7 +51,7 @@ type decoder struct {
 	errs    []error
 }
 
-func (d *decoder) fail(node *yaml.Node, format string, args ...any) {
+func (d *decoder) addError(node *yaml.Node, format string, args ...any) {
 	where := d.source
 	if d.lines {
 		where = fmt.Sprintf("%s:%d", d.source, node.Line)
@@ -61,9 +61,9 @@ func (d *decoder) fail(node *yaml.Node, format string, args ...any) {
 
 func (d *decoder) err() error { return errors.Join(d.errs...) }
 
-// value decodes a node into a setting and reports success. If the node is null, which
+// decodeValue decodes a node into a setting and reports success. If the node is null, which
 // means the default, or decoding fails, the setting does not change.
-func (d *decoder) value(node *yaml.Node, into reflect.Value, path string) bool {
+func (d *decoder) decodeValue(node *yaml.Node, into reflect.Value, path string) bool {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
 	}
@@ -73,36 +73,36 @@ func (d *decoder) value(node *yaml.Node, into reflect.Value, path string) bool {
 	switch into.Kind() {
 	case reflect.Pointer:
 		value := reflect.New(into.Type().Elem())
-		if !d.value(node, value.Elem(), path) {
+		if !d.decodeValue(node, value.Elem(), path) {
 			return false
 		}
 		into.Set(value)
 		return true
 	case reflect.Struct:
-		return d.section(node, into, path)
+		return d.decodeSection(node, into, path)
 	case reflect.Slice:
-		return d.list(node, into, path)
+		return d.decodeList(node, into, path)
 	case reflect.Map:
-		return d.names(node, into, path)
+		return d.decodeMap(node, into, path)
 	}
 	if node.Kind != yaml.ScalarNode {
-		d.fail(node, "%s must be a single value", path)
+		d.addError(node, "%s must be a single value", path)
 		return false
 	}
-	v, err := scalar(node.Value, into.Type())
+	v, err := parseScalar(node.Value, into.Type())
 	if err != nil {
-		d.fail(node, "%s: %v", path, err)
+		d.addError(node, "%s: %v", path, err)
 		return false
 	}
 	into.Set(reflect.ValueOf(v).Convert(into.Type()))
 	return true
 }
 
-// section decodes a mapping into a struct of settings. Settings that are not in the
+// decodeSection decodes a mapping into a struct of settings. Settings that are not in the
 // mapping do not change.
-func (d *decoder) section(node *yaml.Node, into reflect.Value, path string) bool {
+func (d *decoder) decodeSection(node *yaml.Node, into reflect.Value, path string) bool {
 	if node.Kind != yaml.MappingNode {
-		d.fail(node, "%s must be a mapping of settings", cmp.Or(path, "the file"))
+		d.addError(node, "%s must be a mapping of settings", cmp.Or(path, "the file"))
 		return false
 	}
 	fields := fieldsOf(into.Type())
@@ -113,28 +113,28 @@ func (d *decoder) section(node *yaml.Node, into reflect.Value, path string) bool
 		if secret, suffix := splitSecretKey(name, fields); secret != "" {
 			name = secret
 			read := map[string]func(string) (string, error){fileSuffix: d.readFile, envSuffix: d.readVariable, credentialSuffix: d.readCredential}
-			value = d.secret(value, join(path, key.Value), read[suffix])
+			value = d.readSecret(value, joinPath(path, key.Value), read[suffix])
 		}
 		field, known := fields[name]
 		if !known {
-			d.fail(key, "unknown key %s%s", join(path, key.Value), suggest(join(path, key.Value), keys()))
+			d.addError(key, "unknown key %s%s", joinPath(path, key.Value), suggest(joinPath(path, key.Value), settingNames()))
 			continue
 		}
 		if seen[name] {
-			d.fail(key, "%s is set twice", join(path, name))
+			d.addError(key, "%s is set twice", joinPath(path, name))
 			continue
 		}
 		seen[name] = true
-		if d.value(value, into.FieldByIndex(field.Index), join(path, name)) {
-			d.given[join(path, name)] = true
+		if d.decodeValue(value, into.FieldByIndex(field.Index), joinPath(path, name)) {
+			d.given[joinPath(path, name)] = true
 		}
 	}
 	return true
 }
 
-// secret returns a node with the secret that read finds. The value of node is the
+// readSecret returns a node with the secret that read finds. The value of node is the
 // argument of read, such as the name of a file.
-func (d *decoder) secret(node *yaml.Node, path string, read func(name string) (string, error)) *yaml.Node {
+func (d *decoder) readSecret(node *yaml.Node, path string, read func(name string) (string, error)) *yaml.Node {
 	secret := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: node.Line}
 	if node.Kind != yaml.ScalarNode || node.Tag == "!!null" || node.Value == "" {
 		return secret
@@ -142,9 +142,9 @@ func (d *decoder) secret(node *yaml.Node, path string, read func(name string) (s
 	text, err := read(node.Value)
 	switch {
 	case err != nil:
-		d.fail(node, "%s: %v", path, err)
+		d.addError(node, "%s: %v", path, err)
 	case text == "":
-		d.fail(node, "%s: %s is empty; it must hold the secret", path, node.Value)
+		d.addError(node, "%s: %s is empty; it must hold the secret", path, node.Value)
 	default:
 		secret.Tag, secret.Value = "!!str", text
 	}
@@ -182,10 +182,10 @@ func (d *decoder) readCredential(name string) (string, error) {
 // credentials.
 const credentialsVariable = "CREDENTIALS_DIRECTORY"
 
-// list decodes a sequence into a slice. It replaces all old elements of the slice.
-func (d *decoder) list(node *yaml.Node, into reflect.Value, path string) bool {
+// decodeList decodes a sequence into a slice. It replaces all old elements of the slice.
+func (d *decoder) decodeList(node *yaml.Node, into reflect.Value, path string) bool {
 	if node.Kind != yaml.SequenceNode {
-		d.fail(node, "%s must be a list", path)
+		d.addError(node, "%s must be a list", path)
 		return false
 	}
 	out := reflect.MakeSlice(into.Type(), 0, len(node.Content))
@@ -194,7 +194,7 @@ func (d *decoder) list(node *yaml.Node, into reflect.Value, path string) bool {
 		// In a list of engines, a plain string is an engine's URL.
 		if engine, ok := element.Addr().Interface().(*Engine); ok && item.Kind == yaml.ScalarNode {
 			engine.URL = item.Value
-		} else if !d.value(item, element, fmt.Sprintf("%s[%d]", path, i)) {
+		} else if !d.decodeValue(item, element, fmt.Sprintf("%s[%d]", path, i)) {
 			continue
 		}
 		out = reflect.Append(out, element)
@@ -203,11 +203,11 @@ func (d *decoder) list(node *yaml.Node, into reflect.Value, path string) bool {
 	return true
 }
 
-// names decodes a mapping whose keys may be any names, such as accounts, and adds its
+// decodeMap decodes a mapping whose keys may be any names, such as accounts, and adds its
 // entries to the map.
-func (d *decoder) names(node *yaml.Node, into reflect.Value, path string) bool {
+func (d *decoder) decodeMap(node *yaml.Node, into reflect.Value, path string) bool {
 	if node.Kind != yaml.MappingNode {
-		d.fail(node, "%s must be a mapping of names", path)
+		d.addError(node, "%s must be a mapping of names", path)
 		return false
 	}
 	if into.IsNil() {
@@ -215,14 +215,14 @@ func (d *decoder) names(node *yaml.Node, into reflect.Value, path string) bool {
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		name, element := node.Content[i], reflect.New(into.Type().Elem()).Elem()
-		if d.value(node.Content[i+1], element, join(path, name.Value)) {
+		if d.decodeValue(node.Content[i+1], element, joinPath(path, name.Value)) {
 			into.SetMapIndex(reflect.ValueOf(name.Value), element)
 		}
 	}
 	return true
 }
 
-func scalar(text string, t reflect.Type) (any, error) {
+func parseScalar(text string, t reflect.Type) (any, error) {
 	switch t {
 	case durationType:
 		v, err := time.ParseDuration(text)
@@ -274,7 +274,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.StructField {
 	return fields
 }
 
-func join(path, name string) string {
+func joinPath(path, name string) string {
 	if path == "" {
 		return name
 	}

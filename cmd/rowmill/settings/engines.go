@@ -89,8 +89,8 @@ func (e Engine) DisplayName() string {
 }
 
 // Pace returns how many requests and tokens per minute this node may send to an engine.
-func (s Settings) Pace(engineName string) engine.Pace {
-	pace := engine.Pace{Requests: s.MaxRequestsPerMinute, Tokens: s.MaxTokensPerMinute}
+func (s Settings) Pace(engineName string) engine.RateLimit {
+	pace := engine.RateLimit{Requests: s.MaxRequestsPerMinute, Tokens: s.MaxTokensPerMinute}
 	for _, e := range s.Engines {
 		if e.DisplayName() == engineName {
 			pace.Requests = cmp.Or(e.MaxRequestsPerMinute, pace.Requests)

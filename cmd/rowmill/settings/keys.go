@@ -18,7 +18,7 @@ var types = sync.OnceValue(func() map[string]reflect.Type {
 	var walk func(t reflect.Type, path string)
 	walk = func(t reflect.Type, path string) {
 		for name, field := range fieldsOf(t) {
-			key := join(path, name)
+			key := joinPath(path, name)
 			types[key] = field.Type
 			switch {
 			case field.Type.Kind() == reflect.Struct:
@@ -36,8 +36,8 @@ var types = sync.OnceValue(func() map[string]reflect.Type {
 	return types
 })
 
-// keys lists the names of all settings, sorted.
-func keys() []string {
+// settingNames lists the names of all settings, sorted.
+func settingNames() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(types())), func(key string) bool { return types()[key].Kind() == reflect.Struct })
 }
 
@@ -59,7 +59,7 @@ func envName(key string) string {
 func suggest(name string, candidates []string) string {
 	best, bestDistance := "", 3+len(name)/8
 	for _, candidate := range candidates {
-		if d := textfmt.Distance(unindexed(name), candidate); d < bestDistance {
+		if d := textfmt.Distance(stripIndexes(name), candidate); d < bestDistance {
 			best, bestDistance = candidate, d
 		}
 	}
@@ -83,5 +83,5 @@ func suggest(name string, candidates []string) string {
 // index matches an index in a name, such as [3] in engines[3].url.
 var index = regexp.MustCompile(`\[\d*\]`)
 
-// unindexed turns engines[3].url into engines[].url.
-func unindexed(path string) string { return index.ReplaceAllLiteralString(path, "[]") }
+// stripIndexes turns engines[3].url into engines[].url.
+func stripIndexes(path string) string { return index.ReplaceAllLiteralString(path, "[]") }

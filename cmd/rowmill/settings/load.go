@@ -54,7 +54,7 @@ type Flag struct {
 // environment overrides the file, and flags override both.
 func Load(src Sources) (Settings, error) {
 	s, given := Defaults(), map[string]bool{}
-	for _, read := range []func(*Settings, map[string]bool) error{src.file, src.environment, src.flags} {
+	for _, read := range []func(*Settings, map[string]bool) error{src.loadFile, src.loadEnvironment, src.loadFlags} {
 		if err := read(&s, given); err != nil {
 			return Settings{}, err
 		}
@@ -62,18 +62,18 @@ func Load(src Sources) (Settings, error) {
 	if !given["inputs.allow_loopback"] {
 		s.Inputs.AllowLoopback = IsLoopback(s.HTTP.Listen)
 	}
-	if err := s.complete(src.Environ); err != nil {
+	if err := s.fillDefaults(src.Environ); err != nil {
 		return Settings{}, err
 	}
-	if err := s.Tracing.complete(src.Environ, given["tracing.sample"]); err != nil {
+	if err := s.Tracing.fillFromEnviron(src.Environ, given["tracing.sample"]); err != nil {
 		return Settings{}, err
 	}
 	return s, s.Validate()
 }
 
-// file reads the settings file into a Settings, and adds the keys that it sets to
+// loadFile reads the settings file into a Settings, and adds the keys that it sets to
 // given. The methods environment and flags do the same for the other sources.
-func (src Sources) file(into *Settings, given map[string]bool) error {
+func (src Sources) loadFile(into *Settings, given map[string]bool) error {
 	name := src.File
 	if name == "" && !src.Alone {
 		name = lookup(src.Environ, "ROWMILL_CONFIG")
@@ -97,16 +97,16 @@ func (src Sources) file(into *Settings, given map[string]bool) error {
 		return fmt.Errorf("%s:%d: only one YAML document is read; remove what follows the first", name, more.Line)
 	}
 	d := &decoder{source: name, lines: true, environ: src.Environ, given: given}
-	d.value(doc.Content[0], reflect.ValueOf(into).Elem(), "")
+	d.decodeValue(doc.Content[0], reflect.ValueOf(into).Elem(), "")
 	return d.err()
 }
 
-func (src Sources) environment(into *Settings, given map[string]bool) error {
+func (src Sources) loadEnvironment(into *Settings, given map[string]bool) error {
 	if src.Alone {
 		return nil
 	}
 	byName := map[string]string{}
-	for _, key := range keys() {
+	for _, key := range settingNames() {
 		if _, single := typeOf(key); single {
 			byName[envName(key)] = key
 		}
@@ -114,7 +114,7 @@ func (src Sources) environment(into *Settings, given map[string]bool) error {
 	var errs []error
 	for _, pair := range src.Environ {
 		name, value, _ := strings.Cut(pair, "=")
-		if !strings.HasPrefix(name, envPrefix) || value == "" || isOther(name) {
+		if !strings.HasPrefix(name, envPrefix) || value == "" || isOtherVariable(name) {
 			continue
 		}
 		key, known := byName[name]
@@ -125,27 +125,27 @@ func (src Sources) environment(into *Settings, given map[string]bool) error {
 			continue
 		}
 		d := &decoder{source: "environment variable " + name, environ: src.Environ, given: given}
-		errs = append(errs, d.set(into, key, splitList(key, value)))
+		errs = append(errs, d.decodeStrings(into, key, splitList(key, value)))
 	}
 	return errors.Join(errs...)
 }
 
-func (src Sources) flags(into *Settings, given map[string]bool) error {
+func (src Sources) loadFlags(into *Settings, given map[string]bool) error {
 	var errs []error
 	for _, flag := range src.Flags {
 		if _, known := typeOf(flag.Key); !known {
-			errs = append(errs, fmt.Errorf("flag %s: unknown key %s%s", flag.Name, flag.Key, suggest(flag.Key, keys())))
+			errs = append(errs, fmt.Errorf("flag %s: unknown key %s%s", flag.Name, flag.Key, suggest(flag.Key, settingNames())))
 			continue
 		}
 		d := &decoder{source: "flag " + flag.Name, environ: src.Environ, given: given}
-		errs = append(errs, d.set(into, flag.Key, flag.Values))
+		errs = append(errs, d.decodeStrings(into, flag.Key, flag.Values))
 	}
 	return errors.Join(errs...)
 }
 
-// set writes a setting whose values are texts, from a variable or a flag, into a
+// decodeStrings writes a setting whose values are texts, from a variable or a flag, into a
 // Settings.
-func (d *decoder) set(into *Settings, key string, values []string) error {
+func (d *decoder) decodeStrings(into *Settings, key string, values []string) error {
 	parts := strings.Split(key, ".")
 	node := &yaml.Node{}
 	switch t, _ := typeOf(key); {
@@ -157,28 +157,28 @@ func (d *decoder) set(into *Settings, key string, values []string) error {
 	case t.Kind() == reflect.Slice:
 		node.Kind = yaml.SequenceNode
 		for _, v := range values {
-			node.Content = append(node.Content, text(v))
+			node.Content = append(node.Content, stringNode(v))
 		}
 	case t.Kind() == reflect.Struct:
 		return fmt.Errorf("%s: %s is a section; name one of its settings", d.source, key)
 	case len(values) != 1:
 		return fmt.Errorf("%s: %s takes one value", d.source, key)
 	default:
-		node = text(values[0])
+		node = stringNode(values[0])
 		if strings.EqualFold(values[0], "null") {
 			node.Tag = "!!null"
 		}
 	}
-	// Wrap the value in nodes for its sections, so that d.value also checks values of
+	// Wrap the value in nodes for its sections, so that d.decodeValue also checks values of
 	// flags and variables.
 	for i := len(parts) - 1; i >= 0; i-- {
-		node = &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{text(parts[i]), node}}
+		node = &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{stringNode(parts[i]), node}}
 	}
-	d.value(node, reflect.ValueOf(into).Elem(), "")
+	d.decodeValue(node, reflect.ValueOf(into).Elem(), "")
 	return d.err()
 }
 
-func text(s string) *yaml.Node {
+func stringNode(s string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 }
 
@@ -198,9 +198,9 @@ func splitList(key, value string) []string {
 	return out
 }
 
-// complete sets the settings that are still empty and that depend on other settings or
+// fillDefaults sets the settings that are still empty and that depend on other settings or
 // the environment.
-func (s *Settings) complete(environ []string) error {
+func (s *Settings) fillDefaults(environ []string) error {
 	if s.Data == "" {
 		state := lookup(environ, "XDG_STATE_HOME")
 		if home := lookup(environ, "HOME"); !filepath.IsAbs(state) && home != "" {
@@ -217,7 +217,7 @@ func (s *Settings) complete(environ []string) error {
 	if s.Webhooks.Retries == nil {
 		s.Webhooks.Retries = defaultRetries()
 	}
-	s.Cluster.complete()
+	s.Cluster.fillDefaults()
 	return s.mergeQuotas()
 }
 
@@ -240,9 +240,9 @@ func (s *Settings) mergeQuotas() error {
 	return nil
 }
 
-// isOther reports whether a variable with the prefix ROWMILL_ is not a setting of a
+// isOtherVariable reports whether a variable with the prefix ROWMILL_ is not a setting of a
 // node.
-func isOther(name string) bool {
+func isOtherVariable(name string) bool {
 	return slices.Contains(others, name) || serviceLink.MatchString(name) ||
 		strings.HasPrefix(name, "ROWMILL_BENCH_") || strings.HasPrefix(name, "ROWMILL_TEST_")
 }

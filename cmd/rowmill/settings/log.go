@@ -43,7 +43,7 @@ func (l Log) AuditSecrets() ([]string, error) {
 }
 
 // Validate returns an error for each invalid setting of the log.
-func (l Log) Validate() error { return broken(l.check) }
+func (l Log) Validate() error { return runChecks(l.check) }
 
 func (l Log) check(check checker) {
 	check(new(slog.Level).UnmarshalText([]byte(l.Level)) == nil, "log.level", "must be debug, info, warn or error, is %q", l.Level)

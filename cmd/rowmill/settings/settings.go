@@ -105,15 +105,15 @@ func setDefaults(section reflect.Value) {
 		if value.Kind() == reflect.Struct {
 			setDefaults(value)
 		} else if text, found := field.Tag.Lookup("default"); found {
-			value.Set(parsed(text, value.Type()))
+			value.Set(mustParseTag(text, value.Type()))
 		}
 	}
 }
 
-// parsed returns the value of a default or min tag, as type t. It panics if the tag is
+// mustParseTag returns the value of a default or min tag, as type t. It panics if the tag is
 // invalid.
-func parsed(text string, t reflect.Type) reflect.Value {
-	value, err := scalar(text, t)
+func mustParseTag(text string, t reflect.Type) reflect.Value {
+	value, err := parseScalar(text, t)
 	if err != nil {
 		panic(fmt.Sprintf("a tag of a setting: %v", err))
 	}

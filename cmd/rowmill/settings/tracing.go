@@ -42,10 +42,10 @@ type Tracing struct {
 	Timeout time.Duration `yaml:"timeout" default:"10s" min:"10ms"`
 }
 
-// complete sets empty settings from OpenTelemetry's own variables, if these variables
+// fillFromEnviron sets empty settings from OpenTelemetry's own variables, if these variables
 // apply to this service: an operator who sets them for all programs expects traces from
 // Rowmill too. sampled reports whether the operator has set Sample.
-func (t *Tracing) complete(environ []string, sampled bool) error {
+func (t *Tracing) fillFromEnviron(environ []string, sampled bool) error {
 	of := func(names ...string) string { // returns the value of the first variable that is set
 		for _, name := range names {
 			if value := lookup(environ, name); value != "" {

@@ -16,9 +16,9 @@ import (
 // and args give its message.
 type checker func(good bool, key, format string, args ...any)
 
-// broken calls the rules and returns the errors that they record. Each error names its
+// runChecks calls the rules and returns the errors that they record. Each error names its
 // setting.
-func broken(rules ...func(checker)) error {
+func runChecks(rules ...func(checker)) error {
 	var errs []error
 	for _, rule := range rules {
 		rule(func(good bool, key, format string, args ...any) {
@@ -33,7 +33,7 @@ func broken(rules ...func(checker)) error {
 // Validate returns an error for each invalid setting. Each error names its setting.
 func (s Settings) Validate() error {
 	fields := func(check checker) { checkFields(reflect.ValueOf(s), "", "", check) }
-	return broken(fields, s.checkStorage, s.checkCluster, s.checkJobs, s.checkEngines)
+	return runChecks(fields, s.checkStorage, s.checkCluster, s.checkJobs, s.checkEngines)
 }
 
 func (s Settings) check(check checker) {
@@ -52,7 +52,7 @@ func checkFields(value reflect.Value, key, least string, check checker) {
 			section.check(check)
 		}
 		for field, value := range value.Fields() {
-			checkFields(value, join(key, field.Tag.Get("yaml")), field.Tag.Get("min"), check)
+			checkFields(value, joinPath(key, field.Tag.Get("yaml")), field.Tag.Get("min"), check)
 		}
 	case reflect.Slice:
 		for i := range value.Len() {
@@ -61,13 +61,13 @@ func checkFields(value reflect.Value, key, least string, check checker) {
 	case reflect.Map:
 		byName := func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) }
 		for _, name := range slices.SortedFunc(slices.Values(value.MapKeys()), byName) {
-			checkFields(value.MapIndex(name), join(key, name.String()), least, check)
+			checkFields(value.MapIndex(name), joinPath(key, name.String()), least, check)
 		}
 	case reflect.Int, reflect.Int64:
 		if least == "" {
 			return
 		}
-		bound := parsed(least, value.Type())
+		bound := mustParseTag(least, value.Type())
 		switch n, least := value.Int(), bound.Int(); {
 		case value.Type() == durationType:
 			check(n >= least, key, "must be at least %v, is %v", bound, value)

@@ -39,8 +39,8 @@ func short(n float64) string {
 	return strconv.FormatFloat(n, 'f', 0, 64)
 }
 
-// Span formats a duration like a clock: 0:07, 12:30, 3:05:00, or 5d 3h.
-func Span(d time.Duration) string {
+// FormatDuration formats a duration like a clock: 0:07, 12:30, 3:05:00, or 5d 3h.
+func FormatDuration(d time.Duration) string {
 	d = max(d.Round(time.Second), 0)
 	h, m, s := int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60
 	switch {

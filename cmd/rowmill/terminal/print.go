@@ -29,8 +29,8 @@ func Table(w io.Writer, rows func(row Row)) error {
 	return tabs.Flush()
 }
 
-// Dashed replaces empty cells by a dash, and returns the cells.
-func Dashed(cells ...string) []string {
+// DashEmpty replaces empty cells by a dash, and returns the cells.
+func DashEmpty(cells ...string) []string {
 	for i, cell := range cells {
 		cells[i] = cmp.Or(cell, "-")
 	}
@@ -46,16 +46,16 @@ func Finding(level, text, remedy string) string {
 	return strings.TrimSpace(line)
 }
 
-// Value returns *p; the zero value if p is nil.
-func Value[T any](p *T) (value T) {
+// Deref returns *p; the zero value if p is nil.
+func Deref[T any](p *T) (value T) {
 	if p != nil {
 		value = *p
 	}
 	return value
 }
 
-// Moment formats a time in UTC; the text is empty if at is nil.
-func Moment(at *time.Time) string {
+// FormatTime formats a time in UTC; the text is empty if at is nil.
+func FormatTime(at *time.Time) string {
 	if at == nil {
 		return ""
 	}
@@ -73,8 +73,8 @@ func JSON(w io.Writer, v any) error {
 // few is the maximum number of names that Few prints.
 const few = 5
 
-// Few joins the first names of a list, and adds how many more names there are.
-func Few(names []string) string {
+// JoinFew joins the first names of a list, and adds how many more names there are.
+func JoinFew(names []string) string {
 	if more := len(names) - few; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), more)
 	}

@@ -83,8 +83,8 @@ func (p *Progress) needsLine(s Snapshot) bool {
 	return false
 }
 
-// Pause removes the progress line from the terminal, so that other text can be written.
-func (p *Progress) Pause() {
+// Clear removes the progress line from the terminal, so that other text can be written.
+func (p *Progress) Clear() {
 	if p.drawn {
 		fmt.Fprint(p.term.Err, "\r\x1b[K")
 		p.drawn = false
@@ -118,7 +118,7 @@ func render(s, since Snapshot, width int, colour bool) string {
 		}
 		if s.Total > s.Done {
 			left := float64(s.Total-s.Done) / speed
-			fields = append(fields, Span(time.Duration(left*float64(time.Second)))+" left")
+			fields = append(fields, FormatDuration(time.Duration(left*float64(time.Second)))+" left")
 		}
 	}
 	if s.Failed > 0 {

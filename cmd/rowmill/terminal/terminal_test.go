@@ -71,8 +71,8 @@ func TestProgressOnATerminal(t *testing.T) {
 	for i := range 5 {
 		p.Update(at(i, int64(i)*100, 400))
 	}
-	p.Pause()
-	p.Pause()
+	p.Clear()
+	p.Clear()
 	text := out.String()
 	if strings.Count(text, "\r\x1b[K") != 6 || strings.Contains(text, "\n") || !strings.HasSuffix(text, "\r\x1b[K") {
 		t.Errorf("%q", text)
@@ -99,7 +99,7 @@ func TestProgressInALog(t *testing.T) {
 		for _, s := range test.snaps {
 			p.Update(s)
 		}
-		p.Pause()
+		p.Clear()
 		if got := strings.Count(out.String(), "\n"); got != test.want {
 			t.Errorf("%s: %d lines, want %d:\n%s", test.name, got, test.want, out.String())
 		}
@@ -151,10 +151,10 @@ func TestFigures(t *testing.T) {
 		{short(34_567), "35k"},
 		{short(999_999), "1.0M"},
 		{short(4.56e9), "4.6G"},
-		{Span(-time.Second), "0:00"},
-		{Span(67 * time.Second), "1:07"},
-		{Span(3*time.Hour + 5*time.Minute), "3:05:00"},
-		{Span(123 * time.Hour), "5d 3h"},
+		{FormatDuration(-time.Second), "0:00"},
+		{FormatDuration(67 * time.Second), "1:07"},
+		{FormatDuration(3*time.Hour + 5*time.Minute), "3:05:00"},
+		{FormatDuration(123 * time.Hour), "5d 3h"},
 		{Ago(-1), "0s"},
 		{Ago(59 * time.Second), "59s"},
 		{Ago(time.Hour - 1), "59m"},

@@ -63,13 +63,13 @@ func Compile(text string, most int) (*Pattern, error) {
 	made := &Pattern{text: text}
 	instructions, size, repeat := root.measure()
 	if p.backtracks || repeat > maxRepeat {
-		if made.size = max(root.count(), p.size); made.size <= most {
+		if made.size = max(root.programSize(), p.size); made.size <= most {
 			made.program = newProgram(root, p.groups, p.wanted)
 			return made, nil
 		}
 	} else if made.size = max(size, p.size); made.size <= most {
 		made.instructions = instructions
-		made.linear, err = regexp.Compile(root.linear())
+		made.linear, err = regexp.Compile(root.goSyntax())
 		if err != nil {
 			return nil, errors.New("the pattern is too large")
 		}

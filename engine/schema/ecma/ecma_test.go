@@ -315,11 +315,11 @@ func TestPropertiesHaveTheirCharacters(t *testing.T) {
 		}
 		theirs[names[i]] = s
 	}
-	ours, _ := binary("Assigned")
+	ours, _ := binaryPropertySet("Assigned")
 	absent := append(append(theirs["Assigned"].complement(), ours.complement()...), 0xd800, 0xdfff, 0x32400, 0xdffff, 0xe0200, unicode.MaxRune).normalized()
 	for _, name := range names {
 		name, value, named := strings.Cut(name, "=")
-		got, err := property(name, value, named)
+		got, err := propertySet(name, value, named)
 		want, taken := theirs[strings.TrimSuffix(name+"="+value, "=")]
 		if taken != (err == nil) {
 			t.Errorf("%s=%s: %v, taken by Node.js: %t", name, value, err, taken)

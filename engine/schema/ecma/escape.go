@@ -7,44 +7,44 @@ import (
 	"unicode"
 )
 
-// escape reads an escape outside of a class. The parser has already read the backslash.
-func (p *parser) escape() (*node, error) {
+// parseEscape reads an escape outside of a class. The parser has already read the backslash.
+func (p *parser) parseEscape() (*node, error) {
 	from := p.at - 1
 	switch {
-	case p.take("b"):
+	case p.consume("b"):
 		return &node{op: opWord}, nil
-	case p.take("B"):
+	case p.consume("B"):
 		return &node{op: opNotWord}, nil
-	case p.take("k"):
-		name, ok := "", p.take("<")
+	case p.consume("k"):
+		name, ok := "", p.consume("<")
 		if ok {
-			name, ok = p.name()
+			name, ok = p.parseGroupName()
 		}
 		if !ok {
 			return nil, p.errorAt(from, "refers to no group; write \\k<name>")
 		}
-		return p.reference(&node{op: opBack, name: name}), nil
+		return p.addBackReference(&node{op: opBack, name: name}), nil
 	case p.more() && p.text[p.at] >= '1' && p.text[p.at] <= '9':
-		n, _ := p.number()
-		return p.reference(&node{op: opBack, group: n}), nil
+		n, _ := p.parseNumber()
+		return p.addBackReference(&node{op: opBack, group: n}), nil
 	}
-	s, err := p.characters(from)
+	s, err := p.parseCharEscape(from)
 	if err != nil {
 		return nil, err
 	}
-	return p.setNode(s)
+	return p.newSetNode(s)
 }
 
-// reference records a back reference. Only the backtracking matcher of this package can
+// addBackReference records a back reference. Only the backtracking matcher of this package can
 // run a pattern with a back reference.
-func (p *parser) reference(n *node) *node {
+func (p *parser) addBackReference(n *node) *node {
 	p.references = append(p.references, n)
 	p.backtracks = true
 	return n
 }
 
-// characters reads an escape for a character or for a set of characters.
-func (p *parser) characters(from int) (set, error) {
+// parseCharEscape reads an escape for a character or for a set of characters.
+func (p *parser) parseCharEscape(from int) (set, error) {
 	if !p.more() {
 		return nil, p.errorAt(from, "ends the pattern; write \\\\")
 	}
@@ -64,9 +64,9 @@ func (p *parser) characters(from int) (set, error) {
 	case 'S':
 		return spaces.complement(), nil
 	case 'p', 'P':
-		return p.property(from, c == 'P')
+		return p.parseProperty(from, c == 'P')
 	case 'x', 'u':
-		return p.code(from, c)
+		return p.parseCodePoint(from, c)
 	case 'c':
 		if p.more() && unicode.IsLetter(p.text[p.at]) && p.text[p.at] < 0x80 {
 			c = p.text[p.at] % 32
@@ -111,16 +111,16 @@ func remedy(c rune) string {
 	return "; write the character without a backslash"
 }
 
-// code reads \xHH, \uHHHH, \u{H…}, or two \uHHHH that form one character. The parser
+// parseCodePoint reads \xHH, \uHHHH, \u{H…}, or two \uHHHH that form one character. The parser
 // has already read the x or u, which is kind.
-func (p *parser) code(from int, kind rune) (set, error) {
-	if kind == 'u' && p.take("{") {
+func (p *parser) parseCodePoint(from int, kind rune) (set, error) {
+	if kind == 'u' && p.consume("{") {
 		start := p.at
 		for p.more() && p.text[p.at] != '}' {
 			p.at++
 		}
 		c, err := strconv.ParseUint(string(p.text[start:p.at]), 16, 32)
-		if !p.take("}") || err != nil || c > unicode.MaxRune {
+		if !p.consume("}") || err != nil || c > unicode.MaxRune {
 			return nil, p.errorAt(from, "is no character; write up to \\u{10FFFF}")
 		}
 		return set{rune(c), rune(c)}, nil
@@ -129,12 +129,12 @@ func (p *parser) code(from int, kind rune) (set, error) {
 	if kind == 'u' {
 		length = 4
 	}
-	c, ok := p.hex(length)
+	c, ok := p.parseHex(length)
 	if !ok {
 		return nil, p.errorAt(from, "needs %d hexadecimal digits", length)
 	}
-	if back := p.at; c >= 0xd800 && c < 0xdc00 && p.take(`\u`) {
-		if low, ok := p.hex(4); ok && low >= 0xdc00 && low < 0xe000 {
+	if back := p.at; c >= 0xd800 && c < 0xdc00 && p.consume(`\u`) {
+		if low, ok := p.parseHex(4); ok && low >= 0xdc00 && low < 0xe000 {
 			c = 0x10000 + (c-0xd800)<<10 + (low - 0xdc00)
 		} else {
 			p.at = back
@@ -143,8 +143,8 @@ func (p *parser) code(from int, kind rune) (set, error) {
 	return set{c, c}, nil
 }
 
-// hex reads a hexadecimal number of length digits.
-func (p *parser) hex(length int) (rune, bool) {
+// parseHex reads a hexadecimal number of length digits.
+func (p *parser) parseHex(length int) (rune, bool) {
 	if p.at+length > len(p.text) {
 		return 0, false
 	}
@@ -160,30 +160,30 @@ func (p *parser) hex(length int) (rune, bool) {
 
 func hex(c rune) string { return strconv.FormatInt(int64(c), 16) }
 
-// class reads a class of characters, such as [a-z]. The parser has already read the
+// parseClass reads a class of characters, such as [a-z]. The parser has already read the
 // opening bracket.
-func (p *parser) class() (*node, error) {
+func (p *parser) parseClass() (*node, error) {
 	from := p.at - 1
-	negated, counted := p.take("^"), 0
+	negated, counted := p.consume("^"), 0
 	var made set
-	for !p.take("]") {
+	for !p.consume("]") {
 		if !p.more() {
 			p.at = from + 1
 			return nil, p.errorAt(from, "opens a class that nothing closes; write \\[ or add ]")
 		}
 		start := p.at
-		low, err := p.member()
+		low, err := p.parseClassMember()
 		if err != nil {
 			return nil, err
 		}
 		// A dash before the closing bracket, or beside a set such as \w, is a character.
 		if p.at+1 < len(p.text) && p.text[p.at] == '-' && p.text[p.at+1] != ']' {
 			p.at++
-			high, err := p.member()
+			high, err := p.parseClassMember()
 			switch {
 			case err != nil:
 				return nil, err
-			case !single(low) || !single(high):
+			case !isSingleChar(low) || !isSingleChar(high):
 				made = append(append(made, '-', '-'), high...)
 			case low[0] > high[0]:
 				return nil, p.errorAt(start, "is a range that ends before it begins")
@@ -201,35 +201,35 @@ func (p *parser) class() (*node, error) {
 	if negated {
 		made = made.complement()
 	}
-	return p.setNode(made)
+	return p.newSetNode(made)
 }
 
-// single reports whether a set is one character.
-func single(s set) bool { return len(s) == 2 && s[0] == s[1] }
+// isSingleChar reports whether a set is one character.
+func isSingleChar(s set) bool { return len(s) == 2 && s[0] == s[1] }
 
-// member reads one character or one escape inside a class.
-func (p *parser) member() (set, error) {
+// parseClassMember reads one character or one escape inside a class.
+func (p *parser) parseClassMember() (set, error) {
 	from := p.at
 	c := p.text[p.at]
 	p.at++
 	switch {
 	case c != '\\':
 		return set{c, c}, nil
-	case p.take("b"):
+	case p.consume("b"):
 		return set{'\b', '\b'}, nil
-	case p.take("-"):
+	case p.consume("-"):
 		return set{'-', '-'}, nil
 	case p.more() && p.text[p.at] >= '1' && p.text[p.at] <= '9':
 		p.at++
 		return nil, p.errorAt(from, "is an octal number; write \\x and two digits")
 	}
-	return p.characters(from)
+	return p.parseCharEscape(from)
 }
 
-// property reads the name in braces of \p{…} or \P{…} and returns the set of its
+// parseProperty reads the name in braces of \p{…} or \P{…} and returns the set of its
 // characters. negated means \P.
-func (p *parser) property(from int, negated bool) (set, error) {
-	if !p.take("{") {
+func (p *parser) parseProperty(from int, negated bool) (set, error) {
+	if !p.consume("{") {
 		return nil, p.errorAt(from, "needs a property in braces, as in \\p{L}")
 	}
 	start := p.at
@@ -237,10 +237,10 @@ func (p *parser) property(from int, negated bool) (set, error) {
 		p.at++
 	}
 	name, value, named := strings.Cut(string(p.text[start:p.at]), "=")
-	if !p.take("}") {
+	if !p.consume("}") {
 		return nil, p.errorAt(from, "needs a closing brace")
 	}
-	s, err := property(name, value, named)
+	s, err := propertySet(name, value, named)
 	switch {
 	case errors.Is(err, errUnknown):
 		return nil, p.errorAt(from, "names a property that is not known here")

@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// An entry of the matcher's stack is an alternative that the matcher has not tried yet,
+// A stackEntry of the matcher's stack is an alternative that the matcher has not tried yet,
 // or a change that it must undo before it tries the next alternative.
-type entry struct {
+type stackEntry struct {
 	kind entryKind
 	to   int32 // index of the next instruction; for undo: the slot
 	at   int32 // place in the text; for undo: the previous number in the slot
@@ -28,13 +28,13 @@ const (
 type matcher struct {
 	*program
 	text   string
-	next   int     // index of the next instruction
-	at     int     // current place in text, in bytes
-	slots  []int32 // see program.slots; -1 means not set
-	stack  []entry // alternatives and changes, see entry
-	marks  []int   // for each lookahead or lookbehind: length of the stack when it began
-	places []int   // for each lookahead or lookbehind: the place where it began
-	left   *int    // number of steps that the matcher may still use
+	next   int          // index of the next instruction
+	at     int          // current place in text, in bytes
+	slots  []int32      // see program.slots; -1 means not set
+	stack  []stackEntry // alternatives and changes, see stackEntry
+	marks  []int        // for each lookahead or lookbehind: length of the stack when it began
+	places []int        // for each lookahead or lookbehind: the place where it began
+	left   *int         // number of steps that the matcher may still use
 	err    error
 }
 
@@ -66,7 +66,7 @@ func (m *matcher) matchAt(start int) bool {
 		if in.code == codeMatch {
 			return m.err == nil
 		}
-		if m.err != nil || !m.step(in) && !m.goBack() {
+		if m.err != nil || !m.step(in) && !m.backtrack() {
 			return false
 		}
 	}
@@ -83,35 +83,35 @@ func (m *matcher) spend(steps int) {
 func (m *matcher) step(in *instruction) bool {
 	switch in.code {
 	case codeSet:
-		return m.readOne(in)
+		return m.matchRune(in)
 	case codeRun:
-		return m.run(in)
+		return m.matchRun(in)
 	case codeJump:
 		m.next = in.to
 	case codeSplit:
-		m.push(entry{kind: choice, to: int32(in.to), at: int32(m.at)})
+		m.push(stackEntry{kind: choice, to: int32(in.to), at: int32(m.at)})
 	case codeSave:
-		m.set(in.slot, m.at)
+		m.setSlot(in.slot, m.at)
 	case codeReset:
-		m.set(in.slot, 0)
+		m.setSlot(in.slot, 0)
 	case codeLoop:
-		m.loop(in)
+		m.enterLoop(in)
 	case codePass:
-		m.pass(in)
+		m.beginPass(in)
 	case codeEndPass:
 		m.next = in.to
 		// Fail after a pass that read nothing and was not required: the loop would never
 		// end.
 		return m.at != int(m.slots[in.slot+1]) || int(m.slots[in.slot]) <= in.least
 	case codeBack:
-		return m.backReference(in)
+		return m.matchBackReference(in)
 	case codeLook:
 		m.marks[in.slot], m.places[in.slot] = len(m.stack), m.at
 		if in.negative {
-			m.push(entry{kind: choice, to: int32(in.to), at: int32(m.at)})
+			m.push(stackEntry{kind: choice, to: int32(in.to), at: int32(m.at)})
 		}
 	case codeLookEnd:
-		return m.lookEnd(in)
+		return m.endLookaround(in)
 	case codeBegin:
 		return m.at == 0
 	case codeEnd:
@@ -125,7 +125,7 @@ func (m *matcher) step(in *instruction) bool {
 }
 
 // push puts an entry on the stack. It stores ErrPlaces if the stack is full.
-func (m *matcher) push(e entry) {
+func (m *matcher) push(e stackEntry) {
 	if len(m.stack) == MaxPlaces {
 		m.err = ErrPlaces
 		return
@@ -133,16 +133,16 @@ func (m *matcher) push(e entry) {
 	m.stack = append(m.stack, e)
 }
 
-// set writes the number to into a slot. It pushes an entry, so that goBack restores the
+// setSlot writes the number to into a slot. It pushes an entry, so that backtrack restores the
 // previous number.
-func (m *matcher) set(slot, to int) {
-	m.push(entry{kind: undo, to: int32(slot), at: m.slots[slot]})
+func (m *matcher) setSlot(slot, to int) {
+	m.push(stackEntry{kind: undo, to: int32(slot), at: m.slots[slot]})
 	m.slots[slot] = int32(to)
 }
 
-// goBack returns to the last alternative that was not tried yet. It returns false if
+// backtrack returns to the last alternative that was not tried yet. It returns false if
 // there is none.
-func (m *matcher) goBack() bool {
+func (m *matcher) backtrack() bool {
 	for len(m.stack) > 0 && m.err == nil {
 		m.spend(1)
 		last := len(m.stack) - 1
@@ -163,7 +163,7 @@ func (m *matcher) goBack() bool {
 			return true
 		case lazy:
 			e.end--
-			if e.end >= 0 && m.readOne(&m.code[m.next-1]) {
+			if e.end >= 0 && m.matchRune(&m.code[m.next-1]) {
 				e.at = int32(m.at)
 				return true
 			}
@@ -190,9 +190,9 @@ func (m *matcher) read(at int, backward bool) (c rune, beyond int) {
 	return c, at + size
 }
 
-// readOne moves over one character, if this character is in the set of in. It returns
+// matchRune moves over one character, if this character is in the set of in. It returns
 // false if not.
-func (m *matcher) readOne(in *instruction) bool {
+func (m *matcher) matchRune(in *instruction) bool {
 	if m.at == 0 && in.backward || m.at == len(m.text) && !in.backward {
 		return false
 	}
@@ -204,16 +204,16 @@ func (m *matcher) readOne(in *instruction) bool {
 	return true
 }
 
-// run moves over characters of a set: as many as possible for a greedy run, as few as
+// matchRun moves over characters of a set: as many as possible for a greedy run, as few as
 // allowed for a lazy run. One entry of the stack stands for all other lengths of the
 // run.
-func (m *matcher) run(in *instruction) bool {
+func (m *matcher) matchRun(in *instruction) bool {
 	count, most := 0, in.most
 	if in.lazy {
 		most = in.least
 	}
 	shortest := m.at
-	for count < most && m.readOne(in) {
+	for count < most && m.matchRune(in) {
 		if count++; count == in.least {
 			shortest = m.at
 		}
@@ -223,44 +223,44 @@ func (m *matcher) run(in *instruction) bool {
 	case count < in.least:
 		return false
 	case in.lazy && in.most > in.least:
-		m.push(entry{kind: lazy, to: int32(m.next), at: int32(m.at), end: int32(in.most - in.least)})
+		m.push(stackEntry{kind: lazy, to: int32(m.next), at: int32(m.at), end: int32(in.most - in.least)})
 	case !in.lazy && count > in.least:
-		m.push(entry{kind: greedy, to: int32(m.next), at: int32(m.at), end: int32(shortest)})
+		m.push(stackEntry{kind: greedy, to: int32(m.next), at: int32(m.at), end: int32(shortest)})
 	}
 	return true
 }
 
-// loop decides whether one more pass of a loop begins, at the next instruction, or the
+// enterLoop decides whether one more pass of a loop begins, at the next instruction, or the
 // loop ends, at in.to. It pushes the other choice if both are allowed.
-func (m *matcher) loop(in *instruction) {
+func (m *matcher) enterLoop(in *instruction) {
 	count, pass := int(m.slots[in.slot]), m.next
 	switch {
 	case count < in.least:
 	case count >= in.most:
 		m.next = in.to
 	case in.lazy:
-		m.push(entry{kind: choice, to: int32(pass), at: int32(m.at)})
+		m.push(stackEntry{kind: choice, to: int32(pass), at: int32(m.at)})
 		m.next = in.to
 	default:
-		m.push(entry{kind: choice, to: int32(in.to), at: int32(m.at)})
+		m.push(stackEntry{kind: choice, to: int32(in.to), at: int32(m.at)})
 	}
 }
 
-// pass counts a pass of a loop and clears the groups inside the loop.
-func (m *matcher) pass(in *instruction) {
-	m.set(in.slot, int(m.slots[in.slot])+1)
-	m.set(in.slot+1, m.at)
+// beginPass counts a pass of a loop and clears the groups inside the loop.
+func (m *matcher) beginPass(in *instruction) {
+	m.setSlot(in.slot, int(m.slots[in.slot])+1)
+	m.setSlot(in.slot+1, m.at)
 	for slot := in.first; slot < in.last; slot++ {
 		if m.slots[slot] >= 0 {
-			m.set(slot, -1)
+			m.setSlot(slot, -1)
 		}
 	}
 	m.spend(in.last - in.first)
 }
 
-// backReference moves over a copy of the text that a group has matched. If the group
+// matchBackReference moves over a copy of the text that a group has matched. If the group
 // has not matched, or has not ended yet, the copy is empty.
-func (m *matcher) backReference(in *instruction) bool {
+func (m *matcher) matchBackReference(in *instruction) bool {
 	begin, end := m.slots[in.slot], m.slots[in.slot+1]
 	if begin < 0 || end < 0 {
 		return true
@@ -275,11 +275,11 @@ func (m *matcher) backReference(in *instruction) bool {
 	return m.at <= len(m.text) && strings.HasSuffix(m.text[:m.at], text)
 }
 
-// lookEnd ends a lookahead or lookbehind whose inner part has matched. The matcher
-// needs no other match of the inner part, so lookEnd removes the inner part's entries
+// endLookaround ends a lookahead or lookbehind whose inner part has matched. The matcher
+// needs no other match of the inner part, so endLookaround removes the inner part's entries
 // from the stack. For a positive lookaround it leaves the undo entries. For a negative
 // lookaround it undoes the changes and returns false.
-func (m *matcher) lookEnd(in *instruction) bool {
+func (m *matcher) endLookaround(in *instruction) bool {
 	mark := m.marks[in.slot]
 	m.spend(len(m.stack) - mark)
 	if in.negative {

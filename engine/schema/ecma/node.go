@@ -61,12 +61,12 @@ func (n *node) measure() (instructions, size, repeat int) {
 	return min(instructions*copies, unlimited), min(size*copies, unlimited), min(repeat*max(times, 1), unlimited)
 }
 
-// count returns the size of a node as a program of this package, which does not copy
+// programSize returns the size of a node as a program of this package, which does not copy
 // repeated parts.
-func (n *node) count() int {
+func (n *node) programSize() int {
 	size := 1 + len(n.set)/2
 	for _, sub := range n.sub {
-		size += sub.count()
+		size += sub.programSize()
 	}
 	return size
 }
@@ -93,9 +93,9 @@ func (n *node) mayBeEmpty() bool {
 	return true
 }
 
-// linear returns a node in the syntax of Go's regexp. Greedy and lazy repetitions
+// goSyntax returns a node in the syntax of Go's regexp. Greedy and lazy repetitions
 // become equal, because the caller asks only whether there is a match.
-func (n *node) linear() string {
+func (n *node) goSyntax() string {
 	var b strings.Builder
 	n.write(&b)
 	return b.String()

@@ -25,7 +25,7 @@ type parser struct {
 
 // parse parses the whole pattern and connects the back references with their groups.
 func (p *parser) parse() (*node, error) {
-	root, err := p.alternatives()
+	root, err := p.parseAlternatives()
 	if err != nil {
 		return nil, err
 	}
@@ -58,8 +58,8 @@ func (p *parser) errorAt(from int, format string, args ...any) error {
 // more reports whether the pattern has another character.
 func (p *parser) more() bool { return p.at < len(p.text) }
 
-// take moves over piece and returns true, if piece comes next in the pattern.
-func (p *parser) take(piece string) bool {
+// consume moves over piece and returns true, if piece comes next in the pattern.
+func (p *parser) consume(piece string) bool {
 	for i, c := range []rune(piece) {
 		if p.at+i >= len(p.text) || p.text[p.at+i] != c {
 			return false
@@ -69,9 +69,9 @@ func (p *parser) take(piece string) bool {
 	return true
 }
 
-// alternatives reads branches that | separates, up to the end of the group or of the
+// parseAlternatives reads branches that | separates, up to the end of the group or of the
 // pattern.
-func (p *parser) alternatives() (*node, error) {
+func (p *parser) parseAlternatives() (*node, error) {
 	if p.depth++; p.depth > maxDepth {
 		return nil, fmt.Errorf("the pattern nests groups more than %d deep; nest less", maxDepth)
 	}
@@ -80,28 +80,28 @@ func (p *parser) alternatives() (*node, error) {
 	for {
 		branch := &node{op: opConcat}
 		for p.more() && p.text[p.at] != '|' && p.text[p.at] != ')' {
-			term, err := p.term()
+			term, err := p.parseTerm()
 			if err != nil {
 				return nil, err
 			}
 			branch.sub = append(branch.sub, term)
 		}
 		whole.sub = append(whole.sub, branch)
-		if !p.take("|") {
+		if !p.consume("|") {
 			return whole, nil
 		}
 	}
 }
 
-// term reads an atom or an assertion, and the quantifier behind it if there is one.
-func (p *parser) term() (*node, error) {
+// parseTerm reads an atom or an assertion, and the quantifier behind it if there is one.
+func (p *parser) parseTerm() (*node, error) {
 	from, groups := p.at, p.groups
-	atom, err := p.atom()
+	atom, err := p.parseAtom()
 	if err != nil {
 		return nil, err
 	}
 	start := p.at
-	least, most, found, err := p.quantifier()
+	least, most, found, err := p.parseQuantifier()
 	if err != nil || !found {
 		return atom, err
 	}
@@ -112,41 +112,41 @@ func (p *parser) term() (*node, error) {
 		return nil, p.errorAt(start, "has a smallest number above the largest")
 	}
 	r := &node{op: opRepeat, sub: []*node{atom}, least: least, most: most, first: groups + 1, last: p.groups + 1}
-	r.lazy = p.take("?")
+	r.lazy = p.consume("?")
 	return r, nil
 }
 
-// quantifier reads *, +, ? or a count in braces. It treats braces without a count as
+// parseQuantifier reads *, +, ? or a count in braces. It treats braces without a count as
 // plain characters: then found is false.
-func (p *parser) quantifier() (least, most int, found bool, err error) {
+func (p *parser) parseQuantifier() (least, most int, found bool, err error) {
 	switch {
-	case p.take("*"):
+	case p.consume("*"):
 		return 0, unlimited, true, nil
-	case p.take("+"):
+	case p.consume("+"):
 		return 1, unlimited, true, nil
-	case p.take("?"):
+	case p.consume("?"):
 		return 0, 1, true, nil
 	}
 	from := p.at
-	if !p.take("{") {
+	if !p.consume("{") {
 		return 0, 0, false, nil
 	}
-	least, found = p.number()
+	least, found = p.parseNumber()
 	most = least
-	if found && p.take(",") {
-		if most, found = p.number(); !found {
+	if found && p.consume(",") {
+		if most, found = p.parseNumber(); !found {
 			most, found = unlimited, true
 		}
 	}
-	if !found || !p.take("}") {
+	if !found || !p.consume("}") {
 		p.at = from
 		return 0, 0, false, nil
 	}
 	return least, most, true, nil
 }
 
-// number reads a decimal number, limited to the constant unlimited.
-func (p *parser) number() (n int, found bool) {
+// parseNumber reads a decimal number, limited to the constant unlimited.
+func (p *parser) parseNumber() (n int, found bool) {
 	for p.more() && p.text[p.at] >= '0' && p.text[p.at] <= '9' {
 		n, found = min(n*10+int(p.text[p.at]-'0'), unlimited), true
 		p.at++
@@ -154,8 +154,8 @@ func (p *parser) number() (n int, found bool) {
 	return n, found
 }
 
-// atom reads a character, an escape, a class, a group or an assertion.
-func (p *parser) atom() (*node, error) {
+// parseAtom reads a character, an escape, a class, a group or an assertion.
+func (p *parser) parseAtom() (*node, error) {
 	from := p.at
 	c := p.text[p.at]
 	p.at++
@@ -165,52 +165,52 @@ func (p *parser) atom() (*node, error) {
 	case '$':
 		return &node{op: opEnd}, nil
 	case '.':
-		return p.setNode(lineBreaks.complement())
+		return p.newSetNode(lineBreaks.complement())
 	case '(':
-		return p.group()
+		return p.parseGroup()
 	case '[':
-		return p.class()
+		return p.parseClass()
 	case '\\':
-		return p.escape()
+		return p.parseEscape()
 	case '*', '+', '?':
 		return nil, p.errorAt(from, "has nothing before it to repeat; write \\%c", c)
 	case '{':
 		p.at = from
-		if _, _, found, _ := p.quantifier(); found {
+		if _, _, found, _ := p.parseQuantifier(); found {
 			return nil, p.errorAt(from, "has nothing before it to repeat; write \\{")
 		}
 		p.at = from + 1
 	}
-	return p.setNode(set{c, c})
+	return p.newSetNode(set{c, c})
 }
 
-// setNode returns a node for a set of characters. It returns an error if all sets of
+// newSetNode returns a node for a set of characters. It returns an error if all sets of
 // the pattern together are too large.
-func (p *parser) setNode(s set) (*node, error) {
+func (p *parser) newSetNode(s set) (*node, error) {
 	if p.size += 1 + len(s)/2; p.size > p.most {
 		return nil, errSize(p.most)
 	}
 	return &node{op: opSet, set: s}, nil
 }
 
-// group reads a group. The parser has already read the opening parenthesis.
-func (p *parser) group() (*node, error) {
+// parseGroup reads a group. The parser has already read the opening parenthesis.
+func (p *parser) parseGroup() (*node, error) {
 	from := p.at - 1
 	n := &node{op: opLook}
 	switch {
-	case p.take("?:"):
+	case p.consume("?:"):
 		n = nil
-	case p.take("?="):
-	case p.take("?!"):
+	case p.consume("?="):
+	case p.consume("?!"):
 		n.negative = true
-	case p.take("?<="):
+	case p.consume("?<="):
 		n.behind = true
-	case p.take("?<!"):
+	case p.consume("?<!"):
 		n.behind, n.negative = true, true
-	case p.take("?<"):
+	case p.consume("?<"):
 		p.groups++
 		n = &node{op: opGroup, group: p.groups}
-		name, ok := p.name()
+		name, ok := p.parseGroupName()
 		if !ok {
 			return nil, p.errorAt(from, "is no name of a group; write (?<name>…)")
 		}
@@ -221,19 +221,19 @@ func (p *parser) group() (*node, error) {
 			return nil, p.errorAt(from, "names a group again; take another name")
 		}
 		p.names[name] = n.group
-	case p.take("?"):
+	case p.consume("?"):
 		p.at = min(p.at+1, len(p.text))
-		return nil, p.errorAt(from, "begins no group of ECMA-262%s", dialect(p.text[from:p.at]))
+		return nil, p.errorAt(from, "begins no group of ECMA-262%s", dialectHint(p.text[from:p.at]))
 	default:
 		p.groups++
 		n = &node{op: opGroup, group: p.groups}
 	}
 	p.backtracks = p.backtracks || n != nil && n.op == opLook
-	inner, err := p.alternatives()
+	inner, err := p.parseAlternatives()
 	switch {
 	case err != nil:
 		return nil, err
-	case !p.take(")"):
+	case !p.consume(")"):
 		p.at = from + 1
 		return nil, p.errorAt(from, "opens a group that nothing closes; write \\( or add )")
 	case n == nil:
@@ -243,9 +243,9 @@ func (p *parser) group() (*node, error) {
 	return n, nil
 }
 
-// dialect returns a hint for the begin of a group that only other dialects have, such
+// dialectHint returns a hint for the begin of a group that only other dialects have, such
 // as (?P: what to write instead.
-func dialect(begin []rune) string {
+func dialectHint(begin []rune) string {
 	switch string(begin) {
 	case "(?P":
 		return "; write (?<name>…)"
@@ -263,9 +263,9 @@ func dialect(begin []rune) string {
 	return ""
 }
 
-// name reads the name of a group and the closing > after it; false if the name is
+// parseGroupName reads the name of a group and the closing > after it; false if the name is
 // invalid.
-func (p *parser) name() (string, bool) {
+func (p *parser) parseGroupName() (string, bool) {
 	from := p.at
 	for ; p.more() && p.text[p.at] != '>'; p.at++ {
 		c := p.text[p.at]
@@ -275,5 +275,5 @@ func (p *parser) name() (string, bool) {
 		}
 	}
 	name := string(p.text[from:p.at])
-	return name, p.take(">") && name != ""
+	return name, p.consume(">") && name != ""
 }

@@ -56,71 +56,71 @@ type builder struct {
 // newProgram compiles a parsed pattern with this number of groups.
 func newProgram(root *node, groups int, wanted []bool) *program {
 	b := &builder{program: &program{slots: 2 * (groups + 1)}, wanted: wanted}
-	b.node(root)
-	b.add(instruction{code: codeMatch})
+	b.emitNode(root)
+	b.emit(instruction{code: codeMatch})
 	return b.program
 }
 
-// add appends an instruction and returns its index.
-func (b *builder) add(i instruction) int {
+// emit appends an instruction and returns its index.
+func (b *builder) emit(i instruction) int {
 	i.backward = b.backward
 	b.code = append(b.code, i)
 	return len(b.code) - 1
 }
 
-// node appends the instructions of a node.
-func (b *builder) node(n *node) {
+// emitNode appends the instructions of a node.
+func (b *builder) emitNode(n *node) {
 	switch n.op {
 	case opSet:
-		b.add(instruction{code: codeSet, set: &n.set})
+		b.emit(instruction{code: codeSet, set: &n.set})
 	case opConcat:
 		for i := range n.sub {
 			if b.backward {
 				i = len(n.sub) - 1 - i
 			}
-			b.node(n.sub[i])
+			b.emitNode(n.sub[i])
 		}
 	case opAlternate:
-		b.alternate(n)
+		b.emitAlternation(n)
 	case opRepeat:
-		b.repeat(n)
+		b.emitRepeat(n)
 	case opGroup:
-		b.save(2*n.group, n)
-		b.node(n.sub[0])
-		b.save(2*n.group+1, n)
+		b.emitSave(2*n.group, n)
+		b.emitNode(n.sub[0])
+		b.emitSave(2*n.group+1, n)
 	case opBack:
-		b.add(instruction{code: codeBack, slot: 2 * n.group})
+		b.emit(instruction{code: codeBack, slot: 2 * n.group})
 	case opLook:
-		b.lookaround(n)
+		b.emitLookaround(n)
 	case opBegin:
-		b.add(instruction{code: codeBegin})
+		b.emit(instruction{code: codeBegin})
 	case opEnd:
-		b.add(instruction{code: codeEnd})
+		b.emit(instruction{code: codeEnd})
 	case opWord:
-		b.add(instruction{code: codeWord})
+		b.emit(instruction{code: codeWord})
 	case opNotWord:
-		b.add(instruction{code: codeNotWord})
+		b.emit(instruction{code: codeNotWord})
 	}
 }
 
-// save appends the instruction that stores where group n begins or ends, if a back
+// emitSave appends the instruction that stores where group n begins or ends, if a back
 // reference refers to the group.
-func (b *builder) save(slot int, n *node) {
+func (b *builder) emitSave(slot int, n *node) {
 	if b.wanted[n.group] {
-		b.add(instruction{code: codeSave, slot: slot})
+		b.emit(instruction{code: codeSave, slot: slot})
 	}
 }
 
-func (b *builder) alternate(n *node) {
+func (b *builder) emitAlternation(n *node) {
 	var ends []int
 	for i, sub := range n.sub {
 		if i == len(n.sub)-1 {
-			b.node(sub)
+			b.emitNode(sub)
 			break
 		}
-		split := b.add(instruction{code: codeSplit})
-		b.node(sub)
-		ends = append(ends, b.add(instruction{code: codeJump}))
+		split := b.emit(instruction{code: codeSplit})
+		b.emitNode(sub)
+		ends = append(ends, b.emit(instruction{code: codeJump}))
 		b.code[split].to = len(b.code)
 	}
 	for _, at := range ends {
@@ -128,74 +128,74 @@ func (b *builder) alternate(n *node) {
 	}
 }
 
-func (b *builder) lookaround(n *node) {
+func (b *builder) emitLookaround(n *node) {
 	number, outer := b.lookarounds, b.backward
 	b.lookarounds++
-	begin := b.add(instruction{code: codeLook, slot: number, negative: n.negative})
+	begin := b.emit(instruction{code: codeLook, slot: number, negative: n.negative})
 	b.backward = n.behind
-	b.node(n.sub[0])
+	b.emitNode(n.sub[0])
 	b.backward = outer
-	b.add(instruction{code: codeLookEnd, slot: number, negative: n.negative})
+	b.emit(instruction{code: codeLookEnd, slot: number, negative: n.negative})
 	b.code[begin].to = len(b.code)
 }
 
-// repeat appends a repetition in one of four forms: codeRun, optional, star or loop.
+// emitRepeat appends a repetition in one of four forms: codeRun, optional, star or loop.
 // The first three forms take the matcher the least memory. But they cannot distinguish
 // a skipped group from a group that matched the empty text. So repeat uses loop if a
 // back reference refers to a group inside the repetition.
-func (b *builder) repeat(n *node) {
+func (b *builder) emitRepeat(n *node) {
 	inner := n.sub[0]
 	plain := !slices.Contains(b.wanted[n.first:n.last], true)
 	switch {
 	case n.most == 0:
 	case inner.op == opSet:
-		b.add(instruction{code: codeRun, set: &inner.set, least: n.least, most: n.most, lazy: n.lazy})
+		b.emit(instruction{code: codeRun, set: &inner.set, least: n.least, most: n.most, lazy: n.lazy})
 	case plain && n.least == 0 && n.most == 1:
-		b.optional(n)
+		b.emitOptional(n)
 	case plain && n.least <= 1 && n.most == unlimited && !inner.mayBeEmpty():
-		b.star(n)
+		b.emitStar(n)
 	default:
-		b.loop(n)
+		b.emitLoop(n)
 	}
 }
 
-func (b *builder) optional(n *node) {
-	split := b.add(instruction{code: codeSplit})
+func (b *builder) emitOptional(n *node) {
+	split := b.emit(instruction{code: codeSplit})
 	if !n.lazy {
-		b.node(n.sub[0])
+		b.emitNode(n.sub[0])
 		b.code[split].to = len(b.code)
 		return
 	}
-	jump := b.add(instruction{code: codeJump})
+	jump := b.emit(instruction{code: codeJump})
 	b.code[split].to = len(b.code)
-	b.node(n.sub[0])
+	b.emitNode(n.sub[0])
 	b.code[jump].to = len(b.code)
 }
 
-func (b *builder) star(n *node) {
+func (b *builder) emitStar(n *node) {
 	enter := -1
 	if n.least == 0 {
-		enter = b.add(instruction{code: codeJump})
+		enter = b.emit(instruction{code: codeJump})
 	}
 	begin := len(b.code)
-	b.node(n.sub[0])
+	b.emitNode(n.sub[0])
 	if enter >= 0 {
 		b.code[enter].to = len(b.code)
 	}
-	split := b.add(instruction{code: codeSplit, to: begin})
+	split := b.emit(instruction{code: codeSplit, to: begin})
 	if !n.lazy {
-		b.add(instruction{code: codeJump, to: begin})
+		b.emit(instruction{code: codeJump, to: begin})
 		b.code[split].to = len(b.code)
 	}
 }
 
-func (b *builder) loop(n *node) {
+func (b *builder) emitLoop(n *node) {
 	slot := b.slots
 	b.slots += 2
-	b.add(instruction{code: codeReset, slot: slot})
-	loop := b.add(instruction{code: codeLoop, slot: slot, least: n.least, most: n.most, lazy: n.lazy})
-	b.add(instruction{code: codePass, slot: slot, first: 2 * n.first, last: 2 * n.last})
-	b.node(n.sub[0])
-	b.add(instruction{code: codeEndPass, slot: slot, least: n.least, to: loop})
+	b.emit(instruction{code: codeReset, slot: slot})
+	loop := b.emit(instruction{code: codeLoop, slot: slot, least: n.least, most: n.most, lazy: n.lazy})
+	b.emit(instruction{code: codePass, slot: slot, first: 2 * n.first, last: 2 * n.last})
+	b.emitNode(n.sub[0])
+	b.emit(instruction{code: codeEndPass, slot: slot, least: n.least, to: loop})
 	b.code[loop].to = len(b.code)
 }

@@ -20,20 +20,20 @@ var tables string
 // errUnknown reports that this package does not know a Unicode property.
 var errUnknown = errors.New("unknown Unicode property")
 
-// property returns the characters of \p{name} or \p{name=value}, with the names that
+// propertySet returns the characters of \p{name} or \p{name=value}, with the names that
 // ECMA-262 allows; named says that there is a value. It does not support
 // Script_Extensions. It supports only the binary properties in package unicode and in
 // tables.
-func property(name, value string, named bool) (set, error) {
+func propertySet(name, value string, named bool) (set, error) {
 	if !named {
-		if s := category(name); s != nil {
+		if s := categorySet(name); s != nil {
 			return s, nil
 		}
-		return binary(name)
+		return binaryPropertySet(name)
 	}
 	switch name {
 	case "General_Category", "gc":
-		if s := category(value); s != nil {
+		if s := categorySet(value); s != nil {
 			return s, nil
 		}
 	case "Script", "sc":
@@ -47,8 +47,8 @@ func property(name, value string, named bool) (set, error) {
 	return nil, errUnknown
 }
 
-// category returns the characters of a general category, such as Lu; nil if unknown.
-func category(name string) set {
+// categorySet returns the characters of a general category, such as Lu; nil if unknown.
+func categorySet(name string) set {
 	if short, ok := unicode.CategoryAliases[name]; ok {
 		name = short
 	}
@@ -71,10 +71,10 @@ var shortNames = map[string]string{
 	"VS": "Variation_Selector", "space": "White_Space",
 }
 
-// binary returns the characters of a binary Unicode property. For a property that
+// binaryPropertySet returns the characters of a binary Unicode property. For a property that
 // package unicode has only in part, binary derives the characters by the rules of
 // Unicode's DerivedCoreProperties.
-func binary(name string) (set, error) {
+func binaryPropertySet(name string) (set, error) {
 	if long, ok := shortNames[name]; ok {
 		name = long
 	}
@@ -112,15 +112,15 @@ func binary(name string) (set, error) {
 	return nil, errUnknown
 }
 
-// knowledge is the decoded content of the variable tables.
-type knowledge struct {
+// unicodeTables is the decoded content of the variable tables.
+type unicodeTables struct {
 	properties map[string]set    // characters of each property, by its name
 	scripts    map[string]string // long name of each script, by its short name
 }
 
 // known returns the decoded content of the variable tables. It decodes them once.
-var known = sync.OnceValue(func() knowledge {
-	k := knowledge{properties: map[string]set{}, scripts: map[string]string{}}
+var known = sync.OnceValue(func() unicodeTables {
+	k := unicodeTables{properties: map[string]set{}, scripts: map[string]string{}}
 	for line := range strings.Lines(tables) {
 		words := strings.Fields(line)
 		switch {

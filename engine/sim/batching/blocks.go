@@ -64,7 +64,7 @@ func (b *blocks) countCached(hashes []uint64, limit int) (found, free int) {
 }
 
 // share adds a reference to the cached block with this hash, and returns the index of
-// the block. find must have found the block.
+// the block. lookup must have found the block.
 func (b *blocks) share(hash uint64) int32 {
 	i := b.lookup(hash)
 	if b.all[i].refs == 0 {
@@ -112,8 +112,8 @@ func (b *blocks) forget() {
 	}
 }
 
-// drop removes one reference to a block.
-func (b *blocks) drop(i int32) {
+// releaseReference removes one reference to a block.
+func (b *blocks) releaseReference(i int32) {
 	if b.all[i].refs--; b.all[i].refs == 0 {
 		b.release(i)
 	}

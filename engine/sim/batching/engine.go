@@ -179,7 +179,7 @@ func (e *Engine) Remove(r *Request) {
 	case waiting:
 		e.waiting.remove(r)
 	case prefilling, decoding:
-		e.leave(r)
+		e.removeFromBatch(r)
 	}
 	r.stage = outside
 }
@@ -244,7 +244,7 @@ func (e *Engine) growContexts() (preempted bool) {
 	column := e.step & (BlockTokens - 1)
 	for len(e.phases[column]) > e.kv.free {
 		r := e.running.last
-		e.leave(r)
+		e.removeFromBatch(r)
 		r.stage, r.target = waiting, r.PromptTokens+r.generated
 		r.Preempted++
 		e.waiting.pushFront(r)
@@ -325,12 +325,12 @@ func (e *Engine) complete(end time.Duration) {
 			break
 		}
 		e.prefill = r.next
-		e.prefilled(r, end)
+		e.endPrefill(r, end)
 	}
 }
 
-// prefilled ends the prefill of a request. The end of a prefill gives one output token.
-func (e *Engine) prefilled(r *Request, end time.Duration) {
+// endPrefill ends the prefill of a request. The end of a prefill gives one output token.
+func (e *Engine) endPrefill(r *Request, end time.Duration) {
 	if r.FirstToken == 0 {
 		r.FirstToken = end
 	}
@@ -358,15 +358,15 @@ func (e *Engine) publish(r *Request) {
 }
 
 func (e *Engine) finish(r *Request, end time.Duration) {
-	e.leave(r)
+	e.removeFromBatch(r)
 	r.stage, r.Finished = outside, end
 	e.stats.Finished++
 	e.finished = append(e.finished, r)
 }
 
-// leave removes a request from the batch. It frees the request's blocks from the last
+// removeFromBatch removes a request from the batch. It frees the request's blocks from the last
 // to the first, so that the beginning of the prompt stays in the cache longest.
-func (e *Engine) leave(r *Request) {
+func (e *Engine) removeFromBatch(r *Request) {
 	if r.stage == decoding {
 		heap.Remove(&e.decode, r.heapIndex)
 		e.phases.remove(r.since-int64(r.computed), r)
@@ -379,7 +379,7 @@ func (e *Engine) leave(r *Request) {
 	}
 	e.running.remove(r)
 	for i := len(r.blocks) - 1; i >= 0; i-- {
-		e.kv.drop(r.blocks[i])
+		e.kv.releaseReference(r.blocks[i])
 	}
 	r.blocks = r.blocks[:0]
 	r.computed = 0

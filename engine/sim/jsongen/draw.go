@@ -177,7 +177,7 @@ var (
 
 // drawKind chooses the JSON type of a value from the types that all schemas allow. If
 // all types are allowed, it chooses a type to which a keyword applies, or a string. It
-// chooses null rarely, and arrays and objects only if necessary while d is frugal.
+// chooses null rarely, and arrays and objects only if necessary while d is requiredOnly.
 func (d *drawing) drawKind(r rules) (kinds, error) {
 	allowed, ofKeywords := allKinds, kinds(0)
 	for _, s := range r {

@@ -60,12 +60,12 @@ func (d *drawing) number(dst []byte, r rules) ([]byte, error) {
 func (d *drawing) multiple(dst []byte, r rules, step *big.Rat) ([]byte, error) {
 	var first, last *big.Int // smallest and largest multiple of step
 	for _, s := range r {
-		first = tighter(first, s.Minimum, step, 1, false)
-		first = tighter(first, s.ExclusiveMinimum, step, 1, true)
-		last = tighter(last, s.Maximum, step, -1, false)
-		last = tighter(last, s.ExclusiveMaximum, step, -1, true)
+		first = tighterBound(first, s.Minimum, step, 1, false)
+		first = tighterBound(first, s.ExclusiveMinimum, step, 1, true)
+		last = tighterBound(last, s.Maximum, step, -1, false)
+		last = tighterBound(last, s.ExclusiveMaximum, step, -1, true)
 	}
-	width := tighter(nil, big.NewRat(usualSpan, 1), step, 1, false)
+	width := tighterBound(nil, big.NewRat(usualSpan, 1), step, 1, false)
 	switch {
 	case first == nil && last == nil:
 		first, last = new(big.Int), width
@@ -86,11 +86,11 @@ func (d *drawing) multiple(dst []byte, r rules, step *big.Rat) ([]byte, error) {
 	return append(dst, value.FloatString(digits)...), nil
 }
 
-// tighter returns the tighter of two bounds, in steps: known, and bound divided by step.
+// tighterBound returns the tighter of two bounds, in steps: known, and bound divided by step.
 // nil means that there is no bound. sign is 1 for lower bounds and -1 for upper bounds,
 // which are lower bounds of the negated number. An open bound is not an allowed value
 // itself.
-func tighter(known *big.Int, bound, step *big.Rat, sign int64, open bool) *big.Int {
+func tighterBound(known *big.Int, bound, step *big.Rat, sign int64, open bool) *big.Int {
 	if bound == nil {
 		return known
 	}

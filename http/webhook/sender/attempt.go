@@ -40,20 +40,20 @@ func (s *Sender) handle(d store.Delivery, now time.Time) error {
 	e, found := all.Find(d.Endpoint)
 	switch {
 	case !found:
-		return s.record(d, func(now time.Time) store.Delivery { return webhook.Abandon(d, "the webhook was deleted", now) })
+		return s.storeOutcome(d, func(now time.Time) store.Delivery { return webhook.Abandon(d, "the webhook was deleted", now) })
 	case e.Disabled != nil:
-		return s.record(d, func(now time.Time) store.Delivery { return webhook.Abandon(d, "the webhook is disabled", now) })
+		return s.storeOutcome(d, func(now time.Time) store.Delivery { return webhook.Abandon(d, "the webhook is disabled", now) })
 	}
 	attempt := s.Try(s.ctx, e, d.ID, d.Payload)
 	if s.ctx.Err() != nil && !webhook.Succeeded(attempt) {
-		return s.record(d, func(now time.Time) store.Delivery { return webhook.ScheduleAt(d, now) })
+		return s.storeOutcome(d, func(now time.Time) store.Delivery { return webhook.ScheduleAt(d, now) })
 	}
 	if attempt.Status == http.StatusGone {
 		if err := s.disable(d.Account, d.Endpoint); err != nil {
 			return err
 		}
 	}
-	return s.record(d, func(now time.Time) store.Delivery { return s.Schedule.AfterAttempt(d, attempt, now, rand.Float64()) })
+	return s.storeOutcome(d, func(now time.Time) store.Delivery { return s.Schedule.AfterAttempt(d, attempt, now, rand.Float64()) })
 }
 
 // Try sends a body to an endpoint once and returns the outcome.
@@ -88,16 +88,16 @@ func (s *Sender) disable(account, endpoint string) error {
 	return err
 }
 
-// record calls next with the store's time and stores the delivery that next returns. If
-// next added an attempt, record also counts the attempt.
-func (s *Sender) record(d store.Delivery, next func(now time.Time) store.Delivery) error {
+// storeOutcome calls transition with the store's time and stores the delivery that transition returns. If
+// transition added an attempt, record also counts the attempt.
+func (s *Sender) storeOutcome(d store.Delivery, transition func(now time.Time) store.Delivery) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), recordTimeout)
 	defer cancel()
 	now, err := s.Store.Time(ctx)
 	if err != nil {
 		return err
 	}
-	after := next(now)
+	after := transition(now)
 	if after.Tries > d.Tries {
 		s.countAttempt(after)
 	}

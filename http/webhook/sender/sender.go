@@ -138,7 +138,7 @@ func (s *Sender) poll() error {
 		return err
 	}
 	for _, d := range found {
-		if !s.markBusy(d.Endpoint) {
+		if !s.tryMarkBusy(d.Endpoint) {
 			continue
 		}
 		s.running.Go(func() {
@@ -154,9 +154,9 @@ func (s *Sender) poll() error {
 	return nil
 }
 
-// markBusy marks an endpoint as having a running attempt. It returns false if the
+// tryMarkBusy marks an endpoint as having a running attempt. It returns false if the
 // endpoint has one already, or if maxParallel attempts run.
-func (s *Sender) markBusy(endpoint string) bool {
+func (s *Sender) tryMarkBusy(endpoint string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.busy[endpoint] || len(s.busy) >= maxParallel {
@@ -166,7 +166,7 @@ func (s *Sender) markBusy(endpoint string) bool {
 	return true
 }
 
-// markFree removes the mark that markBusy set.
+// markFree removes the mark that tryMarkBusy set.
 func (s *Sender) markFree(endpoint string) {
 	s.mu.Lock()
 	delete(s.busy, endpoint)

@@ -144,8 +144,8 @@ func (s streamed) AppendAudit(ctx context.Context, entry store.AuditEntry) error
 
 func (s *Stream) run() {
 	for s.stopping.Err() == nil {
-		more, err := s.step()
-		if err != nil && s.ctx.Err() == nil && s.firstFailure() {
+		more, err := s.sendNextBatch()
+		if err != nil && s.ctx.Err() == nil && s.recordFailure() {
 			s.Logger.Warn("reading the audit record or storing the stream position failed, retrying", "err", err)
 		}
 		if !more {
@@ -154,17 +154,17 @@ func (s *Stream) run() {
 	}
 }
 
-// firstFailure stores that a step failed, and reports whether to log the failure: only
+// recordFailure stores that a step failed, and reports whether to log the failure: only
 // the first failure after a success is logged.
-func (s *Stream) firstFailure() bool {
+func (s *Stream) recordFailure() bool {
 	first := !s.failing
 	s.failing = true
 	return first
 }
 
-// step sends one body with the oldest entries that wait. more is true if further
+// sendNextBatch sends one body with the oldest entries that wait. more is true if further
 // entries may wait.
-func (s *Stream) step() (more bool, err error) {
+func (s *Stream) sendNextBatch() (more bool, err error) {
 	p, now, err := s.load(s.ctx)
 	if err != nil {
 		return false, err
@@ -173,7 +173,7 @@ func (s *Stream) step() (more bool, err error) {
 	if held { // read only the oldest entry, for the metric of its age
 		most = 1
 	}
-	batch, err := s.next(p, most)
+	batch, err := s.nextBatch(p, most)
 	if err != nil {
 		return false, err
 	}
@@ -194,7 +194,7 @@ func (s *Stream) step() (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	id := webhook.BatchID(batch[0].At, batch[0].ID, batch[len(batch)-1].ID, fmt.Sprint(len(batch)))
+	id := webhook.DeriveMessageID(batch[0].At, batch[0].ID, batch[len(batch)-1].ID, fmt.Sprint(len(batch)))
 	attempt := s.poster.post(s.ctx, message{url: s.url, contentType: streamContentType, id: id, body: body, sign: func(at time.Time) (string, error) {
 		return webhook.SignAll(*s.secrets.Load(), id, at, body)
 	}})
@@ -216,7 +216,7 @@ func (s *Stream) step() (more bool, err error) {
 		again := now.Add(time.Duration(attempt.Millis)*time.Millisecond + pause)
 		p.Until = &again
 		s.attempts.WithLabelValues(outcomeAgain).Inc()
-		if s.firstFailure() {
+		if s.recordFailure() {
 			s.Logger.Warn("the receiver of the audit record did not accept entries, retrying", "status", attempt.Status, "reason", attempt.Error)
 		}
 	}
@@ -238,9 +238,9 @@ func (p *position) markSent(batch []store.AuditEntry) {
 	p.Until, p.Tries = nil, 0
 }
 
-// next returns the oldest entries that the receiver has not accepted: as many as fit
+// nextBatch returns the oldest entries that the receiver has not accepted: as many as fit
 // into one body, and not more than most.
-func (s *Stream) next(p position, most int) (batch []store.AuditEntry, err error) {
+func (s *Stream) nextBatch(p position, most int) (batch []store.AuditEntry, err error) {
 	sent := make(map[string]bool, len(p.Sent))
 	for _, t := range p.Sent {
 		sent[t.ID] = true

@@ -50,7 +50,7 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	if !begins || !ends {
 		return fmt.Errorf("%s lacks the marks %s and %s", args[0], from, to)
 	}
-	seen.keep(parse(old))
+	seen.keepUntested(parse(old))
 	if err := os.WriteFile(args[0], []byte(before+from+"\n"+seen.table()+to+after), 0o644); err != nil {
 		return err
 	}
@@ -116,12 +116,12 @@ func read(in io.Reader, out io.Writer) (*results, error) {
 		if e.Action == "skip" && ignored[e.Test] {
 			word = "ignored"
 		}
-		s.note(path[1], strings.ReplaceAll(strings.Join(path[2:], ": "), "_", " "), word)
+		s.setOutcome(path[1], strings.ReplaceAll(strings.Join(path[2:], ": "), "_", " "), word)
 	}
 	return s, lines.Err()
 }
 
-func (s *results) note(server, check, outcome string) {
+func (s *results) setOutcome(server, check, outcome string) {
 	if !slices.Contains(s.servers, server) {
 		s.servers = append(s.servers, server)
 	}
@@ -148,7 +148,7 @@ func parse(text string) *results {
 			}
 		case len(cells) == len(old.servers)+1:
 			for i, outcome := range cells[1:] {
-				old.note(old.servers[i], cells[0], outcome)
+				old.setOutcome(old.servers[i], cells[0], outcome)
 			}
 		}
 	}
@@ -162,8 +162,8 @@ func group(check string) string {
 	return fmt.Sprint(model, strings.HasPrefix(rest, "service: "))
 }
 
-// keep adds the old results that the run did not test. Servers stay in the old order.
-func (s *results) keep(old *results) {
+// keepUntested adds the old results that the run did not test. Servers stay in the old order.
+func (s *results) keepUntested(old *results) {
 	tried := map[[2]string]bool{}
 	for at := range s.outcome {
 		tried[[2]string{group(at[0]), at[1]}] = true
@@ -180,7 +180,7 @@ func (s *results) keep(old *results) {
 		now, told := s.versions[server]
 		stale := told && slices.Contains(ran, server) && now != old.versions[server]
 		if !stale && outcome != none && !tried[[2]string{group(at[0]), server}] {
-			s.note(server, at[0], outcome)
+			s.setOutcome(server, at[0], outcome)
 		}
 	}
 	for server, version := range old.versions {

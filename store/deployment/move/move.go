@@ -52,10 +52,10 @@ type Records interface {
 	store.Movable
 }
 
-// A Place is a source or a target of a move: a record store and a bucket. Pair.Records is
+// A Location is a source or a target of a move: a record store and a bucket. Pair.Records is
 // the same store as Records.
-type Place struct {
-	deployment.Pair
+type Location struct {
+	deployment.Storage
 	Records Records
 }
 
@@ -76,9 +76,9 @@ func (s Summary) Total() (n int64) {
 	return n
 }
 
-// add counts a record and adds its hash to the digest. It skips idempotency keys, which
+// addRecord counts a record and adds its hash to the digest. It skips idempotency keys, which
 // may expire at any time, and the identity of the deployment.
-func (s *Summary) add(e store.Entry) error {
+func (s *Summary) addRecord(e store.ExportEntry) error {
 	if e.Idempotency != nil || isIdentity(e) {
 		return nil
 	}
@@ -96,23 +96,25 @@ func (s *Summary) add(e store.Entry) error {
 	return nil
 }
 
-// same reports whether both summaries count the same records.
-func (s Summary) same(other Summary) bool {
+// countsSameRecords reports whether both summaries count the same records.
+func (s Summary) countsSameRecords(other Summary) bool {
 	return s.digest == other.digest && s.Total() == other.Total()
 }
 
-func isIdentity(e store.Entry) bool { return e.Value != nil && e.Value.Name == deployment.ValueName }
+func isIdentity(e store.ExportEntry) bool {
+	return e.Value != nil && e.Value.Name == deployment.ValueName
+}
 
 // Summarize counts the records of a store and computes their digest.
 func Summarize(ctx context.Context, from Records) (s Summary, err error) {
-	err = from.Export(ctx, s.add)
+	err = from.Export(ctx, s.addRecord)
 	return s, err
 }
 
 // A Move copies a deployment into one place. Only its method Object may be called
 // concurrently.
 type Move struct {
-	to       Place
+	to       Location
 	mark     deployment.Identity
 	progress func(phase string, done int64)
 	moved    Summary
@@ -124,8 +126,8 @@ type Move struct {
 // is true, Begin removes the data of the unfinished move; otherwise it returns a
 // *deployment.UnfinishedError. progress receives the number of objects or records that
 // were moved so far. Several goroutines may call progress.
-func Begin(ctx context.Context, to Place, again bool, progress func(phase string, done int64)) (*Move, error) {
-	records, bucket, err := to.Unfinished(ctx, again)
+func Begin(ctx context.Context, to Location, again bool, progress func(phase string, done int64)) (*Move, error) {
+	records, bucket, err := to.FindUnfinishedMove(ctx, again)
 	if err != nil {
 		return nil, err
 	}
@@ -160,15 +162,15 @@ func Begin(ctx context.Context, to Place, again bool, progress func(phase string
 // errFound stops an Export as soon as it has found a record.
 var errFound = errors.New("the store has a record")
 
-func checkNoRecords(ctx context.Context, to Place) error {
-	err := to.Records.Export(ctx, func(store.Entry) error { return errFound })
+func checkNoRecords(ctx context.Context, to Location) error {
+	err := to.Records.Export(ctx, func(store.ExportEntry) error { return errFound })
 	if errors.Is(err, errFound) {
 		return fmt.Errorf("%s is not empty: name an empty place", to.RecordsName)
 	}
 	return err
 }
 
-func checkNoObjects(ctx context.Context, to Place) error {
+func checkNoObjects(ctx context.Context, to Location) error {
 	return eachFolder(ctx, to.Bucket, "", func(name string) error {
 		objects, err := to.Bucket.List(ctx, name+"/")
 		if err == nil && len(objects) > 0 {
@@ -222,8 +224,8 @@ func eachObject(ctx context.Context, bucket blob.Bucket, visit func(blob.Info) e
 	})
 }
 
-// Objects copies all objects of a bucket. No process may write to the bucket meanwhile.
-func (m *Move) Objects(ctx context.Context, from blob.Bucket) error {
+// CopyObjects copies all objects of a bucket. No process may write to the bucket meanwhile.
+func (m *Move) CopyObjects(ctx context.Context, from blob.Bucket) error {
 	copies, ctx := errgroup.WithContext(ctx)
 	copies.SetLimit(copiesAtOnce)
 	err := eachObject(ctx, from, func(o blob.Info) error {
@@ -233,22 +235,22 @@ func (m *Move) Objects(ctx context.Context, from blob.Bucket) error {
 				return err
 			}
 			defer object.Close()
-			return m.Object(ctx, o.Key, blob.NewReader(object))
+			return m.CopyObject(ctx, o.Key, blob.NewReader(object))
 		})
 		return ctx.Err()
 	})
 	return cmp.Or(copies.Wait(), err)
 }
 
-// Measure counts the objects of a bucket that would be moved.
-func Measure(ctx context.Context, from blob.Bucket) (objects int64, err error) {
+// CountObjects counts the objects of a bucket that would be moved.
+func CountObjects(ctx context.Context, from blob.Bucket) (objects int64, err error) {
 	err = eachObject(ctx, from, func(blob.Info) error { objects++; return nil })
 	return objects, err
 }
 
-// Object copies an object to the target, reads it back and compares the content. It
+// CopyObject copies an object to the target, reads it back and compares the content. It
 // ignores objects that a move does not copy: the identity and the probes.
-func (m *Move) Object(ctx context.Context, key string, content io.Reader) error {
+func (m *Move) CopyObject(ctx context.Context, key string, content io.Reader) error {
 	if key == layout.Deployment || strings.HasPrefix(key, layout.Probes) {
 		return nil
 	}
@@ -265,7 +267,7 @@ func (m *Move) Object(ctx context.Context, key string, content io.Reader) error 
 	if _, err := w.Commit(); err != nil {
 		return err
 	}
-	if err := m.compare(ctx, key, n, sum); err != nil {
+	if err := m.verifyObject(ctx, key, n, sum); err != nil {
 		return err
 	}
 	m.bytes.Add(n)
@@ -273,8 +275,8 @@ func (m *Move) Object(ctx context.Context, key string, content io.Reader) error 
 	return nil
 }
 
-// compare reads a copied object back from the target and compares its size and its hash.
-func (m *Move) compare(ctx context.Context, key string, size int64, want hash.Hash) error {
+// verifyObject reads a copied object back from the target and compares its size and its hash.
+func (m *Move) verifyObject(ctx context.Context, key string, size int64, want hash.Hash) error {
 	stored, err := m.to.Bucket.Open(ctx, key)
 	if err != nil {
 		return fmt.Errorf("read object %s back: %w", key, err)
@@ -291,9 +293,9 @@ func (m *Move) compare(ctx context.Context, key string, size int64, want hash.Ha
 	return nil
 }
 
-// Store copies all records from a store to the target, in batches.
-func (m *Move) Store(ctx context.Context, from Records) error {
-	var batch []store.Entry
+// CopyRecords copies all records from a store to the target, in batches.
+func (m *Move) CopyRecords(ctx context.Context, from Records) error {
+	var batch []store.ExportEntry
 	size := 0
 	flush := func() error {
 		err := m.to.Records.Import(ctx, batch)
@@ -301,11 +303,11 @@ func (m *Move) Store(ctx context.Context, from Records) error {
 		m.progress("records", m.moved.Total())
 		return err
 	}
-	err := from.Export(ctx, func(e store.Entry) error {
+	err := from.Export(ctx, func(e store.ExportEntry) error {
 		if isIdentity(e) {
 			return nil
 		}
-		if err := m.moved.add(e); err != nil {
+		if err := m.moved.addRecord(e); err != nil {
 			return err
 		}
 		batch = append(batch, e)
@@ -321,7 +323,7 @@ func (m *Move) Store(ctx context.Context, from Records) error {
 }
 
 // estimateBytes estimates how many bytes the store writes for an entry.
-func estimateBytes(e store.Entry) int {
+func estimateBytes(e store.ExportEntry) int {
 	const each = 500
 	switch {
 	case e.Job != nil:
@@ -348,7 +350,7 @@ func (m *Move) End(ctx context.Context, from Records, before *Summary, source de
 	m.moved.Objects, m.moved.Bytes = m.objects.Load(), m.bytes.Load()
 	m.progress("check", 0)
 	there, err := Summarize(ctx, m.to.Records)
-	if err == nil && !there.same(m.moved) {
+	if err == nil && !there.countsSameRecords(m.moved) {
 		err = fmt.Errorf("the records at %s differ from the moved records: stored are %s, moved were %s; start again with --force", m.to.RecordsName, there, m.moved)
 	}
 	if err != nil {
@@ -356,7 +358,7 @@ func (m *Move) End(ctx context.Context, from Records, before *Summary, source de
 	}
 	if before != nil {
 		after, err := Summarize(ctx, from)
-		if err == nil && !(after.same(*before) && after.same(m.moved)) {
+		if err == nil && !(after.countsSameRecords(*before) && after.countsSameRecords(m.moved)) {
 			err = errors.New("the records changed during the move, so a node is running; stop all nodes and start again with --force")
 		}
 		if err != nil {

@@ -27,13 +27,13 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-func place(records move.Records, bucket blob.Bucket, name string) move.Place {
-	pair := deployment.Pair{Records: records, RecordsName: "records " + name, Bucket: bucket, BucketName: "bucket " + name, Clock: time.Now}
-	return move.Place{Pair: pair, Records: records}
+func place(records move.Records, bucket blob.Bucket, name string) move.Location {
+	pair := deployment.Storage{Records: records, RecordsName: "records " + name, Bucket: bucket, BucketName: "bucket " + name, Clock: time.Now}
+	return move.Location{Storage: pair, Records: records}
 }
 
 // single returns an empty directory place.
-func single(t *testing.T) move.Place {
+func single(t *testing.T) move.Location {
 	t.Helper()
 	folder := t.TempDir()
 	records, err := bolt.Open(t.Context(), bolt.Config{Path: folder + "/rowmill.db"})
@@ -53,7 +53,7 @@ func single(t *testing.T) move.Place {
 }
 
 // shared returns an empty place on Redis and S3.
-func shared(t *testing.T) move.Place {
+func shared(t *testing.T) move.Location {
 	t.Helper()
 	server, objects := redistest.Start(t, "appendfsync everysec"), s3test.Start(t)
 	records, err := redis.Open(t.Context(), redis.Config{URL: server.URL()})
@@ -89,16 +89,16 @@ func put(t *testing.T, bucket blob.Bucket, key, text string) {
 }
 
 // filled returns a directory place with records and objects of every kind.
-func filled(t *testing.T) move.Place {
+func filled(t *testing.T) move.Location {
 	t.Helper()
 	p := single(t)
-	storetest.Everything(t, p.Records.(*bolt.Store), time.Now())
+	storetest.FillStore(t, p.Records.(*bolt.Store), time.Now())
 	for i := range 40 {
 		put(t, p.Bucket, fmt.Sprintf("jobs/job-%04d/results/full-1-a.parquet", i), strings.Repeat("x", i*i))
 	}
 	put(t, p.Bucket, "files/file-1", "uploaded")
 	put(t, p.Bucket, "uploads/upload_1/parts/1", "")
-	put(t, p.Bucket, layout.Probe("node"), "never moved")
+	put(t, p.Bucket, layout.ProbeKey("node"), "never moved")
 	if _, _, _, err := p.Adopt(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -108,8 +108,8 @@ func filled(t *testing.T) move.Place {
 func quiet(string, int64) {}
 
 // moved moves everything from one place to another.
-func moved(ctx context.Context, from, to move.Place, again bool) (move.Summary, error) {
-	identity, err := from.Source(ctx)
+func moved(ctx context.Context, from, to move.Location, again bool) (move.Summary, error) {
+	identity, err := from.SourceIdentity(ctx)
 	if err != nil {
 		return move.Summary{}, err
 	}
@@ -119,10 +119,10 @@ func moved(ctx context.Context, from, to move.Place, again bool) (move.Summary, 
 	}
 	m, err := move.Begin(ctx, to, again, quiet)
 	if err == nil {
-		err = m.Objects(ctx, from.Bucket)
+		err = m.CopyObjects(ctx, from.Bucket)
 	}
 	if err == nil {
-		err = m.Store(ctx, from.Records)
+		err = m.CopyRecords(ctx, from.Records)
 	}
 	if err != nil {
 		return before, err
@@ -176,12 +176,12 @@ func TestThereAndBack(t *testing.T) {
 		}
 	}
 	want := objects(t, first.Bucket)
-	for _, p := range []move.Place{second, third} {
+	for _, p := range []move.Location{second, third} {
 		if diff := cmp.Diff(want, objects(t, p.Bucket)); diff != "" {
 			t.Errorf("objects at %s (-want +got):\n%s", p.BucketName, diff)
 		}
 		id, err := p.Settle(t.Context())
-		if from, bad := first.Source(t.Context()); err != nil || bad != nil || id.ID == from.ID || id.Format != from.Format || !id.Created.Equal(from.Created) {
+		if from, bad := first.SourceIdentity(t.Context()); err != nil || bad != nil || id.ID == from.ID || id.Format != from.Format || !id.Created.Equal(from.Created) {
 			t.Errorf("it is %+v, and was %+v: %v, %v", id, from, err, bad)
 		}
 	}
@@ -191,14 +191,14 @@ func TestThereAndBack(t *testing.T) {
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	from := filled(t)
-	for name, fill := range map[string]func(p move.Place) error{
-		"AnotherDeployment": func(p move.Place) error { _, err := p.Settle(t.Context()); return err },
-		"Records": func(p move.Place) error {
+	for name, fill := range map[string]func(p move.Location) error{
+		"AnotherDeployment": func(p move.Location) error { _, err := p.Settle(t.Context()); return err },
+		"Records": func(p move.Location) error {
 			_, err := p.Records.PutValue(t.Context(), "settings/a", json.RawMessage("1"), 0)
 			return err
 		},
-		"Objects": func(p move.Place) error { put(t, p.Bucket, "files/a", "x"); return nil },
-		"RecordsOfAnotherBesideAnUnfinishedBucket": func(p move.Place) error {
+		"Objects": func(p move.Location) error { put(t, p.Bucket, "files/a", "x"); return nil },
+		"RecordsOfAnotherBesideAnUnfinishedBucket": func(p move.Location) error {
 			if _, err := p.Settle(t.Context()); err != nil {
 				return err
 			}
@@ -302,7 +302,7 @@ func TestKilledAtEachStep(t *testing.T) {
 	t.Parallel()
 	from := filled(t)
 	ctx := t.Context()
-	identity, err := from.Source(ctx)
+	identity, err := from.SourceIdentity(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,10 +310,10 @@ func TestKilledAtEachStep(t *testing.T) {
 		to := single(t)
 		m, err := move.Begin(ctx, to, false, quiet)
 		if err == nil && steps > 0 {
-			err = m.Objects(ctx, from.Bucket)
+			err = m.CopyObjects(ctx, from.Bucket)
 		}
 		if err == nil && steps > 1 {
-			err = m.Store(ctx, from.Records)
+			err = m.CopyRecords(ctx, from.Records)
 		}
 		if err == nil && steps > 2 {
 			_, _, err = m.End(ctx, from.Records, nil, identity)
@@ -341,7 +341,7 @@ func TestKilledAtEachStep(t *testing.T) {
 func TestRecordsChangeDuringMove(t *testing.T) {
 	t.Parallel()
 	from, to, ctx := filled(t), single(t), t.Context()
-	identity, err := from.Source(ctx)
+	identity, err := from.SourceIdentity(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +351,7 @@ func TestRecordsChangeDuringMove(t *testing.T) {
 	}
 	m, err := move.Begin(ctx, to, false, quiet)
 	if err == nil {
-		err = m.Store(ctx, from.Records)
+		err = m.CopyRecords(ctx, from.Records)
 	}
 	if err != nil {
 		t.Fatal(err)

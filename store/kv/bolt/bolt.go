@@ -287,5 +287,5 @@ func (e *Backend) Update(ctx context.Context, run func(kv.Tx) error) error {
 	if err := e.path.check(e.config.Path); err != nil {
 		return err
 	}
-	return e.commits.do(ctx, run)
+	return e.commits.submit(ctx, run)
 }

@@ -81,10 +81,10 @@ func startCommitter(db *bbolt.DB, sessions *kv.Sessions, config Config) *committ
 	return c
 }
 
-// do queues a write and waits for its outcome. When ctx ends before the write is taken
+// submit queues a write and waits for its outcome. When ctx ends before the write is taken
 // into a commit, run is not called. Once the write is taken, do ignores ctx and waits for
 // the outcome: when do returns, run has returned.
-func (c *committer) do(ctx context.Context, run func(kv.Tx) error) error {
+func (c *committer) submit(ctx context.Context, run func(kv.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -258,7 +258,7 @@ func (c *committer) update(run func(*bbolt.Tx) error) (err error) {
 	var own error // error that run returned; the file is not the cause
 	defer func() {
 		if p := recover(); p != nil {
-			err = c.breakDown(fmt.Errorf("record file %s: %w", c.db.Path(), damaged(p)))
+			err = c.breakDown(fmt.Errorf("record file %s: %w", c.db.Path(), damagedFileError(p)))
 		}
 	}()
 	err = c.db.Update(func(btx *bbolt.Tx) error {

@@ -25,13 +25,13 @@ func (c Config) openFile(path string, flag int, mode os.FileMode) (*os.File, err
 		return nil, errors.Join(err, file.Close())
 	}
 	if err := pages.Check(file); err != nil {
-		return nil, errors.Join(damaged(err), file.Close())
+		return nil, errors.Join(damagedFileError(err), file.Close())
 	}
 	return file, nil
 }
 
-// damaged returns the error for a damaged record file, with the reason and the remedy.
-func damaged(reason any) error {
+// damagedFileError returns the error for a damaged record file, with the reason and the remedy.
+func damagedFileError(reason any) error {
 	return fmt.Errorf("it is damaged (%v): restore it from a backup, or keep what can be read with rowmill storage salvage", reason)
 }
 
@@ -40,7 +40,7 @@ func damaged(reason any) error {
 func (c Config) openBolt() (db *bbolt.DB, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = damaged(p)
+			err = damagedFileError(p)
 		}
 	}()
 	return bbolt.Open(c.Path, 0o600, &bbolt.Options{

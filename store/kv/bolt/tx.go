@@ -67,8 +67,8 @@ func (t *tx) Absent(table kv.Table, key []byte) (bool, error) {
 	return value == nil, err
 }
 
-// Want does nothing, because reads of the file are cheap.
-func (t *tx) Want(kv.Table, ...[]byte) {}
+// Prefetch does nothing, because reads of the file are cheap.
+func (t *tx) Prefetch(kv.Table, ...[]byte) {}
 
 // Scan iterates over the entries of ranges.
 func (t *tx) Scan(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
@@ -88,7 +88,7 @@ func (t *tx) scan(r kv.Range, yield func(kv.Entry, error) bool) bool {
 		return true
 	}
 	c := bucket.Cursor()
-	first, next := start(c, r)
+	first, next := rangeSteps(c, r)
 	key, stored := first()
 	for n := 0; inside(r, key) && (r.Limit == 0 || n < r.Limit); n++ {
 		id, value, err := kv.Unseal(r.Table, key, stored)
@@ -100,9 +100,9 @@ func (t *tx) scan(r kv.Range, yield func(kv.Entry, error) bool) bool {
 	return true
 }
 
-// start returns two functions that move a cursor: to the first key of a range, and to the
+// rangeSteps returns two functions that move a cursor: to the first key of a range, and to the
 // next key. For a reverse range, first is the last key.
-func start(c *bbolt.Cursor, r kv.Range) (first, next func() (key, value []byte)) {
+func rangeSteps(c *bbolt.Cursor, r kv.Range) (first, next func() (key, value []byte)) {
 	if !r.Reverse {
 		return func() ([]byte, []byte) { return c.Seek(r.From) }, c.Next
 	}
@@ -140,7 +140,7 @@ func (t *tx) Delete(table kv.Table, key []byte) { t.writes.Delete(table, key) }
 func (t *tx) Add(table kv.Table, key []byte, more ...int64) {
 	value, err := t.Get(table, key)
 	if err == nil {
-		value, err = kv.Sum(value, more...)
+		value, err = kv.AddCounters(value, more...)
 	}
 	if err != nil {
 		t.writes.Fail(err)

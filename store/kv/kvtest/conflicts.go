@@ -44,7 +44,7 @@ func testConflicts(s *suite) {
 	}
 	written := false
 	wanted := func(t kv.Tx) error {
-		t.Want(table, []byte("a"))
+		t.Prefetch(table, []byte("a"))
 		if err := scan(t); err != nil {
 			return err
 		}

@@ -164,7 +164,7 @@ func (e *Backend) commit(t *tx, failed error) (done bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for at, id := range t.read {
-		if e.now.id(at) != id {
+		if e.now.lastWriterID(at) != id {
 			return false, nil
 		}
 	}
@@ -185,7 +185,7 @@ func (e *Backend) commit(t *tx, failed error) (done bool, err error) {
 	for _, a := range t.adds {
 		value, err := next.get(a.table, []byte(a.key))
 		if err == nil {
-			value, err = kv.Sum(value, a.more...)
+			value, err = kv.AddCounters(value, a.more...)
 		}
 		if err != nil {
 			return true, err

@@ -25,8 +25,8 @@ func (s State) get(t kv.Table, key []byte) ([]byte, error) {
 	return value, err
 }
 
-// id returns the id of the transaction that wrote a key, 0 for none.
-func (s State) id(at tableKey) uint64 {
+// lastWriterID returns the id of the transaction that wrote a key, 0 for none.
+func (s State) lastWriterID(at tableKey) uint64 {
 	if i, found := find(s.tables[at.table], []byte(at.key)); found {
 		return s.tables[at.table][i].Tx
 	}
@@ -53,8 +53,8 @@ type tableKey struct {
 	key   string
 }
 
-// An add holds the amounts that a transaction adds to the counters of a key.
-type add struct {
+// A counterAdd holds the amounts that a transaction adds to the counters of a key.
+type counterAdd struct {
 	tableKey
 	more []int64
 }
@@ -67,7 +67,7 @@ type tx struct {
 	read    map[tableKey]uint64
 	alive   []string
 	writes  kv.Writes
-	adds    []add
+	adds    []counterAdd
 }
 
 func (t *tx) wrote() bool {
@@ -81,7 +81,7 @@ func (t *tx) Get(table kv.Table, key []byte) ([]byte, error) {
 		return value, nil
 	}
 	at := tableKey{table, string(key)}
-	t.read[at] = t.state.id(at)
+	t.read[at] = t.state.lastWriterID(at)
 	return t.state.get(table, key)
 }
 
@@ -91,8 +91,8 @@ func (t *tx) Absent(table kv.Table, key []byte) (bool, error) {
 	return value == nil, err
 }
 
-// Want does nothing, because all data is in memory.
-func (t *tx) Want(kv.Table, ...[]byte) {}
+// Prefetch does nothing, because all data is in memory.
+func (t *tx) Prefetch(kv.Table, ...[]byte) {}
 
 // Scan iterates over the entries of ranges.
 func (t *tx) Scan(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
@@ -131,7 +131,7 @@ func (t *tx) Delete(table kv.Table, key []byte) { t.writes.Delete(table, key) }
 
 // Add adds to counters.
 func (t *tx) Add(table kv.Table, key []byte, more ...int64) {
-	t.adds = append(t.adds, add{tableKey{table, string(key)}, slices.Clone(more)})
+	t.adds = append(t.adds, counterAdd{tableKey{table, string(key)}, slices.Clone(more)})
 }
 
 // Alive reports whether sessions are alive.

@@ -98,7 +98,7 @@ func (e *Backend) runOnce(ctx context.Context, optimistic, update bool, run func
 	}
 	r := request{read: t.read, alive: t.alive}
 	if !writes {
-		_, err := e.run(ctx, r)
+		_, err := e.runScript(ctx, r)
 		if err != nil {
 			e.dropCached(t, err)
 			return err
@@ -106,7 +106,7 @@ func (e *Backend) runOnce(ctx context.Context, optimistic, update bool, run func
 		return own
 	}
 	r.token, r.writes, r.adds = uuid.NewString(), list, t.adds
-	done, err := e.run(ctx, r)
+	done, err := e.runScript(ctx, r)
 	if err != nil {
 		e.dropCached(t, err)
 		return err
@@ -160,7 +160,7 @@ type request struct {
 	token  string
 	read   map[tableKey][]byte
 	alive  []string
-	adds   []add
+	adds   []counterAdd
 	writes []kv.Write
 	gets   []tableKey
 	scans  []kv.Range
@@ -172,8 +172,8 @@ type answer struct {
 	gets, scans []any
 }
 
-// run sends a request to the script and decodes the answer.
-func (e *Backend) run(ctx context.Context, r request) (answer, error) {
+// runScript sends a request to the script and decodes the answer.
+func (e *Backend) runScript(ctx context.Context, r request) (answer, error) {
 	args := e.args(r)
 	var list []any
 	_, err := e.try(ctx, r.token != "", func(ctx context.Context) (err error) {
@@ -194,14 +194,14 @@ func (e *Backend) run(ctx context.Context, r request) (answer, error) {
 	case "stale":
 		return answer{}, &staleError{tableKey{kv.Table(text(1)), text(2)}}
 	case "damaged":
-		table := strings.TrimPrefix(text(1), e.name(""))
+		table := strings.TrimPrefix(text(1), e.tableName(""))
 		return answer{}, &kv.DamagedError{Table: kv.Table(table), Key: []byte(text(2))}
 	}
 	micros, err := strconv.ParseInt(text(1), 10, 64)
 	if err != nil || len(list) != 5 {
 		return answer{}, fmt.Errorf("the answer of the Redis script is not valid: %q", list)
 	}
-	e.noteTime(time.UnixMicro(micros))
+	e.recordServerTime(time.UnixMicro(micros))
 	a := answer{id: text(2)}
 	a.gets, _ = list[3].([]any)
 	a.scans, _ = list[4].([]any)
@@ -215,23 +215,23 @@ func (e *Backend) args(r request) []any {
 	args = append(args, e.config.Prefix, r.token)
 	var checks, sessions, adds, puts, deletes, gets, scans []any
 	for at, stored := range r.read {
-		checks = append(checks, e.name(at.table), at.key, stored[:min(8, len(stored))])
+		checks = append(checks, e.tableName(at.table), at.key, stored[:min(8, len(stored))])
 	}
 	for _, session := range r.alive {
-		sessions = append(sessions, e.session(session))
+		sessions = append(sessions, e.sessionKey(session))
 	}
 	for _, a := range r.adds {
-		adds = append(adds, e.name(a.table), a.key, kv.KeyChecksum(a.table, []byte(a.key)), encodeAmounts(a.more))
+		adds = append(adds, e.tableName(a.table), a.key, kv.KeyChecksum(a.table, []byte(a.key)), encodeAmounts(a.more))
 	}
 	for _, w := range r.writes {
 		if w.Value == nil {
-			deletes = append(deletes, e.name(w.Table), w.Key)
+			deletes = append(deletes, e.tableName(w.Table), w.Key)
 			continue
 		}
-		puts = append(puts, e.name(w.Table), w.Key, kv.Seal(w.Table, w.Key, 0, w.Value)[8:])
+		puts = append(puts, e.tableName(w.Table), w.Key, kv.Seal(w.Table, w.Key, 0, w.Value)[8:])
 	}
 	for _, at := range r.gets {
-		gets = append(gets, e.name(at.table), at.key)
+		gets = append(gets, e.tableName(at.table), at.key)
 	}
 	for _, s := range r.scans {
 		reverse, from, to := 0, "-", "+"
@@ -244,7 +244,7 @@ func (e *Backend) args(r request) []any {
 		if s.To != nil {
 			to = "(" + string(s.To)
 		}
-		scans = append(scans, e.name(s.Table), reverse, from, to, cmp.Or(s.Limit, -1))
+		scans = append(scans, e.tableName(s.Table), reverse, from, to, cmp.Or(s.Limit, -1))
 	}
 	list(len(r.read), checks...)
 	list(len(r.alive), sessions...)
@@ -256,8 +256,8 @@ func (e *Backend) args(r request) []any {
 	return args
 }
 
-// name returns the name that the hash of a table has on the server.
-func (e *Backend) name(t kv.Table) string { return e.config.Prefix + "t:" + string(t) }
+// tableName returns the name that the hash of a table has on the server.
+func (e *Backend) tableName(t kv.Table) string { return e.config.Prefix + "t:" + string(t) }
 
 // encodeAmounts encodes the amounts to add to counters for the script. The last amount is
 // included even when it is zero, so that the script creates all counters.

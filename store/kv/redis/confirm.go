@@ -27,7 +27,7 @@ func (e *Backend) Confirm(ctx context.Context) error {
 	}); err != nil {
 		return fmt.Errorf("confirm the Redis primary: %w", err)
 	}
-	primary, err := e.elected(ctx)
+	primary, err := e.findPrimary(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: confirm the Redis primary: %w", rowmill.ErrUnavailable, err)
 	}
@@ -56,9 +56,9 @@ func runID(ctx context.Context, client *driver.Client) (string, error) {
 	return "", errors.New("the server's answer to INFO has no run_id")
 }
 
-// elected asks the Sentinels for the address of the primary. It uses the answer of the
+// findPrimary asks the Sentinels for the address of the primary. It uses the answer of the
 // first Sentinel that reaches a majority of the Sentinels.
-func (e *Backend) elected(ctx context.Context) (addr string, err error) {
+func (e *Backend) findPrimary(ctx context.Context) (addr string, err error) {
 	at := e.at.Load()
 	var errs []error
 	for _, host := range at.hosts {

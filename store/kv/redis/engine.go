@@ -153,13 +153,13 @@ func (e *Backend) Time(ctx context.Context) (now time.Time, err error) {
 	}); err != nil {
 		return time.Time{}, fmt.Errorf("ask for the server's time: %w", err)
 	}
-	e.noteTime(now)
+	e.recordServerTime(now)
 	return now, nil
 }
 
-// noteTime records the difference between the server's clock, which shows now, and the
+// recordServerTime records the difference between the server's clock, which shows now, and the
 // local clock.
-func (e *Backend) noteTime(now time.Time) { e.ahead.Store(int64(time.Until(now))) }
+func (e *Backend) recordServerTime(now time.Time) { e.ahead.Store(int64(time.Until(now))) }
 
 // now returns an estimate of the time of the server's clock, without a request.
 func (e *Backend) now() time.Time { return time.Now().Add(time.Duration(e.ahead.Load())).Round(0) }

@@ -13,9 +13,9 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// session returns the key of a session. The key expires with the session. Its value is
+// sessionKey returns the key of a session. The key expires with the session. Its value is
 // the ttl in milliseconds, so one millisecond is the shortest ttl.
-func (e *Backend) session(id string) string { return e.config.Prefix + "session:" + id }
+func (e *Backend) sessionKey(id string) string { return e.config.Prefix + "session:" + id }
 
 // A lease is the local state of a session that this backend opened.
 type lease struct {
@@ -30,7 +30,7 @@ func (e *Backend) OpenSession(ctx context.Context, node string, ttl time.Duratio
 	}
 	id, asked := "session-"+uuid.NewString(), time.Now()
 	if _, err := e.try(ctx, true, func(ctx context.Context) error {
-		return e.client.Set(ctx, e.session(id), ttl.Milliseconds(), ttl).Err()
+		return e.client.Set(ctx, e.sessionKey(id), ttl.Milliseconds(), ttl).Err()
 	}); err != nil {
 		return "", fmt.Errorf("open a session for node %s: %w", node, err)
 	}
@@ -68,11 +68,11 @@ func (e *Backend) RenewSession(ctx context.Context, session string) error {
 	_, err := e.try(ctx, true, func(ctx context.Context) (err error) {
 		millis := opened.Milliseconds()
 		if millis == 0 {
-			millis, err = e.client.Get(ctx, e.session(session)).Int64()
+			millis, err = e.client.Get(ctx, e.sessionKey(session)).Int64()
 		}
 		if err == nil {
 			ttl = time.Duration(millis) * time.Millisecond
-			err = e.client.SetArgs(ctx, e.session(session), millis, driver.SetArgs{Mode: "XX", TTL: ttl}).Err()
+			err = e.client.SetArgs(ctx, e.sessionKey(session), millis, driver.SetArgs{Mode: "XX", TTL: ttl}).Err()
 		}
 		if errors.Is(err, driver.Nil) {
 			ttl = 0
@@ -95,7 +95,7 @@ func (e *Backend) CloseSession(ctx context.Context, session string) error {
 	delete(e.leases, session)
 	e.mu.Unlock()
 	if _, err := e.try(ctx, true, func(ctx context.Context) error {
-		return e.client.Del(ctx, e.session(session)).Err()
+		return e.client.Del(ctx, e.sessionKey(session)).Err()
 	}); err != nil {
 		return fmt.Errorf("close session %s: %w", session, err)
 	}
@@ -105,7 +105,7 @@ func (e *Backend) CloseSession(ctx context.Context, session string) error {
 // LiveSessions returns the number of sessions that have not expired.
 func (e *Backend) LiveSessions(ctx context.Context) (int, error) {
 	const count = 1000 // keys that the server examines in one step, in well under a millisecond
-	pattern := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(e.session("")) + "*"
+	pattern := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(e.sessionKey("")) + "*"
 	live := map[string]bool{} // SCAN may return a key twice
 	for cursor := uint64(0); ; {
 		var keys []string

@@ -20,8 +20,8 @@ type tableKey struct {
 	key   string
 }
 
-// An add holds the amounts that a transaction adds to the counters of a key.
-type add struct {
+// A counterAdd holds the amounts that a transaction adds to the counters of a key.
+type counterAdd struct {
 	tableKey
 	more []int64
 }
@@ -40,7 +40,7 @@ type tx struct {
 	trips         int                 // number of answers that contained values, plus unchecked for each unverified value
 	alive         []string
 	writes        kv.Writes
-	adds          []add
+	adds          []counterAdd
 }
 
 // unchecked is the amount that is added to trips for a value that came from the cache or
@@ -64,7 +64,7 @@ func (t *tx) Get(table kv.Table, key []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return open(at, t.read[at])
+	return unsealStored(at, t.read[at])
 }
 
 // Absent reports whether a key has no value. It may assume this without a read; the
@@ -80,16 +80,16 @@ func (t *tx) Absent(table kv.Table, key []byte) (bool, error) {
 	return value == nil, err
 }
 
-// Want adds keys to the next request.
-func (t *tx) Want(table kv.Table, keys ...[]byte) {
+// Prefetch adds keys to the next request.
+func (t *tx) Prefetch(table kv.Table, keys ...[]byte) {
 	for _, key := range keys {
 		t.wanted = append(t.wanted, tableKey{table, string(key)})
 	}
 }
 
-// open checks the checksum in the stored bytes of a key and returns the value; nil if
+// unsealStored checks the checksum in the stored bytes of a key and returns the value; nil if
 // stored is nil.
-func open(at tableKey, stored []byte) ([]byte, error) {
+func unsealStored(at tableKey, stored []byte) ([]byte, error) {
 	if stored == nil {
 		return nil, nil
 	}
@@ -122,7 +122,7 @@ func (t *tx) readWanted(ranges ...kv.Range) (scans []any, err error) {
 	if len(gets)+len(ranges) == 0 {
 		return nil, nil
 	}
-	got, err := t.backend.run(t.ctx, request{gets: gets, scans: ranges})
+	got, err := t.backend.runScript(t.ctx, request{gets: gets, scans: ranges})
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (t *tx) Scan(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
 		}
 		for i, found := range scans {
 			list, _ := found.([]any)
-			if _, more := entries(ranges[i].Table, list, yield); !more {
+			if _, more := yieldEntries(ranges[i].Table, list, yield); !more {
 				return
 			}
 		}
@@ -178,7 +178,7 @@ func (t *tx) scanInChunks(r kv.Range, yield func(kv.Entry, error) bool) {
 			return
 		}
 		list, _ := scans[0].([]any)
-		last, more := entries(r.Table, list, yield)
+		last, more := yieldEntries(r.Table, list, yield)
 		if !more || len(list) < 2*r.Limit {
 			return
 		}
@@ -186,9 +186,9 @@ func (t *tx) scanInChunks(r kv.Range, yield func(kv.Entry, error) bool) {
 	}
 }
 
-// entries passes keys with their stored values to yield, and reports whether yield
+// yieldEntries passes keys with their stored values to yield, and reports whether yield
 // wants more.
-func entries(table kv.Table, list []any, yield func(kv.Entry, error) bool) (last []byte, more bool) {
+func yieldEntries(table kv.Table, list []any, yield func(kv.Entry, error) bool) (last []byte, more bool) {
 	for i := 0; i+1 < len(list); i += 2 {
 		key, _ := list[i].(string)
 		stored, there := list[i+1].(string)
@@ -212,7 +212,7 @@ func (t *tx) Delete(table kv.Table, key []byte) { t.writes.Delete(table, key) }
 
 // Add adds to counters.
 func (t *tx) Add(table kv.Table, key []byte, more ...int64) {
-	t.adds = append(t.adds, add{tableKey{table, string(key)}, append([]int64(nil), more...)})
+	t.adds = append(t.adds, counterAdd{tableKey{table, string(key)}, append([]int64(nil), more...)})
 }
 
 // Alive reports whether sessions are alive.
@@ -229,7 +229,7 @@ func (t *tx) Alive(sessions ...string) (alive []bool, err error) {
 			_, err := t.backend.client.Pipelined(ctx, func(p driver.Pipeliner) error {
 				found := make([]*driver.IntCmd, len(ask))
 				for n, i := range ask {
-					found[n] = p.Exists(ctx, t.backend.session(sessions[i]))
+					found[n] = p.Exists(ctx, t.backend.sessionKey(sessions[i]))
 				}
 				_, err := p.Exec(ctx)
 				for n, i := range ask {

@@ -16,8 +16,8 @@ type Spread struct {
 	N      int     `json:"n"` // number of repetitions; 0 if there is no value
 }
 
-// Over returns the Spread of these values, which may be in any order.
-func Over(values []float64) Spread {
+// NewSpread returns the Spread of these values, which may be in any order.
+func NewSpread(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{}
 	}
@@ -49,19 +49,19 @@ func (s Spread) MarshalJSON() ([]byte, error) {
 
 // ratios divides each value of the first list by the value of the same round in the
 // second list. It leaves out rounds in which the second value is 0.
-func ratios(of, by []float64) []float64 {
+func ratios(numerators, denominators []float64) []float64 {
 	var all []float64
-	for i := range min(len(of), len(by)) {
-		if by[i] > 0 {
-			all = append(all, of[i]/by[i])
+	for i := range min(len(numerators), len(denominators)) {
+		if denominators[i] > 0 {
+			all = append(all, numerators[i]/denominators[i])
 		}
 	}
 	return all
 }
 
-// least returns the Part with the lowest rows per second. It ignores parts without a
+// slowestPart returns the Part with the lowest rows per second. It ignores parts without a
 // known rate.
-func least(parts []Part) (first Part, found bool) {
+func slowestPart(parts []Part) (first Part, found bool) {
 	for _, p := range parts {
 		if p.Rows > 0 && (!found || cmp.Less(p.Rows, first.Rows)) {
 			first, found = p, true

@@ -111,22 +111,22 @@ const (
 	longer         = "--length 5m and a larger --max-rows"
 )
 
-// Of explains measurements. It returns the Verdict.
-func Of(m Measured) Verdict {
-	rates := collect(m.Jobs, func(j Job) []float64 { return []float64{j.Rate()} })
+// Explain explains measurements. It returns the Verdict.
+func Explain(m Measured) Verdict {
+	rates := flatMap(m.Jobs, func(j Job) []float64 { return []float64{j.Rate()} })
 	known := func(values []float64) Spread {
-		return Over(slices.DeleteFunc(values, func(value float64) bool { return value == 0 }))
+		return NewSpread(slices.DeleteFunc(values, func(value float64) bool { return value == 0 }))
 	}
-	v := Verdict{Engines: Over(m.Direct), Ratio: known(ratios(rates, m.Direct)), Rowmill: known(rates)}
+	v := Verdict{Engines: NewSpread(m.Direct), Ratio: known(ratios(rates, m.Direct)), Rowmill: known(rates)}
 	v.Parts = parts(m, v)
-	v.Findings = slices.Concat(ofMeasurement(m), ofRatio(m, v), ofEngines(m, v), ofStorage(m), ofGrowth(m, v))
+	v.Findings = slices.Concat(measurementFindings(m), ratioFindings(m, v), engineFindings(m, v), storageFindings(m), growthFindings(m, v))
 	return v
 }
 
-// collect calls of for each element of all, and returns the results in one list.
-func collect[T any](all []T, of func(T) []float64) (figures []float64) {
+// flatMap calls valuesOf for each element of all, and returns the results in one list.
+func flatMap[T any](all []T, valuesOf func(T) []float64) (figures []float64) {
 	for _, one := range all {
-		figures = append(figures, of(one)...)
+		figures = append(figures, valuesOf(one)...)
 	}
 	return figures
 }
@@ -147,7 +147,7 @@ func parts(m Measured, v Verdict) []Part {
 		{Name: "engines", Rows: engines.Median, Nodes: m.Nodes, Basis: basis},
 		{Name: "ingest of one job", Rows: ingestRows, Nodes: feeds(ingestRows), Basis: "not of this run: one owner on two cores, docs/scale.md"},
 	}
-	commit := Over(collect(m.Storage, func(s Storage) []float64 { return s.Commits }))
+	commit := NewSpread(flatMap(m.Storage, func(s Storage) []float64 { return s.Commits }))
 	if commit.N > 0 && m.Interval > 0 {
 		// Each node commits a part of each job once in every interval. This estimate
 		// assumes that commits run one after another.
@@ -155,7 +155,7 @@ func parts(m Measured, v Verdict) []Part {
 		all = append(all, Part{Name: "commits", Rows: nodes * each, Nodes: feeds(nodes * each), Basis: fmt.Sprintf("of a single job: commits of %s one after another, one per node every %v", millis(commit.Median), m.Interval)})
 	}
 	bytes := perRow(m.Jobs)
-	speed := Over(collect(m.Storage, func(s Storage) (speeds []float64) {
+	speed := NewSpread(flatMap(m.Storage, func(s Storage) (speeds []float64) {
 		for _, seconds := range s.Puts {
 			speeds = append(speeds, float64(s.ObjectBytes)/seconds)
 		}
@@ -190,8 +190,8 @@ type rule struct {
 	finding Finding
 }
 
-// every returns the findings of all rules that hold.
-func every(rules ...rule) (found []Finding) {
+// matchingFindings returns the findings of all rules that hold.
+func matchingFindings(rules ...rule) (found []Finding) {
 	for _, r := range rules {
 		if r.holds {
 			found = append(found, r.finding)
@@ -200,15 +200,15 @@ func every(rules ...rule) (found []Finding) {
 	return found
 }
 
-// first returns the finding of the first rule that holds.
-func first(rules ...rule) []Finding {
-	found := every(rules...)
+// firstMatchingFinding returns the finding of the first rule that holds.
+func firstMatchingFinding(rules ...rule) []Finding {
+	found := matchingFindings(rules...)
 	return found[:min(1, len(found))]
 }
 
-// ofMeasurement reports problems of the measurement itself.
-func ofMeasurement(m Measured) []Finding {
-	found := every(
+// measurementFindings reports problems of the measurement itself.
+func measurementFindings(m Measured) []Finding {
+	found := matchingFindings(
 		rule{m.Simulated, Finding{Note, "the servers are simulated: these are not figures of a model", "start a real server, and run bench again"}},
 		rule{m.Unreached != "", Finding{Note, "the servers were not driven directly, so there is no ratio: " + m.Unreached, "run bench on a machine that reaches them, such as their node"}},
 		rule{m.OtherRows > 0, Finding{Note, fmt.Sprintf("%d rows of other jobs were in flight when bench began: they used a part of the servers", m.OtherRows), "run bench while nothing else runs"}},
@@ -217,7 +217,7 @@ func ofMeasurement(m Measured) []Finding {
 		found = append(found, Finding{Note, fmt.Sprintf("the servers still became faster at %d in flight each, where the climb ended: their best may be higher", m.Steps[len(m.Steps)-1].InFlight), "run bench for longer, with " + longer})
 	}
 	for _, j := range m.Jobs {
-		found = append(found, first(
+		found = append(found, firstMatchingFinding(
 			rule{j.Problem != "", Finding{Warn, "a job has no figure: " + j.Problem, "repair that, and run bench again"}},
 			rule{j.Failed > 0, Finding{Warn, fmt.Sprintf("%d of %d rows failed", j.Failed, j.Rows), "look into the log of the servers; `rowmill doctor` shows their state"}},
 		)...)
@@ -225,9 +225,9 @@ func ofMeasurement(m Measured) []Finding {
 	return found
 }
 
-// ofRatio reports how close Rowmill comes to the rate of the servers, and why it is
+// ratioFindings reports how close Rowmill comes to the rate of the servers, and why it is
 // slower.
-func ofRatio(m Measured, v Verdict) []Finding {
+func ratioFindings(m Measured, v Verdict) []Finding {
 	if v.Ratio.N == 0 {
 		return nil
 	}
@@ -238,7 +238,7 @@ func ofRatio(m Measured, v Verdict) []Finding {
 	narrow, short := window > 0 && window < best, longest < shortJob
 	ratio := fmt.Sprintf("Rowmill reaches %.2f of the servers' own rate", v.Ratio.Median)
 	tooFew := fmt.Sprintf("%s: Rowmill had at most %d rows in flight at a server; the best number is %d", ratio, window, best)
-	return first(
+	return firstMatchingFinding(
 		rule{v.Ratio.Most > maxRoundSpread*v.Ratio.Least, Finding{Note, fmt.Sprintf("%s, but the rounds differ, from %.2f to %.2f: something else uses these machines, and the median means little", ratio, v.Ratio.Least, v.Ratio.Most), "run bench while nothing else runs, with more --rounds and a longer --length"}},
 		rule{v.Ratio.Median >= goodRatio, Finding{OK, ratio, ""}},
 		rule{narrow && short, Finding{Warn, tooFew + "; in jobs of a few seconds Rowmill is still searching for this number", "run bench for longer, with " + longer + "; if this does not change, the server does not report its slots: start it with metrics"}},
@@ -264,9 +264,9 @@ var limits = map[string]string{
 	"rowmill-sim": "simulator.slots, or --slots of rowmill sim",
 }
 
-// ofEngines reports with how many rows in flight the servers are fastest, and which of
+// engineFindings reports with how many rows in flight the servers are fastest, and which of
 // their settings limit this number.
-func ofEngines(m Measured, v Verdict) []Finding {
+func engineFindings(m Measured, v Verdict) []Finding {
 	if v.Engines.N == 0 || m.Rising || len(m.Steps) == 0 {
 		return nil
 	}
@@ -283,15 +283,15 @@ func ofEngines(m Measured, v Verdict) []Finding {
 	return []Finding{{OK, fmt.Sprintf("the servers are fastest with %d rows in flight each; more rows do not help", Best(m.Steps).InFlight), remedy}}
 }
 
-// ofStorage reports slow storage, and storage that could not be timed.
-func ofStorage(m Measured) (found []Finding) {
+// storageFindings reports slow storage, and storage that could not be timed.
+func storageFindings(m Measured) (found []Finding) {
 	faster := "bring Redis nearer to the nodes, and its file (appendfsync) on a faster disk"
 	if m.Embedded {
 		faster = "put data on a faster disk, best one that keeps writes through a loss of power"
 	}
 	for _, s := range m.Storage {
-		commit, put := Over(s.Commits), Over(s.Puts)
-		found = append(found, every(
+		commit, put := NewSpread(s.Commits), NewSpread(s.Puts)
+		found = append(found, matchingFindings(
 			rule{commit.N == 0, Finding{Warn, s.Node + " could not time its records", "`rowmill doctor` says why"}},
 			rule{commit.Median > slowCommit, Finding{Warn, fmt.Sprintf("%s: a commit takes %s", s.Node, millis(commit.Median)), faster}},
 			rule{put.N == 0, Finding{Warn, s.Node + " could not time its bucket", "`rowmill doctor` says why; an object of 1 MiB may take longer than a second there"}},
@@ -301,17 +301,17 @@ func ofStorage(m Measured) (found []Finding) {
 	return found
 }
 
-// ofGrowth names the part that limits the growth of the deployment, and from how many
+// growthFindings names the part that limits the growth of the deployment, and from how many
 // nodes on.
-func ofGrowth(m Measured, v Verdict) []Finding {
-	narrowest, found := least(v.Parts)
+func growthFindings(m Measured, v Verdict) []Finding {
+	narrowest, found := slowestPart(v.Parts)
 	if !found {
 		return nil
 	}
 	if narrowest.Name == "engines" {
 		beyond := slices.DeleteFunc(slices.Clone(v.Parts), func(p Part) bool { return p.Name == "engines" || p.Nodes == 0 })
 		text := "the servers are the bottleneck, as they should be: more rows a second come from more of them"
-		if next, more := least(beyond); more {
+		if next, more := slowestPart(beyond); more {
 			text += fmt.Sprintf("; with more than %d nodes like these, by arithmetic, the bottleneck would be %s", next.Nodes, next.Name)
 		}
 		if m.Embedded {

@@ -19,7 +19,7 @@ func TestOver(t *testing.T) {
 		{[]float64{5, 1, 3}, Spread{3, 1, 5, 3}},
 		{[]float64{4, 1, 3, 2}, Spread{2.5, 1, 4, 4}},
 	} {
-		if got := Over(test.values); got != test.want {
+		if got := NewSpread(test.values); got != test.want {
 			t.Errorf("Over(%v) = %+v, want %+v", test.values, got, test.want)
 		}
 	}
@@ -111,7 +111,7 @@ func TestOf(t *testing.T) {
 			t.Parallel()
 			m := sound()
 			test.change(&m)
-			v := Of(m)
+			v := Explain(m)
 			for i, f := range v.Findings {
 				text := f.Level + " " + f.Text + " → " + f.Remedy
 				if i >= len(test.want) || !holds(text, test.want[i]) {
@@ -143,7 +143,7 @@ func holds(text, words string) bool {
 // The capacity of each part follows from the measurements.
 func TestOf_Parts(t *testing.T) {
 	t.Parallel()
-	v := Of(sound())
+	v := Explain(sound())
 	want := []Part{
 		{Name: "engines", Rows: 100, Nodes: 2},
 		{Name: "ingest of one job", Rows: ingestRows, Nodes: 2840},
@@ -161,7 +161,7 @@ func TestOf_Parts(t *testing.T) {
 	}
 	alone := sound()
 	alone.Direct = nil
-	if v := Of(alone); v.Ratio.N != 0 || v.Engines.N != 0 || !strings.HasPrefix(v.Parts[0].Basis, "at least") {
+	if v := Explain(alone); v.Ratio.N != 0 || v.Engines.N != 0 || !strings.HasPrefix(v.Parts[0].Basis, "at least") {
 		t.Errorf("without servers that were driven: %+v", v)
 	}
 }

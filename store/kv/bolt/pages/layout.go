@@ -90,9 +90,9 @@ type page []byte
 func (p page) kind() uint16 { return order.Uint16(p[8:]) }
 func (p page) count() int   { return int(order.Uint16(p[10:])) }
 
-// length returns the number of bytes of the page with this header, or an error when the
+// pageBytes returns the number of bytes of the page with this header, or an error when the
 // header does not belong to page id.
-func length(header []byte, id uint64, pageSize int) (int, error) {
+func pageBytes(header []byte, id uint64, pageSize int) (int, error) {
 	kind := order.Uint16(header[8:])
 	if found := order.Uint64(header); found != id || kind != kindBranch && kind != kindLeaf {
 		return 0, fmt.Errorf("page %d is invalid: its header has page number %d and kind %d", id, found, kind)
@@ -104,8 +104,8 @@ func length(header []byte, id uint64, pageSize int) (int, error) {
 	return 0, fmt.Errorf("page %d is invalid: its header claims %d overflow pages", id, further)
 }
 
-// branch calls visit with each child page of a branch and its first key.
-func (p page) branch(visit func(key []byte, id uint64)) error {
+// eachChild calls visit with each child page of a branch and its first key.
+func (p page) eachChild(visit func(key []byte, id uint64)) error {
 	for i := range p.count() {
 		start := pageHeader + i*branchElement
 		if start+branchElement > len(p) {
@@ -122,8 +122,8 @@ func (p page) branch(visit func(key []byte, id uint64)) error {
 	return nil
 }
 
-// leaf calls visit with each element of a leaf.
-func (p page) leaf(visit func(isBucket bool, key, value []byte) error) error {
+// eachElement calls visit with each element of a leaf.
+func (p page) eachElement(visit func(isBucket bool, key, value []byte) error) error {
 	for i := range p.count() {
 		key, value, isBucket, ok := p.element(i)
 		if !ok {
@@ -152,10 +152,10 @@ func (p page) element(i int) (key, value []byte, isBucket, ok bool) {
 	return p[from:to], p[to:end], order.Uint32(e)&flagBucket != 0, true
 }
 
-// buckets calls found with each bucket of a leaf. root is the root page of the bucket, or
+// eachBucket calls found with each bucket of a leaf. root is the root page of the bucket, or
 // 0 if the bucket has no pages of its own: then inline is its page.
-func (p page) buckets(found func(name []byte, root uint64, inline page) error) error {
-	return p.leaf(func(isBucket bool, key, value []byte) error {
+func (p page) eachBucket(found func(name []byte, root uint64, inline page) error) error {
+	return p.eachElement(func(isBucket bool, key, value []byte) error {
 		switch {
 		case !isBucket:
 			return nil

@@ -74,14 +74,14 @@ func (w *walk) visit(at pageRef) error {
 		w.seen[at.id+further] = true
 	}
 	if p.kind() == kindBranch {
-		return w.branch(at, p)
+		return w.checkBranch(at, p)
 	}
-	if err := w.buckets(p); err != nil {
+	if err := w.queueBuckets(p); err != nil {
 		return err
 	}
 	keys := keyOrder{pageRef: at}
-	err = p.leaf(func(_ bool, key, _ []byte) error {
-		keys.see(key)
+	err = p.eachElement(func(_ bool, key, _ []byte) error {
+		keys.checkKey(key)
 		return nil
 	})
 	return cmp.Or(err, keys.wrong)
@@ -94,7 +94,7 @@ func (w *walk) read(id uint64) (page, error) {
 	if _, err := w.file.ReadAt(w.scratch, offset); err != nil {
 		return nil, fmt.Errorf("read: %w", err)
 	}
-	n, err := length(w.scratch, id, w.pageSize)
+	n, err := pageBytes(w.scratch, id, w.pageSize)
 	if err != nil || n == w.pageSize {
 		return w.scratch, err
 	}
@@ -105,15 +105,15 @@ func (w *walk) read(id uint64) (page, error) {
 	return w.scratch, nil
 }
 
-// branch adds the child pages of a branch page to the pages to visit, and checks the
+// checkBranch adds the child pages of a branch page to the pages to visit, and checks the
 // order of the keys.
-func (w *walk) branch(at pageRef, p page) error {
+func (w *walk) checkBranch(at pageRef, p page) error {
 	if p.count() == 0 {
 		return errors.New("it is a branch without pages")
 	}
 	keys, from := keyOrder{pageRef: at}, len(w.next)
-	err := p.branch(func(key []byte, id uint64) {
-		keys.see(key)
+	err := p.eachChild(func(key []byte, id uint64) {
+		keys.checkKey(key)
 		w.next = append(w.next, pageRef{id: id, first: bytes.Clone(key), next: at.next})
 	})
 	for i := from; i+1 < len(w.next); i++ {
@@ -122,9 +122,9 @@ func (w *walk) branch(at pageRef, p page) error {
 	return cmp.Or(err, keys.wrong)
 }
 
-// buckets adds the root pages of the buckets in a leaf to the pages to visit.
-func (w *walk) buckets(p page) error {
-	return p.buckets(func(name []byte, root uint64, inline page) error {
+// queueBuckets adds the root pages of the buckets in a leaf to the pages to visit.
+func (w *walk) queueBuckets(p page) error {
+	return p.eachBucket(func(name []byte, root uint64, inline page) error {
 		switch {
 		case root != 0:
 			w.next = append(w.next, pageRef{id: root})
@@ -132,7 +132,7 @@ func (w *walk) buckets(p page) error {
 		case len(inline) < pageHeader || inline.kind() != kindLeaf:
 			return fmt.Errorf("bucket %q has no page", name)
 		}
-		return w.buckets(inline)
+		return w.queueBuckets(inline)
 	})
 }
 
@@ -143,7 +143,7 @@ type keyOrder struct {
 	wrong error
 }
 
-func (k *keyOrder) see(key []byte) {
+func (k *keyOrder) checkKey(key []byte) {
 	if bytes.Compare(key, k.first) < 0 || k.next != nil && bytes.Compare(key, k.next) >= 0 || k.last != nil && bytes.Compare(key, k.last) <= 0 {
 		k.wrong = errors.New("its keys belong to another page, or are out of order")
 	}

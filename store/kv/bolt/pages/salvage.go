@@ -32,7 +32,7 @@ func Salvage(file *os.File, entry func(bucket string, key, value []byte) error) 
 		return nil, errors.New("both meta pages of the file are damaged")
 	}
 	s := salvage{walk: walk{file: file, pageSize: last.pageSize(), seen: make([]bool, min(pages, last.pages()))}, entry: entry}
-	err = s.page("", last.root())
+	err = s.salvagePage("", last.root())
 	return s.losses, err
 }
 
@@ -46,8 +46,8 @@ func (s *salvage) recordLoss(bucket string, page uint64, err error) {
 	s.losses = append(s.losses, Loss{bucket, page, err})
 }
 
-// page salvages the elements of a page and of all pages below this page.
-func (s *salvage) page(bucket string, id uint64) error {
+// salvagePage salvages the elements of a page and of all pages below this page.
+func (s *salvage) salvagePage(bucket string, id uint64) error {
 	if id < 2 || id >= uint64(len(s.seen)) || s.seen[id] {
 		s.recordLoss(bucket, id, errors.New("it is referenced twice, or lies beyond the file"))
 		return nil
@@ -60,23 +60,23 @@ func (s *salvage) page(bucket string, id uint64) error {
 	}
 	p := page(bytes.Clone(read)) // a copy, because s.read reuses its memory for the pages below
 	if p.kind() == kindLeaf {
-		return s.leaf(bucket, id, p)
+		return s.salvageLeaf(bucket, id, p)
 	}
 	var below []uint64
-	if err := p.branch(func(_ []byte, id uint64) { below = append(below, id) }); err != nil {
+	if err := p.eachChild(func(_ []byte, id uint64) { below = append(below, id) }); err != nil {
 		s.recordLoss(bucket, id, err)
 	}
 	for _, id := range below {
-		if err := s.page(bucket, id); err != nil {
+		if err := s.salvagePage(bucket, id); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// leaf salvages the elements of a leaf. If bucket is empty, the leaf is part of the root
+// salvageLeaf salvages the elements of a leaf. If bucket is empty, the leaf is part of the root
 // and its elements are buckets.
-func (s *salvage) leaf(bucket string, id uint64, p page) error {
+func (s *salvage) salvageLeaf(bucket string, id uint64, p page) error {
 	bad := 0
 	for i := range p.count() {
 		key, value, isBucket, ok := p.element(i)
@@ -88,7 +88,7 @@ func (s *salvage) leaf(bucket string, id uint64, p page) error {
 				return err
 			}
 		default:
-			if err := s.bucket(string(key), id, value); err != nil {
+			if err := s.salvageBucket(string(key), id, value); err != nil {
 				return err
 			}
 		}
@@ -99,15 +99,15 @@ func (s *salvage) leaf(bucket string, id uint64, p page) error {
 	return nil
 }
 
-// bucket salvages a bucket with pages of its own, or inline in page id.
-func (s *salvage) bucket(name string, id uint64, value []byte) error {
+// salvageBucket salvages a bucket with pages of its own, or inline in page id.
+func (s *salvage) salvageBucket(name string, id uint64, value []byte) error {
 	if root := order.Uint64(value); root != 0 {
-		return s.page(name, root)
+		return s.salvagePage(name, root)
 	}
 	inline := page(value[bucketHeader:])
 	if len(inline) < pageHeader || inline.kind() != kindLeaf {
 		s.recordLoss(name, id, errors.New("the bucket has no page"))
 		return nil
 	}
-	return s.leaf(name, id, inline)
+	return s.salvageLeaf(name, id, inline)
 }
