@@ -126,7 +126,7 @@ func (n *node) Receive(c actor.Context) {
 	default:
 		logUnhandled(c, n.log)
 	}
-	if n.phase == draining && n.jobs.claims.isIdle() && n.work.workers.isIdle() && n.cleaner.isIdle() && n.downloads.IsIdle() {
+	if n.phase == draining && n.jobs.isIdle() && n.work.workers.isIdle() && n.cleaner.isIdle() && n.downloads.IsIdle() {
 		n.host.markDrained()
 	}
 }
@@ -286,6 +286,9 @@ const (
 	// awayInterval is the time between checks during an outage. It is short, so that
 	// the node soon notices the end of the outage.
 	awayInterval = 2 * time.Second
+	// lookDelay is the time from a change of storage to the next check. In this time the
+	// operation that failed registers itself as waiting, and then no check is needed.
+	lookDelay = 10 * time.Millisecond
 )
 
 // onStorageChanged handles the start or the end of an outage of storage: it informs the
@@ -295,7 +298,7 @@ func (n *node) onStorageChanged(c actor.Context) {
 	n.reach.updateHandover(n.cfg.StoragePatience)
 	n.publishState()
 	if n.lookAgain = n.looking; !n.looking {
-		n.lookAtStorage(c)
+		n.timers.runAfter(c, lookDelay, "storage", n.lookAtStorage)
 	}
 	n.jobs.scanOrphans(c)
 }
@@ -330,6 +333,6 @@ func (n *node) onLooked(c actor.Context) {
 	n.looking = false
 	if n.lookAgain {
 		n.lookAgain = false
-		n.lookAtStorage(c)
+		n.timers.runAfter(c, lookDelay, "storage", n.lookAtStorage)
 	}
 }

@@ -37,6 +37,7 @@ type nodeJobs struct {
 	claims   claims
 	lease    *lease // the present session; nil after it was lost
 	scanning bool   // a search for jobs is running
+	hinting  int    // hints to other nodes in progress
 	draining bool
 }
 
@@ -358,10 +359,22 @@ func (n *nodeJobs) onHint(c actor.Context, h *hint, remote bool) {
 // hintNextNode sends a hint about a job without an owner to the other node that comes first
 // in the job's order of nodes.
 func (n *nodeJobs) hintNextNode(c actor.Context, o store.Orphan) {
-	if first, ok := n.reach.nextClaimer(o.JobID); ok {
-		n.tell(c, first.Peer, hintOf(o))
+	first, ok := n.reach.nextClaimer(o.JobID)
+	if !ok {
+		return
 	}
+	n.hinting++
+	n.tasks.run(c, "hint a node", func(ctx context.Context) mailboxStep {
+		if err := n.transport.tell(ctx, first.Peer, hintOf(o)); err != nil {
+			n.transport.logUnanswered(n.log, first.Peer, err)
+		}
+		return func(actor.Context) { n.hinting-- }
+	})
 }
+
+// isIdle reports whether a draining node has given back all jobs and has told the next
+// owners.
+func (n *nodeJobs) isIdle() bool { return n.claims.isIdle() && n.hinting == 0 }
 
 // onTerminated handles the stop of a job's actor after a panic.
 func (n *nodeJobs) onTerminated(c actor.Context, who *actor.PID) {
