@@ -189,7 +189,7 @@ func keepOrRemoveInput(ctx context.Context, cfg Config, rec *store.Record) error
 	}
 	until := rec.EndedAt().Add(cfg.Inputs.Retention)
 	if isContinuable(rec) && now.Before(until) {
-		if err := ingest.PrepareContinuation(ctx, cfg.Blob, rec); err != nil {
+		if err := ingest.KeepInputForResume(ctx, cfg.Blob, rec); err != nil {
 			return err
 		}
 		return cfg.Store.KeepInput(ctx, id, until)

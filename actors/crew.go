@@ -131,7 +131,7 @@ func (w *jobWorkers) onHeartbeat(h *assign.Heartbeat, reply *link, now time.Time
 	if m == nil {
 		if !w.unwanted[h.Worker] { // log it once: the worker repeats its heartbeat until it gets the answer
 			w.unwanted[h.Worker] = true
-			w.log.Warn("the owner does not accept a worker, so the worker must drop its rows", "worker", h.Worker, "node", h.Address)
+			w.log.Warn("the job does not accept a worker; the rows of the worker run elsewhere", "worker", h.Worker, "node", h.Address)
 		}
 		w.outgoing = append(w.outgoing, outgoingAssignment{to: reply, body: &assign.Assignment{Worker: h.Worker, Stop: true}})
 		return nil, nil

@@ -43,9 +43,9 @@ func (i *invitations) shouldInvite(address string, now time.Time) bool {
 // recordAnswer notes the answer to an invite. await means that the node already has a
 // worker of the job, and that the owner must wait for this worker's heartbeat. refusal
 // is the code of a refusal, or empty. A busy or full node is invited again at once.
-func (i *invitations) recordAnswer(address string, await bool, refusal string) {
+func (i *invitations) recordAnswer(address string, hasWorker bool, refusal string) {
 	i.unanswered--
-	if await {
+	if hasWorker {
 		i.awaited[address] = true
 	}
 	delete(i.full, address)

@@ -56,7 +56,7 @@ func (n *cleaner) runJanitor(c actor.Context) {
 				more, err = n.janitor.Round(ctx)
 				found = n.janitor.Findings()
 			} else {
-				_, err = n.janitor.CheckCanRemove(ctx)
+				_, err = n.janitor.CheckRemovalAllowed(ctx)
 			}
 			return err
 		})

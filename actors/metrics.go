@@ -106,7 +106,7 @@ func (m *metrics) onCountError(model string, mean float64) {
 	m.countErrors.WithLabelValues(model).Set(mean)
 }
 
-// observeMerge adds the duration of a merge that started at began to the metrics.
+// observeMerge adds the duration of a merge, since the time began, to the metrics.
 func (m *metrics) observeMerge(span *tracing.Span, began time.Time) {
 	span.Observe(m.merges, time.Since(began).Seconds())
 }

@@ -118,7 +118,7 @@ func (s *server) onStarted(c actor.Context) {
 			take(func(c actor.Context) { s.onBreakerOpened(c, r, pause, err) })
 		},
 		Filled:   func() { take(s.onWindowFilled) },
-		Suspect:  func(err error) { take(func(c actor.Context) { s.onSuspect(c, err) }) },
+		Suspect:  func(err error) { take(func(c actor.Context) { s.onServerSuspected(c, err) }) },
 		Panicked: s.logPanic,
 	})
 	s.probe(c)
@@ -160,8 +160,8 @@ func (s *server) onPanicked(c actor.Context, err error) {
 // on, other engines work.
 const mostPause = time.Minute
 
-// onSuspect probes the server at once after a connection to it broke.
-func (s *server) onSuspect(c actor.Context, err error) {
+// onServerSuspected probes the server at once after a connection to it broke.
+func (s *server) onServerSuspected(c actor.Context, err error) {
 	if s.health.Up() {
 		s.log.Debug("a connection to an inference server broke", "err", err)
 	}

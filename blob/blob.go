@@ -59,8 +59,8 @@ type Bucket interface {
 	// Writers of this process that are open now cannot commit there afterwards.
 	DeletePrefix(ctx context.Context, prefix string) error
 
-	// SignURL returns a URL that permits GET or HEAD of the object (not both) for the
-	// duration expires, which must be 1 s to 7 days. filename is the file name of the
+	// SignURL returns a URL for one method, GET or HEAD. The URL is valid for the time
+	// expires, 1 s to 7 days. filename is the file name of the
 	// download, sent as Content-Disposition.
 	SignURL(ctx context.Context, method, key, filename string, expires time.Duration) (string, error)
 

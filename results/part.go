@@ -65,9 +65,9 @@ func (p *PartWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 		c = 1
 	}
 	if p.inputRemoved {
-		t.Null(c)
+		t.AppendNull(c)
 	} else {
-		t.Text(c, row.Text)
+		t.AppendText(c, row.Text)
 	}
 	c++
 	if err := p.addFields(c, row.Fields); err != nil {
@@ -76,32 +76,32 @@ func (p *PartWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	c += len(p.schema.Fields)
 	switch {
 	case out.Failed():
-		t.Null(c)
+		t.AppendNull(c)
 	case p.schema.Embedding:
-		t.Floats(c, out.Embedding)
+		t.AppendFloats(c, out.Embedding)
 	default:
-		t.Text(c, validText(out.Text))
+		t.AppendText(c, validText(out.Text))
 	}
 	c++
 	if out.HasScore && !out.Failed() {
-		t.Real(c, out.Score)
+		t.AppendReal(c, out.Score)
 	} else {
-		t.Null(c)
+		t.AppendNull(c)
 	}
-	t.Int(c+1, row.Index)
+	t.AppendInt(c+1, row.Index)
 	p.textOrNull(c+2, string(out.Finish))
-	t.Int(c+3, out.InputTokens)
-	t.Int(c+4, out.OutputTokens)
+	t.AppendInt(c+3, out.InputTokens)
+	t.AppendInt(c+4, out.OutputTokens)
 	p.textOrNull(c+5, out.Engine)
-	t.Int(c+6, int64(out.Attempts))
+	t.AppendInt(c+6, int64(out.Attempts))
 	if out.Failed() {
-		t.Text(c+7, validText(out.Err.Code))
-		t.Text(c+8, validText(out.Err.Message))
+		t.AppendText(c+7, validText(out.Err.Code))
+		t.AppendText(c+8, validText(out.Err.Message))
 		p.textOrNull(c+9, out.Err.Raw)
 	} else {
-		t.Null(c + 7)
-		t.Null(c + 8)
-		t.Null(c + 9)
+		t.AppendNull(c + 7)
+		t.AppendNull(c + 8)
+		t.AppendNull(c + 9)
 	}
 	if err := t.EndRow(); err != nil {
 		return fmt.Errorf("add row %d to part: %w", row.Index, err)
@@ -135,19 +135,19 @@ func (p *PartWriter) check(row *rowmill.Row, out *rowmill.Output) error {
 func (p *PartWriter) addID(id rowmill.ID) {
 	switch id.Kind {
 	case rowmill.IDString:
-		p.table.Text(p.id, id.Text)
+		p.table.AppendText(p.id, id.Text)
 	case rowmill.IDInt:
-		p.table.Int(p.id, id.Int)
+		p.table.AppendInt(p.id, id.Int)
 	case rowmill.IDUint:
-		p.table.Uint(p.id, uint64(id.Int))
+		p.table.AppendUint(p.id, uint64(id.Int))
 	case rowmill.IDFloat:
-		p.table.Real(p.id, id.Real)
+		p.table.AppendReal(p.id, id.Real)
 	case rowmill.IDBool:
-		p.table.Bool(p.id, id.Int != 0)
+		p.table.AppendBool(p.id, id.Int != 0)
 	case rowmill.IDLeafValue:
-		p.table.Leaf(p.id, id.Text)
+		p.table.AppendLeaf(p.id, id.Text)
 	default:
-		p.table.Null(p.id)
+		p.table.AppendNull(p.id)
 	}
 }
 
@@ -156,7 +156,7 @@ func (p *PartWriter) addID(id rowmill.ID) {
 func (p *PartWriter) addFields(c int, fields string) error {
 	if fields == "" {
 		for i := range p.schema.Fields {
-			p.table.Null(c + i)
+			p.table.AppendNull(c + i)
 		}
 		return nil
 	}
@@ -165,7 +165,7 @@ func (p *PartWriter) addFields(c int, fields string) error {
 		return errors.Join(fmt.Errorf("the row has values for %d fields, but the job has %d fields", len(p.values), len(p.schema.Fields)), err)
 	}
 	for i, value := range p.values {
-		p.table.Text(c+i, validText(value))
+		p.table.AppendText(c+i, validText(value))
 	}
 	return nil
 }
@@ -173,10 +173,10 @@ func (p *PartWriter) addFields(c int, fields string) error {
 // textOrNull writes s into column c, or a null if s is empty.
 func (p *PartWriter) textOrNull(c int, s string) {
 	if s == "" {
-		p.table.Null(c)
+		p.table.AppendNull(c)
 		return
 	}
-	p.table.Text(c, validText(s))
+	p.table.AppendText(c, validText(s))
 }
 
 // validText returns s with invalid UTF-8 bytes replaced by U+FFFD.

@@ -51,9 +51,9 @@ func (r *RequestWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	t, c := r.table, 0
 	text := func(s string, exists bool) {
 		if exists {
-			t.Text(c, validText(s))
+			t.AppendText(c, validText(s))
 		} else {
-			t.Null(c)
+			t.AppendNull(c)
 		}
 		c++
 	}
@@ -68,12 +68,12 @@ func (r *RequestWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 		text(out.Text, true)
 	}
 	if replied {
-		t.Int(c, int64(status))
+		t.AppendInt(c, int64(status))
 	} else {
-		t.Null(c)
+		t.AppendNull(c)
 	}
-	t.Int(c+1, out.InputTokens)
-	t.Int(c+2, out.OutputTokens)
+	t.AppendInt(c+1, out.InputTokens)
+	t.AppendInt(c+2, out.OutputTokens)
 	c += 3
 	var why rowmill.RowError
 	if out.Failed() {

@@ -64,7 +64,7 @@ type MovedUsage struct {
 	KeyUsage `json:"usage"`
 }
 
-// A MovedValue is a small named document.
+// A MovedValue is a small document that a store keeps by name, as a move copies it.
 type MovedValue struct {
 	Name    string          `json:"name"`
 	Version int64           `json:"version"`

@@ -65,7 +65,7 @@ type Dispatcher struct {
 	levels            [rowmill.Lowest + 1]level // the queues that take turns, by priority
 	crash             crash
 	trial             trial
-	pace              pace
+	pace              rateLimiter
 	requests          int            // number of requests in flight
 	inFlight          int            // number of rows in flight
 	urgent            int            // number of urgent rows in flight

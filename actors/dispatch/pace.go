@@ -8,10 +8,10 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A pace limits the requests and tokens per minute that are sent to a server. The
+// A rateLimiter limits the requests and tokens per minute that are sent to a server. The
 // expected tokens of a request count at its start; at its end the server's count
 // replaces them.
-type pace struct {
+type rateLimiter struct {
 	requests, tokens allowance
 	timer            *time.Timer // wakes the dispatcher when the next request may be sent
 }
@@ -24,8 +24,8 @@ type allowance struct {
 	at    time.Time // when left was computed
 }
 
-func newPace(p engine.RateLimit) pace {
-	return pace{requests: newAllowance(p.Requests), tokens: newAllowance(p.Tokens)}
+func newPace(p engine.RateLimit) rateLimiter {
+	return rateLimiter{requests: newAllowance(p.Requests), tokens: newAllowance(p.Tokens)}
 }
 
 func newAllowance(limit int) allowance {
@@ -54,7 +54,7 @@ func (a *allowance) wait(now time.Time) time.Duration {
 }
 
 // wait returns how long to wait until both limits allow the next request.
-func (p *pace) wait(now time.Time) time.Duration {
+func (p *rateLimiter) wait(now time.Time) time.Duration {
 	return max(p.requests.wait(now), p.tokens.wait(now))
 }
 
@@ -79,14 +79,14 @@ func (d *Dispatcher) mustWait(now time.Time) bool {
 }
 
 // sent counts a request with this many expected tokens.
-func (p *pace) sent(tokens int64) {
+func (p *rateLimiter) sent(tokens int64) {
 	p.requests.left--
 	p.tokens.left -= float64(tokens)
 }
 
 // correctTokens replaces the expected tokens of a request by the server's count after the
 // request has ended. A request that the server refused costs no tokens.
-func (p *pace) correctTokens(expected int64, seen *requestResult) {
+func (p *rateLimiter) correctTokens(expected int64, seen *requestResult) {
 	switch {
 	case seen.answered:
 		p.tokens.left += float64(expected - seen.prompts - seen.tokens)
@@ -109,7 +109,7 @@ func (d *Dispatcher) Paced() string {
 }
 
 // warning returns a message with the limits of the server; empty if there are none.
-func (p *pace) warning(name string) string {
+func (p *rateLimiter) warning(name string) string {
 	limits := p.limits()
 	if limits == "" {
 		return ""
@@ -118,7 +118,7 @@ func (p *pace) warning(name string) string {
 }
 
 // limits returns the limits per minute and their settings; empty if there are none.
-func (p *pace) limits() string {
+func (p *rateLimiter) limits() string {
 	var limits []string
 	if p.requests.limit > 0 {
 		limits = append(limits, fmt.Sprintf("%.0f requests", p.requests.limit))

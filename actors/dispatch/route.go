@@ -84,7 +84,7 @@ func (d *Dispatcher) routeOf(q *Queue) *route {
 	return r
 }
 
-// enter lets queue q take turns, or adds it to held if its route is not ready.
+// enter adds q to the queues that take turns, or to r.held if the route of q is not ready.
 func (d *Dispatcher) enter(q *Queue) {
 	r := d.routeOf(q)
 	if r.needsUnrefusedRow && q.refusals() == 0 {

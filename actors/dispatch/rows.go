@@ -33,9 +33,9 @@ func NewRows(total int64) *Rows {
 // retry. It is for jobs whose answers all have the same length. Call it before Add.
 func (q *Rows) InOrder() { q.now.InOrder() }
 
-// holdBack limits how long rows with short answers wait: until the worker loads rows of
-// a shard more than holdBack shards later. So only about this many shards and their
-// parts are open at a time.
+// holdBack limits how long a row with a short answer waits: until the worker loads a
+// shard that is more than holdBack shards after the shard of the row. So only about this
+// many shards and their parts are open at a time.
 const holdBack = 2
 
 // Add adds loaded rows of one shard. The caller must add rows in the order of their

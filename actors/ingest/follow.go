@@ -284,7 +284,7 @@ func (g *ingester) follow(ctx context.Context, d *download) (whole shard.Manifes
 // replaceDownload writes the list of shards and then records the end of the download.
 // In this order a later owner always finds a complete input.
 func (g *ingester) replaceDownload(ctx context.Context, whole shard.Manifest) error {
-	if err := g.Wait(ctx, func() error { return g.writeLists(ctx, &whole) }); err != nil {
+	if err := g.Wait(ctx, func() error { return g.writeManifestAndLists(ctx, &whole) }); err != nil {
 		return err
 	}
 	return g.markDownloaded(ctx)

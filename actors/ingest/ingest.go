@@ -167,7 +167,7 @@ func (g *ingester) cutFrom(ctx context.Context, source store.Record) (m shard.Ma
 	if m, err = g.cutRows(ctx, rows, fieldColumns(&source.Spec)); err != nil {
 		return m, err
 	}
-	if err := g.writeLists(ctx, &m); err != nil {
+	if err := g.writeManifestAndLists(ctx, &m); err != nil {
 		return m, err
 	}
 	if g.spec.URL != "" {
@@ -184,9 +184,9 @@ func (g *ingester) dropDownload(ctx context.Context) {
 	}
 }
 
-// writeLists writes the groups, the list of copies, and the list of shards. Later
+// writeManifestAndLists writes the groups, the list of copies, and the list of shards. Later
 // owners of the job then use the shards and do not read the input again.
-func (g *ingester) writeLists(ctx context.Context, m *shard.Manifest) (err error) {
+func (g *ingester) writeManifestAndLists(ctx context.Context, m *shard.Manifest) (err error) {
 	if m.Groups, err = g.writeGroups(ctx); err != nil {
 		return err
 	}

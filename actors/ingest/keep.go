@@ -13,10 +13,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// PrepareContinuation prepares the input of a finished job for another job that continues it. It
+// KeepInputForResume prepares the input of a finished job for another job that continues it. It
 // writes rows in the record as a shard, and removes the objects from which shards were
 // cut. It may be repeated.
-func PrepareContinuation(ctx context.Context, bucket blob.Bucket, rec *store.Record) error {
+func KeepInputForResume(ctx context.Context, bucket blob.Bucket, rec *store.Record) error {
 	id := rec.Job.ID
 	if texts := rec.Spec.Inline; texts != nil {
 		info, err := writeInline(ctx, bucket, id, texts)

@@ -84,9 +84,9 @@ func (j *Janitor) Findings() Findings { return j.findings }
 // Skew returns how far this node's clock was ahead of the store's at the last Look.
 func (j *Janitor) Skew() time.Duration { return j.skew }
 
-// CheckCanRemove checks whether data may be removed now, and returns the store's time. The error
+// CheckRemovalAllowed checks whether data may be removed now, and returns the store's time. The error
 // is the error of Confirm, or a *SkewError if the clocks differ too much.
-func (j *Janitor) CheckCanRemove(ctx context.Context) (now time.Time, err error) {
+func (j *Janitor) CheckRemovalAllowed(ctx context.Context) (now time.Time, err error) {
 	if err := cmp.Or(j.Confirm(ctx), j.Store.Confirm(ctx)); err != nil {
 		return now, err
 	}
@@ -118,7 +118,7 @@ func (e *SkewError) Error() string {
 // Round does a limited amount of work. more is true if work remains, so that the next
 // round should follow at once.
 func (j *Janitor) Round(ctx context.Context) (more bool, err error) {
-	now, err := j.CheckCanRemove(ctx)
+	now, err := j.CheckRemovalAllowed(ctx)
 	if err != nil {
 		return false, err
 	}

@@ -65,8 +65,8 @@ func (c *call) Embed(ctx context.Context, rows []engine.Row) ([]engine.Reply, []
 }
 
 // embedGroup runs rows in one request. If the server refuses the request because of a
-// row, embedGroup runs each half of the rows alone. It fills out and faults, in the
-// order of the rows.
+// row, embedGroup runs each half of the rows alone. It writes the replies to out and the
+// errors to faults, in the order of the rows.
 func (c *call) embedGroup(ctx context.Context, p callTimeout, rows []engine.Row, out []engine.Reply, faults []*engine.Error) error {
 	if len(rows) == 0 {
 		return nil

@@ -124,7 +124,7 @@ func (w *writer) composeContent(a *answer, req *chatRequest, form shape, d *dire
 func (a *answer) appendText(text []byte, room int) (complete bool) {
 	start, at := len(a.text), 0
 	for ; at < len(text) && room > 0; room-- {
-		at = nextToken(text, at)
+		at = endOfToken(text, at)
 		a.pieces = append(a.pieces, int32(start+at))
 	}
 	a.text = append(a.text, text[:at]...)

@@ -53,7 +53,7 @@ func (b *hasher) content(at, end int) {
 		if b.n == batching.BlockTokens {
 			b.cut(at)
 		}
-		at = nextToken(text, at)
+		at = endOfToken(text, at)
 	}
 	if b.n == batching.BlockTokens {
 		b.cut(end)

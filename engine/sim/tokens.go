@@ -33,9 +33,9 @@ var wordByte = func() (table [256]bool) {
 	return table
 }()
 
-// nextToken returns the index at which the token that begins at i ends. text must be
+// endOfToken returns the index of the first byte after the token that begins at i. text must be
 // valid UTF-8, and i must be less than its length.
-func nextToken[T ~string | ~[]byte](text T, i int) int {
+func endOfToken[T ~string | ~[]byte](text T, i int) int {
 	first := i
 	if text[i] == ' ' && i+1 < len(text) && wordByte[text[i+1]] {
 		first++
@@ -60,7 +60,7 @@ func nextToken[T ~string | ~[]byte](text T, i int) int {
 // countTokens counts the tokens of a text.
 func countTokens[T ~string | ~[]byte](text T) (n int) {
 	for i := 0; i < len(text); n++ {
-		i = nextToken(text, i)
+		i = endOfToken(text, i)
 	}
 	return n
 }
@@ -78,7 +78,7 @@ func tokenID[T ~string | ~[]byte](token T) int {
 // appendTokenIDs appends the ids of a text's tokens.
 func appendTokenIDs(ids []int, text []byte) []int {
 	for i := 0; i < len(text); {
-		end := nextToken(text, i)
+		end := endOfToken(text, i)
 		ids = append(ids, tokenID(text[i:end]))
 		i = end
 	}

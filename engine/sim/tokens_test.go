@@ -25,7 +25,7 @@ func TestTokenRule(t *testing.T) {
 	} {
 		var tokens []string
 		for i := 0; i < len(text); {
-			end := nextToken(text, i)
+			end := endOfToken(text, i)
 			tokens = append(tokens, text[i:end])
 			i = end
 		}
@@ -47,7 +47,7 @@ func TestTokensOfAPrefix(t *testing.T) {
 		}
 		total := 0
 		for i := 0; i < len(text); {
-			i = nextToken(text, i)
+			i = endOfToken(text, i)
 			if total++; countTokens(text[:i]) != total || !utf8.ValidString(text[:i]) {
 				t.Fatalf("%q: the first %d tokens count as %d", text[:i], total, countTokens(text[:i]))
 			}

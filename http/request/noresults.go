@@ -51,14 +51,14 @@ func checkAvailable(record store.Record, v results.Variant) error {
 	case record.DataRemoved != nil:
 		return archive.ErrRemoved
 	case v.Logprobs && record.Spec.Model.NoLogprobs:
-		return noLogprobs("the catalog turns log probabilities off for %s, so none were recorded; leave this parameter out", record.Spec.Model.ID)
+		return logprobsError("the catalog turns log probabilities off for %s, so none were recorded; leave this parameter out", record.Spec.Model.ID)
 	case v.Logprobs && record.Spec.Sampling["logprobs"] == false:
-		return noLogprobs("the job was submitted with logprobs false in sampling_params, so none were recorded; leave this parameter out")
+		return logprobsError("the job was submitted with logprobs false in sampling_params, so none were recorded; leave this parameter out")
 	}
 	return nil
 }
 
-func noLogprobs(format string, args ...any) error {
+func logprobsError(format string, args ...any) error {
 	return &rowmill.InvalidError{Code: "logprobs_not_recorded", Fields: []rowmill.FieldError{{
 		Field: "include_cumulative_logprobs", Message: fmt.Sprintf(format, args...),
 	}}}

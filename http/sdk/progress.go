@@ -79,7 +79,7 @@ type progressLine struct {
 	Result any    `json:"result"`
 }
 
-type tokensLine struct {
+type tokenProgressEvent struct {
 	Input     int64            `json:"input_tokens"`
 	Output    int64            `json:"output_tokens"`
 	PerSecond exchange.Decimal `json:"total_tokens_processed_per_second"`
@@ -130,8 +130,8 @@ func rowsToShow(job rowmill.Job, readable bool) int64 {
 
 // tokensOf returns the number of tokens of the committed rows, and the average rate of
 // tokens since the job started.
-func tokensOf(job rowmill.Job, now time.Time) tokensLine {
-	line := tokensLine{Input: exchange.OrZero(job.InputTokens), Output: exchange.OrZero(job.OutputTokens)}
+func tokensOf(job rowmill.Job, now time.Time) tokenProgressEvent {
+	line := tokenProgressEvent{Input: exchange.OrZero(job.InputTokens), Output: exchange.OrZero(job.OutputTokens)}
 	if job.Completed != nil {
 		now = *job.Completed
 	}

@@ -59,7 +59,7 @@ func FuzzRead(f *testing.F) {
 		if err := json.Unmarshal(theirs["inputs"], &want); err != nil {
 			t.Fatalf("accepted rows %q: %v", theirs["inputs"], err)
 		}
-		got, _, err := sub.rows.commit(nil)
+		got, _, err := sub.rows.finishRows(nil)
 		must(t, err)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("rows (-want +got):\n%s", diff)

@@ -97,12 +97,12 @@ func (k *spool) abort() {
 	k.rows = nil
 }
 
-// commit stores the rows. If they fit into the job's record, it returns them as texts
+// finishRows stores the rows. If they fit into the job's record, it returns them as texts
 // in inline. Otherwise it commits the object with the rows and returns the object's key
 // in spooled. prompt renders rows that are JSON objects; it is nil if there are no such
 // rows. If a row in memory is too long, the error is a *rowmill.InvalidError. Rows in
 // an object of the bucket are checked when the job reads them.
-func (k *spool) commit(prompt *function.Prompt) (inline []string, spooled string, err error) {
+func (k *spool) finishRows(prompt *function.Prompt) (inline []string, spooled string, err error) {
 	if k.writer == nil {
 		inline, err = k.renderRows(prompt)
 		if inline != nil || err != nil {

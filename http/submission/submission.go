@@ -184,7 +184,7 @@ func (job *Job) StoreRows() (err error) {
 	if job.call != nil {
 		prompt = job.call.prompt
 	}
-	job.Spec.Inline, job.Spec.Spooled, err = job.sub.rows.commit(prompt)
+	job.Spec.Inline, job.Spec.Spooled, err = job.sub.rows.finishRows(prompt)
 	if job.Spec.Spooled == "" || job.sub.seen.objects == 0 {
 		job.Spec.Function = nil // every row is a finished prompt
 	}

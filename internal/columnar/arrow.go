@@ -25,7 +25,7 @@ const (
 	arrowDuration = "duration="
 )
 
-// maxZone is the longest time zone name that a note can have, in bytes: twice the
+// maxZone limits a time zone name in the Arrow metadata of a column, in bytes: twice the
 // longest real name.
 const maxZone = 64
 

@@ -106,8 +106,8 @@ func questions() []byte {
 		log.Fatal(err)
 	}
 	for i, question := range []string{"How tall is Kebnekaise?", "Who lives in Nikkaluokta?"} {
-		w.Int(0, int64(i+1))
-		w.Text(1, question)
+		w.AppendInt(0, int64(i+1))
+		w.AppendText(1, question)
 		if err := w.EndRow(); err != nil {
 			log.Fatal(err)
 		}

@@ -108,8 +108,8 @@ func NewTableWriter(w io.Writer, columns []TableColumn, meta []KeyValue, cfg Tab
 // Rows returns the number of rows that were ended with EndRow.
 func (t *TableWriter) Rows() int64 { return t.rows }
 
-// Null adds a null to column c.
-func (t *TableWriter) Null(c int) {
+// AppendNull adds a null to column c.
+func (t *TableWriter) AppendNull(c int) {
 	b := &t.buffers[c]
 	if b.Required {
 		panic(fmt.Sprintf("column %q is required and cannot be null", b.Name))
@@ -118,29 +118,29 @@ func (t *TableWriter) Null(c int) {
 	t.blockBytes++
 }
 
-// Text adds a text, which must be UTF-8, to column c.
-func (t *TableWriter) Text(c int, s string) {
+// AppendText adds a text, which must be UTF-8, to column c.
+func (t *TableWriter) AppendText(c int, s string) {
 	t.blockBytes += t.buffer(c, TableText).text(unsafe.Slice(unsafe.StringData(s), len(s)))
 }
 
-// Int adds v to column c.
-func (t *TableWriter) Int(c int, v int64) {
+// AppendInt adds v to column c.
+func (t *TableWriter) AppendInt(c int, v int64) {
 	t.blockBytes += t.buffer(c, TableInt).fixed(uint64(v))
 }
 
-// Uint adds v to column c.
-func (t *TableWriter) Uint(c int, v uint64) {
+// AppendUint adds v to column c.
+func (t *TableWriter) AppendUint(c int, v uint64) {
 	t.blockBytes += t.buffer(c, TableUint).fixed(v)
 }
 
-// Real adds v to column c.
-func (t *TableWriter) Real(c int, v float64) {
+// AppendReal adds v to column c.
+func (t *TableWriter) AppendReal(c int, v float64) {
 	t.blockBytes += t.buffer(c, TableReal).fixed(math.Float64bits(v))
 }
 
-// Leaf adds a value of a user's file to column c of kind TableLeaf. raw must fit the
+// AppendLeaf adds a value of a user's file to column c of kind TableLeaf. raw must fit the
 // column's type.
-func (t *TableWriter) Leaf(c int, raw string) {
+func (t *TableWriter) AppendLeaf(c int, raw string) {
 	b := t.buffer(c, TableLeaf)
 	if !b.leaf.Fits(raw) {
 		panic(fmt.Sprintf("column %q: a value of %d bytes does not fit the column's type", b.Name, len(raw)))
@@ -148,13 +148,13 @@ func (t *TableWriter) Leaf(c int, raw string) {
 	t.blockBytes += b.value(unsafe.Slice(unsafe.StringData(raw), len(raw)))
 }
 
-// Bool adds v to column c.
-func (t *TableWriter) Bool(c int, v bool) {
+// AppendBool adds v to column c.
+func (t *TableWriter) AppendBool(c int, v bool) {
 	t.blockBytes += t.buffer(c, TableBool).bool(v)
 }
 
-// Floats adds the list v to column c.
-func (t *TableWriter) Floats(c int, v []float32) {
+// AppendFloats adds the list v to column c.
+func (t *TableWriter) AppendFloats(c int, v []float32) {
 	raw := t.scratch.raw[:0]
 	for _, f := range v {
 		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(f))

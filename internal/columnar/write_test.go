@@ -42,19 +42,19 @@ func addCells(w *TableWriter, row cells) error {
 	for c, v := range row {
 		switch v := v.(type) {
 		case nil:
-			w.Null(c)
+			w.AppendNull(c)
 		case string:
-			w.Text(c, v)
+			w.AppendText(c, v)
 		case int64:
-			w.Int(c, v)
+			w.AppendInt(c, v)
 		case uint64:
-			w.Uint(c, v)
+			w.AppendUint(c, v)
 		case float64:
-			w.Real(c, v)
+			w.AppendReal(c, v)
 		case bool:
-			w.Bool(c, v)
+			w.AppendBool(c, v)
 		case []float32:
-			w.Floats(c, v)
+			w.AppendFloats(c, v)
 		}
 	}
 	return w.EndRow()

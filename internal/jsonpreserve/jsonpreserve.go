@@ -17,9 +17,9 @@ import (
 
 // Decode reads a document into v. Numbers in fields without a type (any) become
 // json.Number, because a float64 would change a seed of 64 bits.
-func Decode[T string | []byte](raw T, v any) error { return reader(string(raw)).Decode(v) }
+func Decode[T string | []byte](raw T, v any) error { return newNumberDecoder(string(raw)).Decode(v) }
 
-func reader(text string) *json.Decoder {
+func newNumberDecoder(text string) *json.Decoder {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
 	return d
@@ -65,7 +65,7 @@ func allKnown(stored []byte, t reflect.Type, v reflect.Value) bool {
 	if len(stored) == 0 || plain.has(t, stored) {
 		return true
 	}
-	strict := reader(string(stored))
+	strict := newNumberDecoder(string(stored))
 	strict.DisallowUnknownFields()
 	return strict.Decode(v.Interface()) == nil
 }
@@ -182,7 +182,7 @@ func text(element json.RawMessage) string { return string(element) }
 
 // firstMember returns the first member of an object as text, or "".
 func firstMember(object json.RawMessage) string {
-	d := reader(string(object))
+	d := newNumberDecoder(string(object))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
 		return ""
 	}

@@ -83,8 +83,8 @@ func (t *tx) reindexDelivery(endpoint string, before, after *store.Delivery) err
 
 // indexEndpoint updates the endpoint's entry in table endpointsdue, which sorts
 // endpoints by their first due delivery. Every change of a delivery also writes the
-// endpoint's key in table endpoints, so that of two simultaneous changes one conflicts
-// and runs again.
+// endpoint's key in table endpoints. So if two changes happen at the same time, one of
+// them conflicts and runs again.
 func (t *tx) indexEndpoint(endpoint string, before, after *store.Delivery) error {
 	was, err := t.Get(tableEndpoints, []byte(endpoint))
 	if err != nil {

@@ -86,8 +86,8 @@ func (s *resultFlags) resolve(name string) error {
 	return nil
 }
 
-// flagsText returns the flags that write the same file in another command, with a space
-// before them. It returns an empty text if there is no path.
+// flagsText returns the flags for a command that should write the same file, each after a
+// space; empty if there is no path.
 func (s *resultFlags) flagsText() string {
 	if s.path == "" {
 		return ""

@@ -112,7 +112,7 @@ func binaryPropertySet(name string) (set, error) {
 	return nil, errUnknown
 }
 
-// unicodeTables is the decoded content of the variable tables.
+// unicodeTables is the decoded content of `tables`.
 type unicodeTables struct {
 	properties map[string]set    // characters of each property, by its name
 	scripts    map[string]string // long name of each script, by its short name

@@ -67,7 +67,7 @@ var (
 // again when the last step is over. Engine is not safe for concurrent use.
 type Engine struct {
 	cfg  Config
-	cost cost
+	cost stepCost
 	kv   blocks
 
 	front, waiting list

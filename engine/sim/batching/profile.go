@@ -191,7 +191,7 @@ func (p Profile) StepTime(b Batch) time.Duration {
 
 func seconds(s float64) time.Duration { return time.Duration(math.Round(s * 1e9)) }
 
-// cost is the step time of a profile as coefficients, in seconds:
+// stepCost is the step time of a profile as coefficients, in seconds:
 //
 //	T   = c0 + c1·B + max( 2·P_act·n/(MFU·F·tp), W(n)/(0.85·BW·tp) )
 //	      + 4·L·h·A/(0.5·F·tp) + kv·S·f/(0.8·BW·tp) + T_tp
@@ -200,7 +200,7 @@ func seconds(s float64) time.Duration { return time.Duration(math.Round(s * 1e9)
 //
 // with n = B + prompt tokens in the step, B decoding sequences, A Attention
 // and S Context.
-type cost struct {
+type stepCost struct {
 	fixed      float64 // c0, and the latency of T_tp
 	decoding   float64 // per decoding sequence
 	compute    float64 // per token
@@ -212,10 +212,10 @@ type cost struct {
 	exchangeTP float64 // per token
 }
 
-func (p *Profile) cost() cost {
+func (p *Profile) cost() stepCost {
 	tp := float64(p.GPUs)
 	weights := p.BytesPerParam / (weightEfficiency * p.Bandwidth * tp)
-	c := cost{
+	c := stepCost{
 		fixed:     p.StepOverhead.Seconds(),
 		decoding:  p.SequenceOverhead.Seconds(),
 		compute:   2 * p.ActiveParams / (p.MFU * p.FLOPS * tp),
@@ -236,7 +236,7 @@ func (p *Profile) cost() cost {
 }
 
 // step returns the time of a step in seconds.
-func (c *cost) step(b Batch) float64 {
+func (c *stepCost) step(b Batch) float64 {
 	n := float64(b.Decoding + b.Prefill)
 	weights := c.dense
 	if c.experts > 0 {
