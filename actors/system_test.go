@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -744,6 +745,66 @@ func (s *muteStore) Claim(ctx context.Context, job, session string, by store.Cla
 
 // losingStore is a plain store; the test closes its sessions.
 type losingStore struct{ store.Store }
+
+// slowSessions is a store where the second session opens only after hold is closed.
+type slowSessions struct {
+	store.Store
+	asked chan struct{} // closed when the second session is requested
+	hold  chan struct{}
+
+	mu     sync.Mutex
+	opened []string
+	closed []string
+}
+
+func (s *slowSessions) OpenSession(ctx context.Context, node string, ttl time.Duration) (string, error) {
+	s.mu.Lock()
+	second := len(s.opened) > 0
+	s.mu.Unlock()
+	if second {
+		close(s.asked)
+		<-s.hold
+	}
+	id, err := s.Store.OpenSession(ctx, node, ttl)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opened = append(s.opened, id)
+	return id, err
+}
+
+func (s *slowSessions) CloseSession(ctx context.Context, id string) error {
+	s.mu.Lock()
+	s.closed = append(s.closed, id)
+	s.mu.Unlock()
+	return s.Store.CloseSession(ctx, id)
+}
+
+// A node that stops while it opens a new session closes the new session.
+func TestStopWhileASessionOpens(t *testing.T) {
+	t.Parallel()
+	inVirtualTime(t, func(t *testing.T) {
+		slow := &slowSessions{asked: make(chan struct{}), hold: make(chan struct{})}
+		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) {
+			slow.Store = c.Store
+			c.Store, c.Ownership.LeaseTTL = slow, time.Second
+		})
+		if err := b.store.CloseSession(t.Context(), slow.opened[0]); err != nil { // the node loses its session
+			t.Fatal(err)
+		}
+		<-slow.asked
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			_ = b.system.Stop(context.Background())
+		}()
+		time.Sleep(100 * time.Millisecond)
+		close(slow.hold)
+		<-stopped
+		if len(slow.opened) < 2 || !slices.Contains(slow.closed, slow.opened[len(slow.opened)-1]) {
+			t.Errorf("sessions %v were opened and %v closed, want the last one closed", slow.opened, slow.closed)
+		}
+	})
+}
 
 func TestManyJobsOfTwoAccountsEnd(t *testing.T) {
 	t.Parallel()
